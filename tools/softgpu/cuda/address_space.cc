@@ -7,7 +7,7 @@
 namespace softgpu::cuda {
 namespace {
 
-// Addresses given up last; the oldest go back to the system.
+// The addresses given up most recently; the oldest return to the system.
 class Quarantine {
  public:
   void Add(uint64_t address, size_t bytes) {

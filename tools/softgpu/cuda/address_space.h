@@ -1,8 +1,8 @@
-// Which addresses of this process are memory of CUDA, and what each of them is. Device addresses are host addresses, so
-// one map serves every device; what a device may touch of it is told by View().
+// Which addresses of this process are memory of CUDA, and the kind of each. Device addresses are host addresses, so one
+// map serves every device; View() returns what a device may access.
 //
-// A range that goes away leaves its addresses unmapped and unused for a long while, so that a late access faults
-// instead of meeting somebody else's data. Thread-safe.
+// A range that is removed leaves its addresses unmapped and unused for a long time, so that a late access faults
+// instead of reaching other data. Thread-safe.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ struct Range {
   uint64_t id = 0;              // never used twice
   CUcontext context = nullptr;  // null for kMapped
   unsigned flags = 0;           // of cuMemHostAlloc and cuMemHostRegister
-  uint64_t access = 0;          // kMapped, kImported: a bit for every device that may touch it
+  uint64_t access = 0;          // kMapped, kImported: a bit for every device that may access it
   std::shared_ptr<void> backing;
 
   uint64_t end() const { return begin + bytes; }
@@ -54,15 +54,15 @@ class AddressSpace {
   static AddressSpace& Get();
 
   void Insert(Range range);
-  // Takes out the range that begins at `begin` and is of that kind.
+  // Removes the range of that kind that begins at `begin`.
   std::optional<Range> Erase(uint64_t begin, RangeKind kind);
   std::optional<Range> Find(uint64_t address) const;
   std::optional<Range> FindId(uint64_t id) const;
   std::vector<Range> All() const;
-  // False when there is no range of that kind at `begin`.
+  // Returns false if there is no range of that kind at `begin`.
   bool SetAccess(uint64_t begin, int device, bool allowed);
 
-  // Whether kernels of `device` reach ordinary memory of `peer`.
+  // Sets whether kernels of `device` reach ordinary memory of `peer`.
   void SetPeerAccess(int device, int peer, bool allowed);
   bool peer_access(int device, int peer) const { return (peers_[device] >> peer & 1) != 0; }
 
@@ -91,12 +91,12 @@ class AddressSpace {
   std::array<DeviceView, kMaxDevices> views_;
 };
 
-// Addresses of our own choice and what is mapped there; unmapped, and kept from new use for long, at the end.
+// Addresses that this code chooses and what is mapped there; the destructor unmaps them and long prevents their reuse.
 class Mapping {
  public:
-  // Null when the system refuses. `descriptor` -1: zeroed private memory.
+  // Returns null if the system refuses. `descriptor` -1: zeroed private memory.
   static std::unique_ptr<Mapping> Map(size_t bytes, int descriptor, uint64_t offset);
-  // Addresses without memory.
+  // Reserves addresses without memory.
   static std::unique_ptr<Mapping> Reserve(size_t bytes, size_t alignment);
   ~Mapping();
   Mapping(const Mapping&) = delete;

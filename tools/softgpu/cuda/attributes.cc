@@ -1,4 +1,4 @@
-// What a device says about itself: an H100 in kind, small in number of processors.
+// The attributes of a device: like an H100, but with few processors.
 #include <algorithm>
 #include <array>
 
@@ -13,7 +13,8 @@ struct Entry {
   int value;
 };
 
-// Those not here (textures, surfaces, compression, fabric, multicast, clusters...) are 0: not supported.
+// Attributes that are not listed (textures, surfaces, compression, fabric, multicast, clusters...) are 0: not
+// supported.
 constexpr Entry kFixed[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
@@ -65,7 +66,7 @@ constexpr Entry kFixed[] = {
     {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0},
 };
 
-// Of a multiprocessor; a block may ask for all but 1 KiB of it.
+// Per multiprocessor; a block may request all except 1 KiB of it.
 int SharedMemory(int arch) {
   if (arch >= 90) return 228 << 10;
   if (arch == 80 || arch == 87) return 164 << 10;

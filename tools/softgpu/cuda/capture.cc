@@ -1,4 +1,4 @@
-// The captures of stream.h: a stream that captures turns what is put on it into nodes of a graph.
+// The captures of stream.h: a stream that captures turns its operations into nodes of a graph.
 #include <algorithm>
 #include <set>
 
@@ -7,7 +7,7 @@
 namespace softgpu::cuda {
 namespace {
 
-// All captures under way. Under the lock of stream.h.
+// All captures under way. Guarded by the lock of stream.h.
 std::vector<CapturePtr>& Captures() {
   static auto* const captures = new std::vector<CapturePtr>;
   return *captures;
@@ -138,7 +138,7 @@ CUresult EndCapture(const StreamPtr& stream, GraphPtr* graph) {
   CUresult result = capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS && !AllJoined(*capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (result == CUDA_SUCCESS) *graph = capture->graph;
-  // It may have got a handle when the capture was looked at.
+  // It may have got a handle when the capture was queried.
   if (result != CUDA_SUCCESS && capture->own_graph) HandlesOf<Graph>().Remove(capture->graph.get());
   Leave(capture);
   return result;

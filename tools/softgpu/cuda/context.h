@@ -1,5 +1,5 @@
-// A context: a device as one part of the program sees it, with streams, modules and a sticky error of its own.
-// Thread-safe; the streams of all contexts are guarded by the one lock of stream.h.
+// A context: one part of the program's view of a device, with its own streams, modules and sticky error. Thread-safe;
+// the one lock of stream.h guards the streams of all contexts.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class Context : public std::enable_shared_from_this<Context> {
   CUresult error() const { return error_.load(std::memory_order_acquire); }
   void Fail(CUresult error);
 
-  // Made by the first call. Guarded by the lock of stream.h, like all that is about streams.
+  // Created by the first call. Guarded by the lock of stream.h, like everything about streams.
   std::shared_ptr<Stream> legacy_stream;
   std::vector<std::shared_ptr<Stream>> streams;
 
@@ -46,7 +46,7 @@ using ContextPtr = std::shared_ptr<Context>;
 
 // ---- primary contexts ----
 ContextPtr RetainPrimary(Device* device);
-// CUDA_ERROR_INVALID_CONTEXT when it is not retained.
+// Returns CUDA_ERROR_INVALID_CONTEXT if it is not retained.
 CUresult ReleasePrimary(Device* device);
 CUresult ResetPrimary(Device* device);
 bool PrimaryActive(Device* device, unsigned* flags);

@@ -1,4 +1,4 @@
-// CUDA's driver API as its header declares it, with every declaration visible: what we define of it is exported.
+// CUDA's driver API as its header declares it, with every declaration visible: the functions defined here are exported.
 #pragma once
 
 #pragma GCC visibility push(default)

@@ -40,7 +40,7 @@ socklen_t NameOf(const ServerAddress& address, sockaddr_un* name) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
 }
 
-// A peer that is stopped must not stop us for long.
+// A peer that is stopped must not block this process for long.
 void LimitWaiting(int socket, int seconds) {
   const timeval limit = {seconds, 0};
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -53,7 +53,7 @@ bool SameUser(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
 }
 
-// One message of a byte, with a descriptor if there is one.
+// Sends one message of a byte, with a descriptor if there is one.
 void Answer(int socket, int descriptor) {
   char known = descriptor >= 0 ? 1 : 0;
   iovec text = {&known, 1};

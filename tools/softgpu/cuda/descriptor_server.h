@@ -1,5 +1,5 @@
-// Hands file descriptors to other processes of the same user: a thread listens on an abstract Unix socket, whose name
-// other processes find in a handle. Nothing is left in the file system, whatever way a process ends. Thread-safe.
+// Passes file descriptors to other processes of the same user: a thread listens on an abstract Unix socket, whose name
+// other processes find in a handle. Nothing remains in the file system, however a process ends. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace softgpu::cuda {
 
-// Where a server is; a plain value that can lie in a handle.
+// The address of a server; a plain value that fits into a handle.
 struct ServerAddress {
   uint32_t pid = 0;
   uint32_t padding = 0;
@@ -16,14 +16,14 @@ struct ServerAddress {
   bool operator==(const ServerAddress&) const = default;
 };
 
-// Tells the descriptor of a key, -1 when there is none (any more). It stays the server's.
+// Returns the descriptor of a key, -1 if there is none (any more). The server keeps ownership.
 using DescriptorLookup = std::function<int(uint64_t key)>;
 
-// Starts the server of this process with the first call; later calls only return its address. False when there are no
-// sockets here.
+// The first call starts the server of this process; later calls only return its address. Returns false if there are no
+// sockets.
 bool ServeDescriptors(const DescriptorLookup& lookup, ServerAddress* address);
-// A descriptor of another process, to be closed by the caller; -1 when that process is gone, of another user, or does
-// not know the key.
+// Returns a descriptor of another process, which the caller must close; -1 if that process is gone, belongs to another
+// user, or does not know the key.
 int FetchDescriptor(const ServerAddress& address, uint64_t key);
 
 }  // namespace softgpu::cuda

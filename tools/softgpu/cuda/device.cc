@@ -57,7 +57,7 @@ std::shared_ptr<DeviceMemory::Piece> DeviceMemory::Allocate(size_t bytes) {
 }
 
 void DeviceMemory::GiveBack(uint64_t offset, size_t bytes) {
-  // Also for who has it mapped still in another process: the memory is gone, as after cuMemFree of the exporter.
+  // This removes the memory from processes that still have it mapped, too, as cuMemFree of the exporter does.
   fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
             static_cast<off_t>(bytes));
   std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// A device: its memory and its attributes. There is one object a device for the life of the process.
+// A device: its memory and its attributes. There is one object per device for the life of the process.
 #pragma once
 
 #include <atomic>
@@ -14,10 +14,10 @@
 namespace softgpu::cuda {
 
 // A device's memory is one sparse memfd; an allocation is a piece of it, mapped where it is used. So another process
-// that is handed the descriptor can map any piece, and nothing is left behind when processes die. Thread-safe.
+// that gets the descriptor can map any piece, and nothing remains when processes die. Thread-safe.
 class DeviceMemory {
  public:
-  // A piece that is mapped here; given back at its end.
+  // A piece that is mapped here; the destructor gives it back.
   class Piece {
    public:
     Piece(DeviceMemory* owner, uint64_t offset, std::unique_ptr<Mapping> mapping)
@@ -37,9 +37,9 @@ class DeviceMemory {
 
   explicit DeviceMemory(int device);
 
-  // Null when the device has no room for it.
+  // Returns null if the device has no room for it.
   std::shared_ptr<Piece> Allocate(size_t bytes);
-  // Memory that lies elsewhere (cuMemCreate) and counts all the same. False when there is no room.
+  // Charges memory that lies elsewhere (cuMemCreate) but counts as the device's. Returns false if there is no room.
   bool Charge(size_t bytes);
   void Discharge(size_t bytes);
 
@@ -66,9 +66,9 @@ struct Device {
   DeviceMemory memory;
 };
 
-// Null when there is no such device.
+// Returns null if there is no such device.
 Device* FindDevice(int ordinal);
-// False for attributes nobody has heard of.
+// Returns false for unknown attributes.
 bool DeviceAttribute(CUdevice_attribute attribute, int device, int* value);
 CUuuid DeviceUuid(int device);
 

@@ -117,7 +117,7 @@ CUresult WaitEvent(const StreamPtr& stream, const EventPtr& event, unsigned flag
     return AppendCaptured(stream.get(), WaitOperation(stream->context, event));
   if (event->captured) {
     const CapturePtr capture = event->capture.lock();
-    // Of a capture that has ended: there is nothing to wait for.
+    // The capture has ended: there is nothing to wait for.
     if (capture == nullptr || capture->graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
     return JoinCapture(stream, capture, event->capture_nodes);
   }
@@ -144,7 +144,7 @@ CUresult SynchronizeEvent(const EventPtr& event) {
     const StreamLock lock = LockStreams();
     if (event->captured) return CUDA_ERROR_CAPTURED_EVENT;
     task = event->task;
-    // Another process completes it, so the scheduler has to look again and again.
+    // Another process completes it, so the scheduler must poll.
     if (event->shared != nullptr) task = Scheduler::Get().Submit(WaitOperation(event->context, event)->Begin(), {});
   }
   Scheduler::Get().Wait(task);

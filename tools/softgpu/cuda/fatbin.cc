@@ -15,7 +15,7 @@ constexpr uint32_t kElfMagic = 0x464c457f;
 constexpr uint16_t kKindPtx = 1;
 constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000;
 
-// What __cudaRegisterFatBinary is given.
+// The argument of __cudaRegisterFatBinary.
 struct Wrapper {
   uint32_t magic, version;
   const void* data;
@@ -112,7 +112,7 @@ ImageResult ReadImage(const void* data, int arch) {
   return result;
 }
 
-// The LZ4 block format: literals, then a match of what has been unpacked already, again and again.
+// The LZ4 block format: repeats of literals, then a match within the unpacked data.
 bool UnpackLz4(const uint8_t* packed, size_t packed_bytes, size_t bytes, std::string* unpacked) {
   const uint8_t* at = packed;
   const uint8_t* const end = packed + packed_bytes;
@@ -142,7 +142,7 @@ bool UnpackLz4(const uint8_t* packed, size_t packed_bytes, size_t bytes, std::st
     if (!extend(&match)) return false;
     match += 4;
     if (distance == 0 || distance > unpacked->size() || unpacked->size() + match > bytes) return false;
-    // Byte for byte, because a match may overlap what it makes.
+    // Byte by byte, because a match may overlap its own output.
     for (size_t i = 0; i < match; ++i) unpacked->push_back((*unpacked)[unpacked->size() - distance]);
   }
   return unpacked->size() == bytes;

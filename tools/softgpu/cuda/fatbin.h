@@ -1,4 +1,4 @@
-// Reads what nvcc embeds in programs: containers with code for several architectures, of which we want the PTX.
+// Reads what nvcc embeds in programs: containers with code for several architectures, of which the PTX is used.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct PtxImage {
 
 enum class ImageError : uint8_t {
   kNone,
-  kInvalid,  // not a container we know, or damaged
+  kInvalid,  // not a known container, or damaged
   kNoPtx,    // no PTX, or none for this arch or an older one
 };
 
@@ -25,12 +25,12 @@ struct ImageResult {
   PtxImage image;
 };
 
-// `data` is what cuModuleLoadData is given: a fat binary, with or without nvcc's wrapper, or PTX as text ended by a
-// zero byte. Chooses the PTX of the highest target that is at most `arch`.
+// `data` is the argument of cuModuleLoadData: a fat binary, with or without nvcc's wrapper, or PTX as text that ends
+// with a zero byte. Chooses the PTX of the highest target that is at most `arch`.
 ImageResult ReadImage(const void* data, int arch);
 
 // ---- the parts, for tests ----
-// False when `packed` is damaged or does not unpack to `bytes` bytes.
+// Returns false if `packed` is damaged or does not unpack to `bytes` bytes.
 bool UnpackLz4(const uint8_t* packed, size_t packed_bytes, size_t bytes, std::string* unpacked);
 bool UnpackZstd(const uint8_t* packed, size_t packed_bytes, size_t bytes, std::string* unpacked);
 

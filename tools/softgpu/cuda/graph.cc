@@ -31,7 +31,7 @@ bool UserObject::Release(unsigned count) {
     if (references_ > 0) return true;
   }
   HandlesOf<UserObject>().Remove(this);
-  // Not on this thread: the caller may hold locks that the destructor wants.
+  // Not on this thread: the caller may hold locks that the destructor needs.
   std::thread(destroy_, object_).detach();
   return true;
 }
@@ -75,8 +75,8 @@ GraphPtr CloneGraph(const Graph& graph) {
   return copy;
 }
 
-// Appends the nodes of `graph` in an order in which each comes after those it depends on. Nodes without dependencies
-// come after `entry`.
+// Appends the nodes of `graph` in an order in which each follows those that it depends on. Nodes without dependencies
+// follow `entry`.
 bool GraphExec::Flatten(const Graph& graph, std::vector<size_t> entry, std::vector<Step>* steps,
                         std::vector<size_t>* leaves) {
   std::map<const Node*, size_t> place;
@@ -159,7 +159,7 @@ bool GraphExec::Update(const Graph& graph) {
     if (steps[i].dependencies != steps_[i].dependencies) return false;
     if (steps[i].operation->type() != steps_[i].operation->type()) return false;
   }
-  // The program may set parameters by nodes of the first graph still.
+  // The program may still set parameters by nodes of the first graph.
   for (size_t i = 0; i < steps.size(); ++i) steps_[i].operation = steps[i].operation;
   RetainAll(graph.holds);
   ReleaseAll(holds_);

@@ -1,5 +1,5 @@
-// CUDA graphs: operations with edges between them, built by hand or by capture, and the executable form of one.
-// Guarded by the lock of stream.h.
+// CUDA graphs: operations with edges between them, built by hand or by capture, and their executable form. Guarded by
+// the lock of stream.h.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,14 @@
 
 namespace softgpu::cuda {
 
-// Something of the program's that lives as long as anybody holds a reference, graphs among them.
+// An object of the program that lives while references exist, also in graphs.
 class UserObject {
  public:
   UserObject(void* object, CUhostFn destroy, unsigned references)
       : object_(object), destroy_(destroy), references_(references) {}
   void Retain(unsigned count);
-  // Calls the destructor, on a host thread of the driver, when the last one goes. False when there are not so many.
+  // The last release calls the destructor, on a host thread of the driver. Returns false if there are not so many
+  // references.
   bool Release(unsigned count);
 
  private:
@@ -26,7 +27,7 @@ class UserObject {
   uint64_t references_;
 };
 
-// A reference that ends with its holder.
+// A reference that ends with its owner.
 using UserObjectHold = std::shared_ptr<UserObject>;
 
 struct Graph;
@@ -46,26 +47,26 @@ struct Graph {
   bool Owns(const Node* node) const;
 
   const uint64_t id;
-  std::vector<NodePtr> nodes;  // in the order of their making
+  std::vector<NodePtr> nodes;  // in the order of their creation
   std::vector<std::pair<UserObjectHold, unsigned>> holds;
 };
 using GraphPtr = std::shared_ptr<Graph>;
 
 GraphPtr NewGraph();
-// A copy with nodes of its own; `copies` (may be null) tells which copy belongs to which node.
+// Returns a copy with nodes of its own; `copies` (may be null) maps nodes to their copies.
 GraphPtr CloneGraph(const Graph& graph);
 
-// What is launched. Two launches of one never overlap.
+// The form that is launched. Two launches of one never overlap.
 class GraphExec {
  public:
-  // Null when the edges form a circle.
+  // Returns null if the edges form a cycle.
   static std::shared_ptr<GraphExec> Instantiate(const Graph& graph);
   ~GraphExec();
-  // Starts it after `after`; the task returned ends when all of it is done.
+  // Starts it after `after`; the returned task ends when all of it is done.
   TaskPtr Launch(std::vector<TaskPtr> after);
-  // Takes over the operations of a graph of the same form; false when its form differs.
+  // Takes over the operations of a graph of the same structure; false if the structure differs.
   bool Update(const Graph& graph);
-  // False when `node` is not of the graph this was made from.
+  // Returns false if `node` is not part of the graph that this was made from.
   bool Replace(const Node* node, OperationPtr operation);
   // Keeps it until the last launch is done.
   static void Retire(std::shared_ptr<GraphExec> exec);

@@ -1,5 +1,5 @@
 // Objects behind the opaque handles of the API. A handle is the object's address; it is looked up before it is used, so
-// that a stale or made-up one is an error and not a crash. Thread-safe.
+// that a stale or invented one is an error and not a crash. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -20,14 +20,14 @@ class Handles {
     return handle;
   }
 
-  // Null when there is none.
+  // Returns null if there is none.
   std::shared_ptr<Object> Find(const void* handle) const {
     std::lock_guard lock(mutex_);
     const auto found = objects_.find(handle);
     return found == objects_.end() ? nullptr : found->second;
   }
 
-  // The object, so that its end comes outside of the lock. Null when there was none.
+  // Returns the object, so that its destructor runs outside of the lock. Null if there was none.
   std::shared_ptr<Object> Remove(const void* handle) {
     std::lock_guard lock(mutex_);
     const auto found = objects_.find(handle);
@@ -49,7 +49,7 @@ class Handles {
   std::unordered_map<const void*, std::shared_ptr<Object>> objects_;
 };
 
-// Never destroyed: threads of the driver and exit handlers of the program may still use it at the end.
+// Never destroyed, because threads of the driver and exit handlers of the program may still use it at the end.
 template <typename Object>
 Handles<Object>& HandlesOf() {
   static auto* const handles = new Handles<Object>;

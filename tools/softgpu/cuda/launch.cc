@@ -8,16 +8,16 @@
 namespace softgpu::cuda {
 namespace {
 
-// Of the engine's reports of failed kernels: what CUDA would call it.
+// Returns CUDA's error for the engine's report of a failed kernel.
 CUresult ErrorOf(const std::string& text) {
-  const auto says = [&](const char* word) { return text.find(word) != std::string::npos; };
-  if (says("assert")) return CUDA_ERROR_ASSERT;
-  if (says("misaligned") || says("not aligned")) return CUDA_ERROR_MISALIGNED_ADDRESS;
-  if (says("address") || says("out of bounds")) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
+  if (has("assert")) return CUDA_ERROR_ASSERT;
+  if (has("misaligned") || has("not aligned")) return CUDA_ERROR_MISALIGNED_ADDRESS;
+  if (has("address") || has("out of bounds")) return CUDA_ERROR_ILLEGAL_ADDRESS;
   return CUDA_ERROR_LAUNCH_FAILED;
 }
 
-// Where the blocks of a cooperative launch meet; memory of the device while it runs.
+// Where the blocks of a cooperative launch meet; device memory while it runs.
 class GridWorkspace {
  public:
   explicit GridWorkspace(Context* context) {
@@ -51,7 +51,7 @@ class KernelWork : public Work {
     Context& context = *function_->module->context();
     if (context.error() != CUDA_SUCCESS) return Progress::kDone;
     if (execution_ == nullptr && !Start(&context)) return Progress::kDone;
-    // Short enough for others to get their turn soon, long enough for the turn to cost little.
+    // Short enough that others run soon, long enough that switching costs little.
     constexpr uint64_t kSlice = 20000;
     switch (execution_->Run(kSlice)) {
       case engine::State::kRunning:
@@ -79,7 +79,7 @@ class KernelWork : public Work {
     return execution_ != nullptr;
   }
 
-  // The text is lost otherwise: CUDA's API has no room for it.
+  // Prints the text, which CUDA's API has no room for.
   void Fail(Context* context, CUresult error, const std::string& text) {
     Report("device %d: kernel %s failed: %s", context->device().ordinal, function_->info().name.c_str(), text.c_str());
     context->Fail(error);

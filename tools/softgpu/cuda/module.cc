@@ -31,7 +31,7 @@ CUresult Module::Load(const ContextPtr& context, const std::string& text, int ar
   std::string error;
   std::unique_ptr<engine::Module> code = engine::Module::Load(text, &error);
   if (code == nullptr) {
-    // A limit of ours as often as a fault of the program, so it is said aloud.
+    // The cause may be a limit of this program rather than a fault of the user's, so it is always printed.
     Report("the PTX cannot be loaded: %s", error.c_str());
     return CUDA_ERROR_INVALID_PTX;
   }
@@ -67,7 +67,7 @@ bool Module::FindVariable(const std::string& name, uint64_t* address, size_t* by
   return true;
 }
 
-// Functions hold their module, so it would never end while it knows them.
+// Functions keep their module alive, so it would never end while it keeps them.
 void Module::ForgetFunctions() {
   std::lock_guard lock(mutex_);
   for (const auto& [name, function] : functions_) HandlesOf<Function>().Remove(function.get());

@@ -34,10 +34,10 @@ class Module : public std::enable_shared_from_this<Module> {
   ~Module();
 
   FunctionPtr FindFunction(const std::string& name);
-  // Variables become known as device memory when they are asked for.
+  // A variable becomes known as device memory when it is requested.
   bool FindVariable(const std::string& name, uint64_t* address, size_t* bytes);
   std::vector<std::string> FunctionNames() const { return code_->KernelNames(); }
-  // Ends the use of its functions by handle.
+  // Removes the handles of its functions.
   void ForgetFunctions();
   const ContextPtr& context() const { return context_; }
   int arch() const { return arch_; }
@@ -66,11 +66,11 @@ class Library : public std::enable_shared_from_this<Library> {
  public:
   Library(std::string text, int arch) : text_(std::move(text)), arch_(arch) {}
   CUresult ModuleIn(const ContextPtr& context, ModulePtr* module);
-  // Whether its code has an entry of that name; told without loading it.
+  // Whether its code has an entry of that name; does not load it.
   bool Defines(const std::string& name) const;
   std::shared_ptr<LibraryKernel> FindKernel(const std::string& name);
   void Drop(const ContextPtr& context);
-  // All that it has been loaded into.
+  // Unloads all modules.
   void Unload();
 
  private:
@@ -81,11 +81,11 @@ class Library : public std::enable_shared_from_this<Library> {
   std::map<std::string, std::shared_ptr<LibraryKernel>> kernels_;
 };
 
-// The PTX of an image for this device: CUDA_ERROR_NO_BINARY_FOR_GPU or CUDA_ERROR_INVALID_IMAGE if there is none.
+// Finds the PTX of an image for this device; CUDA_ERROR_NO_BINARY_FOR_GPU or CUDA_ERROR_INVALID_IMAGE if there is none.
 CUresult ChooseImage(const void* data, std::string* text, int* arch);
-// A CUfunction, or a CUkernel in place of one. `context` is where a CUkernel is looked up.
+// Resolves a CUfunction, or a CUkernel in place of one. `context`: where to look up a CUkernel.
 CUresult ResolveFunction(CUfunction handle, const ContextPtr& context, FunctionPtr* function);
-// Ends the use of a module and its functions by handle; the code goes when no launch uses it any more.
+// Removes the handles of a module and its functions; the code is freed when no launch uses it any more.
 void Retire(const ModulePtr& module);
 void DropModules(const ContextPtr& context);
 
@@ -96,9 +96,9 @@ struct LaunchShape {
   bool cooperative = false;
 };
 
-// CUDA_SUCCESS when the function can be launched so.
+// Returns CUDA_SUCCESS if the function can be launched like this.
 CUresult CheckLaunch(const Function& function, const LaunchShape& shape);
-// Gathers the arguments, which are copied.
+// Copies the arguments into one buffer.
 CUresult PackArguments(const Function& function, void** arguments, void** extra, std::vector<std::byte>* packed);
 // How many blocks fit on a multiprocessor.
 int Occupancy(const Function& function, int threads, size_t dynamic_shared);
@@ -108,7 +108,7 @@ class KernelOperation : public Operation {
   KernelOperation(FunctionPtr function, const LaunchShape& shape, std::vector<std::byte> arguments);
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_KERNEL; }
   std::unique_ptr<Work> Begin() const override;
-  // What pointers it gives out are valid as long as the operation.
+  // The pointers that it returns are valid as long as the operation.
   void Describe(CUDA_KERNEL_NODE_PARAMS* parameters) const;
 
  private:

@@ -64,7 +64,7 @@ class MemoryWordsWork : public Work {
   }
 
  private:
-  // False when it must wait.
+  // Returns false if it must wait.
   static bool Do(const CUstreamBatchMemOpParams& word) {
     switch (word.operation) {
       case CU_STREAM_MEM_OP_WAIT_VALUE_32:
@@ -98,7 +98,7 @@ bool IsOfPeer(const Context& context, uint64_t address) {
   return range && range->kind == RangeKind::kDevice && range->device != context.device().ordinal;
 }
 
-// As over a broken path between devices: reads give zeros, and writes are lost.
+// Like a broken path between devices: reads give zeros, and writes are lost.
 void CopyCorrupted(const Context& context, CopyShape shape) {
   if (IsOfPeer(context, shape.to)) return;
   Copy(shape);

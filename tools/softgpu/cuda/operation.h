@@ -1,4 +1,4 @@
-// What can be put on a stream or into a graph: a description that may be run any number of times.
+// Operations on a stream or in a graph: descriptions that may be run any number of times.
 #pragma once
 
 #include <functional>
@@ -16,11 +16,11 @@ class Operation {
  public:
   virtual ~Operation() = default;
   virtual CUgraphNodeType type() const = 0;
-  // Null for what only joins.
+  // Returns null for an operation that only joins.
   virtual std::unique_ptr<Work> Begin() const = 0;
-  // What must be done before, besides what lies before it in its stream. Under the lock of stream.h.
+  // Adds what must be done before, besides what precedes it in its stream. Under the lock of stream.h.
   virtual void AddPrerequisites(std::vector<TaskPtr>* after) const {}
-  // Told which task it has become. Under the lock of stream.h.
+  // Called with the task that it has become. Under the lock of stream.h.
   virtual void Submitted(const TaskPtr& task) const {}
 };
 using OperationPtr = std::shared_ptr<const Operation>;
@@ -58,7 +58,7 @@ struct CopyShape {
   size_t to_slice = 0, from_slice = 0;  // between layers
 };
 
-// Does it at once.
+// Copies at once.
 void Copy(const CopyShape& shape);
 
 class CopyOperation : public Operation {
@@ -105,7 +105,7 @@ class HostOperation : public Operation {
   void* data_;
 };
 
-// Any function, for what has no kind of its own.
+// Any function, for operations without a kind of their own.
 class CallOperation : public Operation {
  public:
   CallOperation(ContextPtr context, std::function<void()> function, int host_thread = -1)

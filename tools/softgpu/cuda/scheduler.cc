@@ -68,7 +68,7 @@ void Scheduler::MakeReady(TaskPtr task) {
   hosts_[host]->wake.notify_one();
 }
 
-// Joins can hang on each other in long chains: a list of its own rather than recursion.
+// Joins can depend on each other in long chains, so this uses a list instead of recursion.
 void Scheduler::Finish(const TaskPtr& task) {
   std::vector<TaskPtr> finished = {task};
   while (!finished.empty()) {
@@ -97,7 +97,7 @@ void Scheduler::RunWorker() {
     ++running_;
     lock.unlock();
     const Progress progress = task->work->Advance();
-    // What the work owns must not end under the lock.
+    // Objects that the work owns must not be destroyed under the lock.
     if (progress == Progress::kDone) task->work.reset();
     lock.lock();
     --running_;
@@ -116,7 +116,7 @@ void Scheduler::RunWorker() {
   }
 }
 
-// Everything that is ready waits for another thread, another process, or for what host code will submit.
+// Everything that is ready waits for another thread, another process, or for submissions of host code.
 void Scheduler::BackOff(std::unique_lock<std::mutex>* lock) {
   constexpr size_t kYields = 16;
   const size_t rounds = idle_streak_ / (ready_.size() + running_ + 1);

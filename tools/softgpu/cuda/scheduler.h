@@ -1,11 +1,11 @@
-// Runs the work of all devices of the process: a graph of tasks, each of which starts when those before it are done.
-// A stream is nothing but a chain in that graph, an event a place in it, a launched CUDA graph a part of it.
+// Runs the work of all devices of the process: a graph of tasks, each of which starts when its predecessors are done. A
+// stream is a chain in that graph, an event a place in it, a launched CUDA graph a part of it.
 //
 // A few worker threads advance the ready tasks in turn, a slice at a time, so that kernels that wait for each other all
 // make progress. When every task waits, workers yield and then sleep for growing times, at most a millisecond.
-// Functions of the host run on one thread a device, because they may block.
+// Functions of the host run on one thread per device, because they may block.
 //
-// Thread-safe. Tasks, once submitted, are changed by the scheduler alone.
+// Thread-safe. Only the scheduler changes tasks after their submission.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@ namespace softgpu::cuda {
 
 enum class Progress : uint8_t {
   kMore,     // advanced, there is more to do
-  kWaiting,  // looked at memory that somebody else must write: let others go first
+  kWaiting,  // read memory that another task must write: run others first
   kDone,
 };
 

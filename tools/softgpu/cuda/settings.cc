@@ -40,7 +40,7 @@ bool Flag(const char* name, bool otherwise) { return Number(name, otherwise ? 1 
 Settings Read() {
   Settings s;
   s.devices = static_cast<int>(Number("SOFTGPU_DEVICES", 4));
-  // One bit a device in the masks of who may access a range.
+  // The masks of devices that may access a range have one bit per device.
   if (s.devices > 64) {
     Report("SOFTGPU_DEVICES=%d: at most 64 are possible; using 64", s.devices);
     s.devices = 64;

@@ -1,4 +1,4 @@
-// What the user chose for the software GPUs of this process: environment variables SOFTGPU_*, read once.
+// The user's settings for the software GPUs of this process: environment variables SOFTGPU_*, read once.
 #pragma once
 
 #include <cstddef>
@@ -10,25 +10,25 @@ namespace softgpu::cuda {
 
 struct Settings {
   int devices = 4;                  // SOFTGPU_DEVICES
-  size_t memory = size_t{8} << 30;  // SOFTGPU_MEMORY: bytes a device, K/M/G allowed
+  size_t memory = size_t{8} << 30;  // SOFTGPU_MEMORY: bytes per device, K/M/G allowed
   int arch = 90;                    // SOFTGPU_ARCH: compute capability times ten
   int multiprocessors = 8;          // SOFTGPU_MULTIPROCESSORS
   int driver_version = 13000;       // SOFTGPU_DRIVER_VERSION
   int workers = 0;                  // SOFTGPU_WORKERS: threads that run kernels; 0 = as many as cores
   bool peer_access = true;          // SOFTGPU_PEER_ACCESS=0: devices do not reach each other's memory
   bool native_atomics = true;       // SOFTGPU_NATIVE_ATOMICS=0: devices are connected as by PCIe
-  bool corrupt_peer = false;        // SOFTGPU_CORRUPT_PEER=1: what goes to and from peers' memory is lost, unsaid
+  bool corrupt_peer = false;        // SOFTGPU_CORRUPT_PEER=1: data to and from peers' memory is silently lost
   bool ipc = true;                  // SOFTGPU_IPC=0: no cuIpc* handles
   bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
-  bool verbose = false;             // SOFTGPU_VERBOSE=1: say on stderr what is refused and why
+  bool verbose = false;             // SOFTGPU_VERBOSE=1: print on stderr what is refused and why
   engine::Options engine;           // SOFTGPU_SEED, SOFTGPU_BURST, SOFTGPU_RESIDENT_BLOCKS, SOFTGPU_RACES
 };
 
 const Settings& Knobs();
 
-// A line on stderr, always: what cannot be told by an error code alone.
+// Always prints a line on stderr: for what an error code alone cannot express.
 void Report(const char* format, ...) __attribute__((format(printf, 1, 2)));
-// A line on stderr when SOFTGPU_VERBOSE is set.
+// Prints a line on stderr if SOFTGPU_VERBOSE is set.
 void Explain(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 }  // namespace softgpu::cuda

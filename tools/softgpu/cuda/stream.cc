@@ -17,7 +17,7 @@ void ForgetFinished(Context* context) {
                 [](const StreamPtr& stream) { return stream->destroyed && Scheduler::Get().Done(stream->last); });
 }
 
-// What the next task of the stream comes after.
+// The predecessors of the stream's next task.
 std::vector<TaskPtr> TailOf(const Stream& stream) {
   std::vector<TaskPtr> after = {stream.last};
   if (stream.legacy) {

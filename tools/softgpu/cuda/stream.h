@@ -42,7 +42,7 @@ class Stream {
   const int priority;
   const uint64_t id;
   bool legacy = false;
-  bool destroyed = false;  // gone for the program; here until its work is done
+  bool destroyed = false;  // destroyed by the program; kept until its work is done
 
   TaskPtr last;                     // the end of the chain
   CapturePtr capture;               // null unless capturing
@@ -52,7 +52,7 @@ class Stream {
   CUstream handle() { return reinterpret_cast<CUstream>(this); }
 };
 
-// What two processes know of an event, in memory they share.
+// The state of an event that two processes share, in shared memory.
 struct SharedEvent {
   std::atomic<uint64_t> recorded{0};
   std::atomic<uint64_t> completed{0};
@@ -63,7 +63,7 @@ struct Event {
 
   const unsigned flags;
   ContextPtr context;
-  TaskPtr task;                     // of the last record; null when never recorded
+  TaskPtr task;                     // of the last record; null if never recorded
   std::atomic<int64_t> time_ns{0};  // of the last completion
   std::weak_ptr<Capture> capture;   // of the last record, if that was captured
   std::vector<Node*> capture_nodes;
@@ -83,7 +83,7 @@ using EventPtr = std::shared_ptr<Event>;
 StreamPtr CreateStream(const ContextPtr& context, unsigned flags, int priority);
 StreamPtr LegacyStream(const ContextPtr& context);
 StreamPtr PerThreadStream(const ContextPtr& context);
-// All of these without lock held.
+// All of these are called without the lock held.
 CUresult Enqueue(const StreamPtr& stream, OperationPtr operation);
 CUresult Synchronize(const StreamPtr& stream);
 CUresult SynchronizeContext(const ContextPtr& context);
@@ -98,23 +98,23 @@ CUresult SynchronizeEvent(const EventPtr& event);
 CUresult ElapsedTime(const EventPtr& start, const EventPtr& end, float* milliseconds);
 OperationPtr RecordOperation(EventPtr event);
 OperationPtr WaitOperation(ContextPtr context, EventPtr event);
-// Gives the event what other processes need (cuIpcGetEventHandle). False when the system refuses.
+// Makes what other processes need of the event (cuIpcGetEventHandle). Returns false if the system refuses.
 bool MakeInterprocess(const EventPtr& event);
 
 // ---- captures ----
 CUresult BeginCapture(const StreamPtr& stream, CUstreamCaptureMode mode, GraphPtr graph, std::vector<Node*> after);
 CUresult EndCapture(const StreamPtr& stream, GraphPtr* graph);
-// For calls that cannot be captured and might disturb a capture: an error, and the capture is lost, unless the mode of
-// the calling thread allows it.
+// For calls that cannot be captured and might disturb a capture: returns an error and invalidates the capture, unless
+// the mode of the calling thread allows the call.
 CUresult CheckUnsafeCall();
 CUstreamCaptureMode ExchangeCaptureMode(CUstreamCaptureMode mode);
-// Under the lock: what `stream` does when it captures. CUDA_SUCCESS when it does not capture, or does so validly.
+// Under the lock: the state of the capture of `stream`. CUDA_SUCCESS if it does not capture, or does so validly.
 CUresult CaptureState(const Stream& stream);
 // Under the lock: adds an operation to a stream that captures.
 CUresult AppendCaptured(Stream* stream, OperationPtr operation);
 // Under the lock: makes `stream` part of the capture, after `nodes`.
 CUresult JoinCapture(const StreamPtr& stream, const CapturePtr& capture, const std::vector<Node*>& nodes);
-// Under the lock: work on the legacy stream while a blocking stream of the context captures.
+// Under the lock: an error for work on the legacy stream while a blocking stream of the context captures.
 CUresult CheckLegacy(const Stream& stream);
 
 }  // namespace softgpu::cuda

@@ -6,7 +6,7 @@
 
 namespace softgpu::engine {
 
-// As the hardware counts: by warps of 32, so the lanes that a last warp lacks count with it.
+// Like the hardware, counts warps of 32, so missing lanes of the last warp count as well.
 uint32_t Block::Count(const Barrier& barrier) const {
   std::vector<uint32_t> arrived(warps.size());
   for (const Arrival& arrival : barrier.arrivals) arrived[arrival.warp->index] |= arrival.lanes;

@@ -13,7 +13,7 @@ constexpr uint32_t kAll = ~0u;
 
 std::atomic<uint64_t> bulk_bytes{0};
 
-// Words, so that ThreadSanitizer sees them.
+// Copies by words, so that ThreadSanitizer sees them.
 void CopyWords(std::byte* to, const std::byte* from, uint32_t bytes) {
   for (uint32_t at = 0; at < bytes; at += 4) StorePlain(to + at, LoadPlain<uint32_t>(from + at));
 }

@@ -1,10 +1,11 @@
-// The unit of a block that copies in bulk (cp.async.bulk): copies that are under way, and what must be right for them.
+// The unit of a block that copies in bulk (cp.async.bulk): the copies under way, and checks of what they require.
 //
 // Copies are carried out late, in pieces and in any order (by the seed of the launch; in order without one), until
-// something waits for them: what does not wait finds old bytes. What a store in bulk takes from shared memory and what
-// it writes are two steps, as threads may wait for the first alone.
+// something waits for them, so code that does not wait finds old bytes. A store in bulk reads shared memory and writes
+// its target in two steps, because threads may wait for the first step only.
 //
-// The unit reaches shared memory by another way (proxy) than threads do. What they have written there since the last
+// The unit reaches shared memory by another way (proxy) than threads do. It must not read what they have written there
+// since the last fence between the two ways, and it does not know the mbarriers that they have initialised since.
 // fence between the two ways it must not read, and the mbarriers they have initialised since it does not know.
 #pragma once
 
@@ -20,7 +21,7 @@ struct Instr;
 class Warp;
 
 struct BulkCopy {
-  // Who began it.
+  // The warp that began it.
   Warp* warp = nullptr;
   const Instr* instr = nullptr;
   uint32_t lane = 0;
@@ -28,9 +29,10 @@ struct BulkCopy {
   const std::byte* from = nullptr;
   bool from_global = false, to_global = false;
   uint32_t bytes = 0;
-  std::byte* mbarrier = nullptr;  // is told of what is written; null: the copy belongs to a group of its thread
-  uint32_t group = 0;             // its number among those of the thread
-  // How far it is: what was read is in `data`.
+  // Gets the number of written bytes; null: the copy belongs to a group of its thread.
+  std::byte* mbarrier = nullptr;
+  uint32_t group = 0;  // its number among the thread's groups
+  // Its progress: what was read is in `data`.
   uint32_t read = 0, written = 0;
   std::vector<std::byte> data;
 
@@ -39,22 +41,22 @@ struct BulkCopy {
 
 class BulkUnit {
  public:
-  // A new block begins. `watches_writes`: of threads, to shared memory.
+  // Begins a new block. `watches_writes`: observes writes of threads to shared memory.
   void Start(uint32_t shared_bytes, uint32_t threads, bool watches_writes);
-  // The block has ended: a copy that was not waited for and needs its shared memory is an error.
+  // Ends the block: a copy that was not waited for and needs its shared memory is an error.
   void End();
 
   void Begin(BulkCopy copy);
   bool idle() const { return copies_.empty(); }
-  // Moves something on. Without a seed: all, in order.
+  // Advances some copy. Without a seed: all, in order.
   void Advance();
   void Finish();
   uint32_t OpenGroup(uint32_t thread) const { return open_groups_[thread]; }
   void CommitGroup(uint32_t thread) { ++open_groups_[thread]; }
-  // Ends all of the thread's groups but the last `but`. `read`: as far as their sources go.
+  // Completes all of the thread's groups except the last `but`. `read`: only the reading of their sources.
   void EndGroups(uint32_t thread, uint32_t but, bool read);
 
-  // ---- of shared memory; offsets of it ----
+  // ---- shared memory; arguments are offsets into it ----
   void Initialise(uint32_t mbarrier);
   void Invalidate(uint32_t mbarrier);
   bool IsInitialised(uint32_t mbarrier) const { return Find(mbarrier) != nullptr; }
@@ -70,7 +72,7 @@ class BulkUnit {
     uint32_t offset;
     bool fenced;
   };
-  static constexpr uint32_t kGranule = 16;  // of unfenced writes: what copies are multiples of
+  static constexpr uint32_t kGranule = 16;  // for unfenced writes; sizes of copies are multiples of it
 
   const Known* Find(uint32_t offset) const;
   void Step(BulkCopy* copy, uint32_t most);
@@ -78,9 +80,9 @@ class BulkUnit {
   void Forget();
 
   std::vector<BulkCopy> copies_;
-  std::vector<uint32_t> open_groups_;  // of threads
+  std::vector<uint32_t> open_groups_;  // by thread
   std::vector<Known> mbarriers_;
-  std::vector<bool> unfenced_;  // granules
+  std::vector<bool> unfenced_;  // by granule
   bool watches_writes_ = false;
 };
 

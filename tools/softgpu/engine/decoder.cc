@@ -186,7 +186,7 @@ ColumnId Decoder::SpecialValue(Special special, int64_t addend) {
 ColumnId Decoder::ImmediateColumn(const OperandIr& operand, Type type) {
   uint64_t bits = operand.bits;
   if (operand.literal == OperandIr::kInteger && IsFloat(type) && SizeOf(type) >= 4) {
-    // "1" where a float is meant; nvcc never writes that.
+    // "1" in place of a float; nvcc never writes that.
     const double value = static_cast<double>(static_cast<int64_t>(operand.bits));
     if (type == Type::kF64) bits = std::bit_cast<uint64_t>(value);
     if (type == Type::kF32) bits = std::bit_cast<uint32_t>(static_cast<float>(value));

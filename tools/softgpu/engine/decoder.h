@@ -1,8 +1,8 @@
-// Turns statements into instructions. The families of instructions (ops_*.cc) register a function for each opcode; it
-// takes the modifiers it knows, asks for the columns of its operands and emits instructions.
+// Turns statements into instructions. Each family of instructions (ops_*.cc) registers a function per opcode, which
+// takes the modifiers that it knows, asks for the columns of its operands and emits instructions.
 //
-// The first failure of a statement sticks, and so does a modifier that nobody took: an instruction is either understood
-// wholly or an error.
+// The first failure of a statement is kept. A modifier that no function took is a failure too: an instruction is either
+// understood completely or an error.
 #pragma once
 
 #include <map>
@@ -16,11 +16,11 @@
 
 namespace softgpu::engine {
 
-// Where the variables of a loaded module lie.
+// The addresses of a loaded module's variables.
 class SymbolAddresses {
  public:
   virtual ~SymbolAddresses() = default;
-  // Of a .global or .const variable.
+  // The address of a .global or .const variable.
   virtual uint64_t AddressOf(const VariableIr& variable) const = 0;
 };
 
@@ -28,35 +28,35 @@ class Decoder {
  public:
   Decoder(const ModuleIr& module, const SymbolAddresses& symbols, Program* program);
 
-  // Everything `entry` needs. False with `error`.
+  // Builds everything that `entry` needs. Returns false and sets `error` on failure.
   bool Build(const FunctionIr& entry, std::string* error);
 
   // For the families:
   const StatementIr& statement() const { return *statement_; }
   size_t operands() const { return statement_->operands.size(); }
   const OperandIr& operand(size_t i) const;
-  // Takes a modifier if it is there. Each can be taken once.
+  // Takes a modifier if the statement has it. Each can be taken once.
   bool Take(std::string_view modifier);
-  // The position in `names` of the first of them that is there (and is taken), else `otherwise`.
+  // Takes the first of `names` that the statement has, and returns its position; `otherwise` if it has none.
   int TakeOneOf(std::span<const std::string_view> names, int otherwise);
-  // The next modifier that is a type; kNone when there is no other.
+  // Takes the next modifier that is a type; kNone if there is no other.
   Type TakeType();
-  // Any modifier that starts so (level::eviction_priority, L2::128B); takes all of them.
+  // Takes all modifiers that start so (level::eviction_priority, L2::128B); returns whether there were any.
   void TakeStartingWith(std::string_view prefix);
   bool Fail(const std::string& what);
   bool failed() const { return !error_.empty(); }
 
   Instr& Emit(Handler run);
-  // An operand that is read as `type`.
+  // The column of an operand that is read as `type`.
   ColumnId Source(size_t i, Type type) { return SourceOf(operand(i), type); }
   ColumnId SourceOf(const OperandIr& operand, Type type);
   ColumnId Target(size_t i) { return TargetOf(operand(i)); }
   ColumnId TargetOf(const OperandIr& operand);
-  // d of "d|p", then p.
+  // The target d of "d|p", then p.
   PredicateId SourcePredicate(size_t i) { return SourcePredicateOf(operand(i)); }
   PredicateId SourcePredicateOf(const OperandIr& operand);
   uint32_t TargetPredicateOf(const OperandIr& operand);
-  // a and offset of the instruction. `space` becomes the variable's where the instruction names none.
+  // Sets a and offset of the instruction. `space` becomes the variable's if the instruction names none.
   void Address(const OperandIr& operand, Space* space, Instr* instr);
   ColumnId Constant(uint64_t value);
   ColumnId SpecialValue(Special special, int64_t addend);
@@ -65,7 +65,7 @@ class Decoder {
   bool IsParameterOfEntry(const VariableIr& variable) const { return entry_parameters_.contains(&variable); }
   uint32_t ParameterOffset(const VariableIr& variable) const { return entry_parameters_.at(&variable); }
   Program& program() { return *program_; }
-  // The call of the present statement, filled in as far as it goes without the procedure.
+  // Fills in the call of the present statement, as far as possible without the procedure.
   bool BuildCall(CallSite* site, const FunctionIr* callee);
   int32_t ProcedureOf(const FunctionIr* function) const;
   const FunctionIr* FunctionNamed(std::string_view name) const;
@@ -98,7 +98,7 @@ class Decoder {
   const ModuleIr& module_;
   const SymbolAddresses& symbols_;
   Program* const program_;
-  std::vector<const FunctionIr*> functions_;  // callees before callers where possible, the entry last
+  std::vector<const FunctionIr*> functions_;  // callees before callers where possible; the entry is last
   bool calls_by_address_ = false;
   std::map<const FunctionIr*, std::vector<const FunctionIr*>> calls_;
   std::map<const FunctionIr*, int32_t> procedure_of_;
@@ -117,7 +117,7 @@ struct OpcodeRow {
   std::string_view opcode;
   DecodeFunction decode;
 };
-// Of one family each.
+// The opcodes of one family each.
 std::span<const OpcodeRow> IntegerOpcodes();
 std::span<const OpcodeRow> BitOpcodes();
 std::span<const OpcodeRow> ArithmeticOpcodes();

@@ -1,4 +1,4 @@
-// What a kernel needs: the functions it calls, and places for their variables.
+// What a kernel needs: the functions that it calls, and places for their variables.
 #include <algorithm>
 #include <set>
 
@@ -61,7 +61,7 @@ bool Decoder::Collect(const FunctionIr& entry) {
       CollectFrom(*function, &work);
       if (function != &entry) functions_.insert(functions_.begin(), function);
     }
-    // Functions whose addresses lie in variables.
+    // Functions whose addresses are in variables.
     if (!work.empty() || !calls_by_address_ || tables_added) continue;
     tables_added = true;
     for (const auto& variable : module_.variables) {
@@ -75,7 +75,7 @@ bool Decoder::Collect(const FunctionIr& entry) {
   return true;
 }
 
-// A function is recursive when it may call itself over others. By address, any function may be meant.
+// A function is recursive if it may call itself through others. A call by address may call any function.
 void Decoder::MarkRecursion() {
   for (Procedure& procedure : program_->procedures) {
     std::vector<const FunctionIr*> work = {procedure.function};
@@ -97,7 +97,7 @@ void Decoder::MarkRecursion() {
 void Decoder::PlaceShared(const OperandIr& operand) {
   const VariableIr* const variable = operand.variable;
   if (operand.kind != OperandIr::kVariable || variable == nullptr || variable->space != Space::kShared) return;
-  // "extern": as long as the launch says; all of them begin where the others end.
+  // "extern": its length is set by the launch; all of them begin behind the others.
   if (variable->is_extern || variable->bytes == 0 || shared_offsets_.contains(variable)) return;
   const uint32_t offset = Align(program_->shared_bytes, std::max(variable->align, 1u));
   shared_offsets_[variable] = offset;
@@ -170,7 +170,7 @@ void Decoder::PassingOfFormals(Procedure* procedure) {
   for (const OperandIr& operand : procedure->function->parameters) procedure->parameters.push_back(formal(operand));
 }
 
-// The caller's side of what is passed.
+// The caller's side of the arguments and results.
 bool Decoder::BuildCall(CallSite* site, const FunctionIr* callee) {
   site->procedure = callee == nullptr ? -1 : ProcedureOf(callee);
   const auto actual = [&](const OperandIr& operand) {

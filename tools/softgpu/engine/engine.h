@@ -1,9 +1,9 @@
-// Runs kernels, given as PTX, on the CPU: the part of the software GPU that knows instructions, and nothing of CUDA's
-// API.
+// Runs kernels, given as PTX, on the CPU: the part of the software GPU that implements instructions. It does not depend
+// on CUDA's API.
 //
 // Device memory is host memory: a global (or generic) address is a pointer of this process. A module's variables live
-// as long as the module. Modules are immutable once loaded (their variables' contents aside) and may be used by any
-// number of launches at once, from different threads.
+// as long as the module. A loaded module is immutable (except the contents of its variables), so any number of launches
+// may use it at once, from different threads.
 #pragma once
 
 #include <cstddef>
@@ -23,25 +23,25 @@ struct Parameter {
   uint32_t offset = 0, bytes = 0;
 };
 
-// What a kernel needs and takes; the code behind it stays inside the engine.
+// A kernel's requirements and parameters; its code stays inside the engine.
 struct KernelInfo {
   std::string name;
   std::vector<Parameter> parameters;
   uint32_t parameter_bytes = 0;
   uint32_t shared_bytes = 0;  // static
-  uint32_t local_bytes = 0;   // of a thread
+  uint32_t local_bytes = 0;   // per thread
   uint32_t max_threads = 1024;
-  uint32_t registers = 0;  // virtual ones
+  uint32_t registers = 0;  // virtual registers
 };
 
 class Kernel;
 
 class Module {
  public:
-  // On error null, with `error` naming the line of PTX and what about it is not understood.
+  // Returns null on error; `error` then names the line of PTX and what is not understood.
   static std::unique_ptr<Module> Load(std::string_view ptx, std::string* error);
   virtual ~Module() = default;
-  // Null when there is none of that name.
+  // Returns null if there is none of that name.
   virtual const Kernel* FindKernel(std::string_view name) const = 0;
   virtual bool FindVariable(std::string_view name, void** address, size_t* bytes) const = 0;
   virtual std::vector<std::string> KernelNames() const = 0;
@@ -49,19 +49,19 @@ class Module {
 
 const KernelInfo& Info(const Kernel& kernel);
 
-// Which addresses a kernel may touch. Asked seldom: executions remember the ranges they have been told.
+// The addresses that a kernel may access. Called seldom, because executions remember the ranges that it returns.
 class AddressMap {
  public:
   virtual ~AddressMap() = default;
-  // The allocated range that holds `address`. False when there is none.
+  // Finds the allocated range that contains `address`. Returns false if there is none.
   virtual bool Find(uint64_t address, uint64_t* begin, uint64_t* end) const = 0;
-  // Changes whenever a range goes away.
+  // Changes whenever a range is removed.
   virtual uint64_t generation() const = 0;
 };
 
 struct Options {
   uint64_t seed = 0;              // order of blocks and warps; 0 = in order
-  uint32_t burst = 256;           // instructions a warp runs before another one may
+  uint32_t burst = 256;           // instructions that a warp runs before another one may
   uint32_t resident_blocks = 64;  // at a time
   bool detect_races = false;      // between blocks, on global memory
 };
@@ -71,12 +71,12 @@ struct LaunchConfig {
   Dim3 grid, block;
   uint32_t dynamic_shared_bytes = 0;
   std::vector<std::byte> parameters;
-  // Of a cooperative launch: zeroed memory for the barrier of the grid, told by %envreg1 (high) and %envreg2 (low).
+  // In a cooperative launch: zeroed memory for the barrier of the grid, passed in %envreg1 (high) and %envreg2 (low).
   uint64_t grid_workspace = 0;
 };
 
 enum class State : uint8_t {
-  kRunning,  // there is more to do
+  kRunning,  // more work remains
   kWaiting,  // every warp polls memory (or sleeps): let others run before the next Run()
   kDone,
   kFailed,
@@ -85,17 +85,17 @@ enum class State : uint8_t {
 // One launch. Used by one thread at a time; it may move between threads.
 class Execution {
  public:
-  // `map` may be null: then nothing is checked.
+  // `map` may be null: then addresses are not checked.
   static std::unique_ptr<Execution> Start(LaunchConfig config, const Options& options, const AddressMap* map,
                                           std::string* error);
   virtual ~Execution() = default;
   // Runs about `instructions` PTX instructions (of warps), blocks side by side.
   virtual State Run(uint64_t instructions) = 0;
-  // Of a failed launch: kernel, block, thread, line of PTX, what happened.
+  // After a failure: kernel, block, thread, line of PTX, and what happened.
   virtual const std::string& error() const = 0;
 };
 
-// What all launches of this process have written to global memory by copies in bulk, for tests.
+// The number of bytes that all launches of this process have written to global memory by copies in bulk, for tests.
 uint64_t BulkBytes();
 
 }  // namespace softgpu::engine

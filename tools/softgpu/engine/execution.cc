@@ -8,10 +8,10 @@
 namespace softgpu::engine {
 namespace {
 
-// Shared memory begins where an offset of it and a pointer into it are aligned alike.
+// Shared memory begins where an offset into it and a pointer to that byte have the same alignment.
 constexpr uint64_t kSharedAlignment = 1024;
 constexpr uint64_t kLocalAlignment = 16;
-// Longer grids keep their order: the table is not worth it.
+// Longer grids keep their order, because the table would be too large.
 constexpr uint64_t kMostShuffledBlocks = 1 << 20;
 
 std::byte* Align(std::byte* at, uint64_t alignment) {
@@ -122,7 +122,7 @@ void ExecutionState::FillResidents() {
   }
 }
 
-// The next warp that can run, block by block. Null after the last one, so that the caller may look around.
+// The next warp that can run, block by block. Null after the last one, so that the caller can check what changed.
 Warp* ExecutionState::NextInOrder() {
   for (; block_turn_ < resident_.size(); ++block_turn_, warp_turn_ = 0) {
     std::vector<Warp>& warps = resident_[block_turn_]->warps;
@@ -135,7 +135,7 @@ Warp* ExecutionState::NextInOrder() {
   return nullptr;
 }
 
-// Any warp; now and then only those of one block for a while, so that the others fall far behind.
+// Any warp; sometimes only the warps of one block for a while, so that the others fall far behind.
 Warp* ExecutionState::NextBySeed() {
   if (++bursts_since_check_ > 2 * warps_resident_) {
     bursts_since_check_ = 0;
@@ -171,7 +171,7 @@ void ExecutionState::ReportDeadlock(const Block& block) {
     const uint32_t stuck = warp.live();
     if (stuck == 0) continue;
     const uint32_t lane = static_cast<uint32_t>(std::countr_zero(stuck));
-    // Lanes of a barrier wait behind it, lanes that wait for other lanes at it.
+    // Lanes in a barrier wait behind it; lanes that wait for other lanes wait at it.
     const uint32_t at = (warp.waiting >> lane & 1) != 0 ? warp.lane_pc[lane] : warp.lane_pc[lane] - 1;
     const_cast<Warp&>(warp).Fail(program_->code[at], lane,
                                  "all threads of the block wait in barriers, and none of them can go on");
@@ -239,7 +239,7 @@ State ExecutionState::Run(uint64_t instructions) {
     Warp* const warp = options_.seed == 0 ? NextInOrder() : NextBySeed();
     if (warp == nullptr) {
       if (!EverybodyWaits() || FinishBulkCopies()) continue;
-      ++epoch_;  // look at everybody again next time
+      ++epoch_;  // consider all warps again next time
       polled_in_epoch_ = false;
       return State::kWaiting;
     }

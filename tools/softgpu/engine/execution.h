@@ -1,4 +1,4 @@
-// One launch: which blocks are resident, whose turn it is, which addresses are good.
+// One launch: which blocks are resident, which warp runs next, and which addresses are valid.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@ struct AddressRange {
   }
 };
 
-// The addresses that the launch may touch: told ranges are remembered.
+// The addresses that the launch may access; remembers the ranges that it has found.
 class KnownRanges {
  public:
   KnownRanges(const AddressMap* map, std::vector<AddressRange> own) : map_(map), own_(std::move(own)) {
     if (map_ == nullptr) recent_.fill({0, ~0ull});
   }
 
-  // `hint` tells accesses apart that keep to a range each.
+  // `hint` distinguishes accesses that stay within one range each.
   bool Holds(uint64_t address, uint32_t bytes, uint32_t hint) {
     const AddressRange& recent = recent_[hint % kRecent];
     return recent.Holds(address, bytes) || Find(address, bytes, hint);
@@ -57,13 +57,13 @@ class ExecutionState : public Execution {
   const Program& program() const { return *program_; }
   KnownRanges& ranges() { return ranges_; }
   RaceDetector* races() { return races_.get(); }
-  // Of warps, before the present burst.
+  // The instructions that warps ran before the present burst.
   uint64_t clock() const { return instructions_; }
   uint64_t burst_position(const Warp& warp) const {
     return static_cast<uint64_t>(warp.burst_length - warp.budget - warp.forfeited);
   }
   uint64_t id() const { return id_; }
-  // Whether there is a seed; and what it draws, else 0.
+  // Whether there is a seed; and its next random number, 0 without one.
   bool shuffles() const { return options_.seed != 0; }
   uint64_t Draw(uint64_t below) { return shuffles() ? Random(below) : 0; }
   bool failed() const { return !error_.empty(); }
@@ -79,11 +79,11 @@ class ExecutionState : public Execution {
   Warp* NextInOrder();
   Warp* NextBySeed();
   uint64_t BurstLength();
-  // What the burst of `warp` means for waiting, barriers and the end of its block.
+  // Applies the burst of `warp` to waiting, barriers and the end of its block.
   void Account(Warp& warp);
   void ReportDeadlock(const Block& block);
   bool EverybodyWaits() const;
-  // Ends what no thread waits for any more. False when there is nothing.
+  // Completes copies that no thread waits for any more. Returns false if there are none.
   bool FinishBulkCopies();
   uint64_t Random(uint64_t below);
 
@@ -96,13 +96,13 @@ class ExecutionState : public Execution {
   std::string error_;
 
   uint64_t total_blocks_ = 0, next_block_ = 0;
-  std::vector<uint32_t> order_;  // of blocks; empty: 0, 1, ...
+  std::vector<uint32_t> order_;  // of the blocks; empty: 0, 1, ...
   std::vector<std::unique_ptr<Block>> resident_, spare_;
   size_t block_turn_ = 0, warp_turn_ = 0;
   size_t favourite_ = 0, favourite_bursts_ = 0;
   uint64_t random_ = 0;
   uint64_t instructions_ = 0;
-  uint64_t epoch_ = 1;  // grows whenever a warp gets somewhere
+  uint64_t epoch_ = 1;  // grows whenever a warp makes progress
   bool polled_in_epoch_ = false;
   uint64_t bursts_since_check_ = 0, warps_resident_ = 0;
 };

@@ -35,7 +35,7 @@ enum class FloatOp : uint8_t {
 // Variants of min and max.
 constexpr uint8_t kPropagateNan = 1, kXorSign = 2;
 
-// Rounds as `rounding` says while it lives. The values that go into an operation meanwhile must be opaque to the
+// Sets the rounding mode `rounding` for its lifetime. Values that go into an operation meanwhile must be opaque to the
 // compiler.
 class ScopedRounding {
  public:
@@ -65,7 +65,7 @@ class ScopedRounding {
   const bool changed_;
 };
 
-// The NaN that the GPU makes of any.
+// The NaN that the GPU returns for every NaN.
 template <class T>
 T Canonical(T value) {
   if constexpr (std::is_same_v<T, float>) {
@@ -97,7 +97,7 @@ T MinMax(T a, T b, bool max, uint8_t variant) {
   return (variant & kXorSign) != 0 && negative ? -result : result;
 }
 
-// The approximations of the hardware are computed as well as can be.
+// The approximations of the hardware are computed as exactly as possible.
 template <class T>
 T Apply(FloatOp op, T a, T b, T c, uint8_t variant) {
   const auto through_double = [](double value) { return static_cast<T>(value); };

@@ -1,5 +1,5 @@
-// What runs: decoded instructions, warps and blocks. A warp keeps one column of 32 values, one a lane, for each virtual
-// register; an instruction is a handler that goes over the active lanes of the columns it names.
+// The running machine: decoded instructions, warps and blocks. A warp keeps one column of 32 values, one per lane, for
+// each virtual register; an instruction is a handler that iterates over the active lanes of its columns.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,7 @@ constexpr uint32_t kCarryPredicate = 2;
 
 using Handler = void (*)(Warp&, const Instr&, uint32_t lanes);
 
-// Lanes that came to the same warp-wide instruction (or twins of it at several places).
+// Lanes that arrived at the same warp-wide instruction (or at its twins in several places).
 struct SyncGroup {
   const Instr* instr;
   uint32_t lanes;
@@ -65,7 +65,7 @@ struct Instr {
   uint8_t kind2 = 0;
   bool flag = false;
   bool saturate = false, flush = false;
-  uint8_t hint = 0;    // tells instructions apart that keep to an address range each
+  uint8_t hint = 0;    // distinguishes instructions that stay within one address range each
   ColumnId v[8] = {};  // elements of a vector; more sources
   const StatementIr* statement = nullptr;
 };
@@ -111,7 +111,7 @@ struct SpecialColumn {
   ColumnId column;
 };
 
-// A kernel that is ready to run, with the functions it calls.
+// A kernel that is ready to run, with the functions that it calls.
 struct Program {
   std::string name;
   std::vector<Instr> code;
@@ -121,11 +121,11 @@ struct Program {
   std::vector<struct CallSite> calls;
   std::vector<struct Procedure> procedures;
   uint32_t entry = 0;
-  uint32_t values = 0;  // of all columns of a warp
+  uint32_t values = 0;  // in all columns of a warp
   uint32_t predicates = 3;
   uint32_t shared_bytes = 0, local_bytes = 0;
-  uint64_t const_begin = 0, const_end = 0;  // of the module's .const variables
-  bool reads_shared_in_bulk = false;        // some cp.async.bulk does
+  uint64_t const_begin = 0, const_end = 0;  // the module's .const variables
+  bool reads_shared_in_bulk = false;        // contains cp.async.bulk
 };
 
 // Bytes that move between two places of a thread's local memory (or columns) at a call or a return.
@@ -134,11 +134,12 @@ struct Passing {
   uint32_t bytes = 0;        // 0: a register, then these are columns
 };
 // A function inside a program. Its registers and variables have fixed places, so a recursive call saves them first.
-// What that cannot do: a recursive function that hands the address of its own local array down sees the callee's there.
+// This does not support a recursive function that passes the address of its own local array down: the callee's array is
+// there then.
 struct Procedure {
   const FunctionIr* function = nullptr;
   uint32_t entry = 0;
-  std::vector<Passing> results, parameters;  // `to`/`from` of formal ones; the other side is the call's
+  std::vector<Passing> results, parameters;  // `to`/`from` of the formal ones; the call has the other side
   ColumnId first_value = 0, last_value = 0;
   uint32_t first_predicate = 0, last_predicate = 0;
   uint32_t local_begin = 0, local_end = 0;
@@ -149,7 +150,7 @@ struct CallSite {
   std::vector<Passing> results, arguments;
 };
 
-// Calls that a lane is inside of.
+// The calls that a lane has entered.
 struct Frame {
   uint32_t return_to = 0;
   uint32_t call = 0;
@@ -164,11 +165,11 @@ class Warp {
   uint64_t* values = nullptr;
   const uint64_t* constants = nullptr;
   uint32_t* predicates = nullptr;
-  uint32_t active = 0;    // lanes that run now, all of them at `pc`
+  uint32_t active = 0;    // lanes that run now, all at `pc`
   uint32_t pc = 0;        // the next instruction
-  uint32_t stop = 0;      // leave the loop when pc gets here: 0 asks for a new choice of lanes
-  int64_t budget = 0;     // instructions that are left of this burst
-  int64_t forfeited = 0;  // and those that were given up
+  uint32_t stop = 0;      // leave the loop when pc gets here; 0 requests a new choice of lanes
+  int64_t budget = 0;     // instructions left in this burst
+  int64_t forfeited = 0;  // and instructions that were given up
   int64_t burst_length = 0;
 
   Block* block = nullptr;
@@ -178,19 +179,19 @@ class Warp {
   uint32_t lanes = 0;  // that exist
   uint32_t exited = 0;
   uint32_t blocked = 0;          // in a barrier or waiting for other lanes
-  uint32_t cluster_pending = 0;  // arrived at barrier.cluster and not all did yet
+  uint32_t cluster_pending = 0;  // has arrived at barrier.cluster, but not all have
   uint32_t waiting = 0;          // the part of `blocked` that waits for other lanes of this warp
   uint32_t lane_pc[kWarpLanes] = {};
   uint32_t member_mask[kWarpLanes] = {};
-  std::vector<std::vector<Frame>> frames;  // per lane; empty when nothing was ever called
+  std::vector<std::vector<Frame>> frames;  // per lane; empty until the first call
 
-  // What the burst did, to tell waiting from working.
+  // What the burst did, to distinguish waiting from working.
   bool progressed = false, looped = false, slept = false, fair = false;
   uint32_t repeats = 0;
   uint32_t turn = 0;
   uint64_t idle_epoch = 0;
   bool fenced = false;               // it ran a fence
-  const void* recent_polls[4] = {};  // what a fence acquires; only kept for ThreadSanitizer
+  const void* recent_polls[4] = {};  // what a fence acquires; only for ThreadSanitizer
   uint32_t recent_poll = 0;
   struct PollEntry {
     uint64_t key = 0, value = 0;
@@ -207,22 +208,22 @@ class Warp {
   uint32_t runnable() const { return live() & ~blocked; }
   bool diverged() const { return active != live(); }
 
-  // Moves part of the active lanes to `target`; they are no longer active.
+  // Moves some of the active lanes to `target`; they are no longer active.
   void Detach(uint32_t part, uint32_t target);
   void Exit(uint32_t part);
-  // Lanes stop until Unblock(); they go on at `resume`.
+  // Stops lanes until Unblock(); they continue at `resume`.
   void BlockLanes(uint32_t part, uint32_t resume);
   void Unblock(uint32_t part);
-  // A synchronising load (or an atomic that changed nothing) was seen: tells waiting loops by equal values.
+  // Called for a synchronising load (or an atomic that changed nothing): equal values identify waiting loops.
   void Poll(const Instr& instr, uint64_t address_hash, uint64_t value_hash);
   // Ends the burst after the present instruction.
   void Yield();
-  // Lets lanes go that waited for others that came or exited.
+  // Releases lanes that waited for others that have arrived or exited.
   void RecheckWaiting();
   // Ends the launch with an error about the lane.
   void Fail(const Instr& instr, uint32_t lane, const std::string& what);
 
-  // Up to `instructions`; returns how many were run.
+  // Runs up to `instructions`; returns how many were run.
   uint64_t Burst(uint64_t instructions);
   void Start(Block* owner, uint32_t warp_index);
 
@@ -244,8 +245,8 @@ struct Barrier {
   uint32_t true_count = 0;
 };
 
-// Memory as it comes, since PTX writes what it reads: kernels that switch over types have ten thousands of registers
-// and use few of them in a launch, and clearing the others would take longer than the launch.
+// Uninitialised memory, because PTX writes registers before it reads them: kernels that switch over types have tens of
+// thousands of registers and use few of them in a launch, and clearing the others would take longer than the launch.
 template <class T>
 using RawArray = std::unique_ptr<T[]>;
 template <class T>
@@ -259,7 +260,7 @@ struct Block {
   uint64_t linear = 0;
   std::byte* shared = nullptr;
   uint32_t shared_bytes = 0;
-  std::byte* local = nullptr;  // threads one after the other
+  std::byte* local = nullptr;  // one thread after the other
   uint32_t local_stride = 0;
   uint64_t local_bytes = 0;
   uint32_t threads = 0, live_threads = 0;
@@ -274,11 +275,11 @@ struct Block {
   std::unique_ptr<std::byte[]> shared_storage;
   RawArray<std::byte> local_storage;
 
-  // Sets the lanes down in the barrier; lets all go on when they were the last.
+  // Adds the lanes to the barrier; releases all if they were the last.
   void Arrive(uint32_t barrier, const Arrival& arrival, uint32_t expected, uint32_t true_count, bool wait);
   void ArriveCluster(const Arrival& arrival);
   void WaitCluster(const Arrival& arrival);
-  // Threads are gone, so fewer are expected.
+  // Called when threads have exited, so fewer are expected.
   void RecheckBarriers();
 
  private:

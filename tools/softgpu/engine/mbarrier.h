@@ -1,5 +1,4 @@
-// An mbarrier object, in its 64 bits: arrivals of a phase, arrivals that are missing, bytes that are missing, the
-// phase.
+// An mbarrier object, in its 64 bits: the arrivals of a phase, the missing arrivals, the missing bytes, the phase.
 #pragma once
 
 #include <cstdint>

@@ -105,7 +105,8 @@ void Fence(Warp& w, bool sequential) {
   w.fenced = true;
   if (w.execution->races() != nullptr) w.execution->races()->Fence(static_cast<uint32_t>(w.block->linear));
   if constexpr (kThreadSanitizer) {
-    // It does not know fences: relaxed loads before one become acquiring here, relaxed stores behind one releasing.
+    // ThreadSanitizer does not know fences: relaxed loads before one become acquiring here, relaxed stores behind one
+    // releasing.
     for (const void* poll : w.recent_polls) {
       if (poll != nullptr) (void)__atomic_load_n(static_cast<const uint8_t*>(poll), __ATOMIC_ACQUIRE);
     }

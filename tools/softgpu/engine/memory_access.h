@@ -1,4 +1,4 @@
-// From addresses of a lane to host memory, with the checks; and the accesses themselves.
+// Translates a lane's addresses to host memory, with checks, and accesses it.
 //
 // Weak accesses are plain memory accesses, so that ThreadSanitizer sees races between launches in different threads.
 // Strong ones are atomic in pieces of up to 8 bytes: wider ones may tear there, as on the hardware.
@@ -23,20 +23,20 @@ constexpr bool kThreadSanitizer = false;
 // How an address is turned into a pointer.
 enum class Window : uint8_t { kHost, kShared, kLocal, kUnchecked };
 
-// Of global memory, or of a generic address that may be any. False when the launch has failed.
+// Checks an address in global memory, or a generic address that may be in any. Returns false if the launch has failed.
 bool CheckHostAddress(Warp& w, const Instr& in, uint32_t lane, uint64_t address, uint32_t bytes);
 void FailAddress(Warp& w, const Instr& in, uint32_t lane, uint64_t address, uint32_t bytes, const char* what);
-// Tells the race detector, if there is one. Only of global memory.
+// Reports an access to the race detector, if there is one. Only for global memory.
 void NoteAccess(Warp& w, const Instr& in, uint32_t lane, uint64_t address, uint32_t bytes, bool write);
 
-// That a thread has written shared memory (if it is), where a unit may read it.
+// Records that a thread has written shared memory (if it is that) where the unit may read it.
 inline void NoteSharedWrite(Warp& w, const std::byte* to, uint32_t bytes) {
   BulkUnit& bulk = w.block->bulk;
   const auto offset = static_cast<uint64_t>(to - w.block->shared);
   if (bulk.watches_writes() && offset < w.block->shared_bytes) bulk.NoteWrite(offset, bytes);
 }
 
-// Null when the launch has failed.
+// Returns null if the launch has failed.
 template <Window window>
 inline std::byte* HostPointer(Warp& w, const Instr& in, uint32_t lane, uint64_t address, uint32_t bytes) {
   if (window == Window::kShared) address = static_cast<uint32_t>(address);
@@ -81,13 +81,13 @@ inline void StorePlain(std::byte* to, T value) {
   *reinterpret_cast<Aliased*>(to) = value;
 }
 
-// `bytes` (1, 2, 4, 8, 16 or 32) by atomic accesses of at most 8.
+// Loads `bytes` (1, 2, 4, 8, 16 or 32) by atomic accesses of at most 8.
 void LoadStrong(const std::byte* from, uint32_t bytes, Order order, void* to);
 void StoreStrong(std::byte* to, uint32_t bytes, Order order, const void* from);
-// fence and membar.
+// Implements fence and membar.
 void Fence(Warp& w, bool sequential);
 
-// The window of a space; kHost for what may be anywhere.
+// The window of a space; kHost if it may be any.
 Window WindowOf(Space space);
 
 // Modifiers that loads, stores and atomics share.
@@ -97,7 +97,7 @@ struct MemoryModifiers {
   uint32_t vector = 1;
 };
 MemoryModifiers TakeMemoryModifiers(Decoder& decoder, Order strong_default);
-// .global, .shared::cta and so on.
+// Takes .global, .shared::cta and so on.
 Space TakeSpace(Decoder& decoder);
 
 }  // namespace softgpu::engine

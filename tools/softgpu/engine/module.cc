@@ -1,4 +1,4 @@
-// Loaded modules: their variables and kernels. And the start of executions, which is where all parts meet.
+// Loaded modules with their variables and kernels, and the start of executions, which connects all parts.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -14,7 +14,7 @@ namespace softgpu::engine {
 
 class LoadedModule;
 
-// Decoded when it is first asked for: modules hold many kernels that nobody runs.
+// Decoded at the first request, because modules contain many kernels that are never run.
 class Kernel {
  public:
   Kernel(const LoadedModule& module, const FunctionIr& function) : module_(module), function_(function) {}
@@ -23,7 +23,7 @@ class Kernel {
     Prepare();
     return info_;
   }
-  // Null with `error` when it holds what is not understood.
+  // Returns null and sets `error` if the code contains something that is not understood.
   const Program* program(std::string* error) const {
     Prepare();
     *error = error_;
@@ -44,7 +44,7 @@ class Kernel {
 
 namespace {
 
-// Memory of all variables of a space.
+// The memory of all variables of a space.
 class Arena {
  public:
   static constexpr uint64_t kAlignment = 256;

@@ -1,4 +1,4 @@
-// Opcodes that integers and floats share: which of them is told by the type. And floats' own ones.
+// Opcodes that integers and floats share; the type distinguishes them. And opcodes of floats only.
 #include "tools/softgpu/engine/ops_float.h"
 #include "tools/softgpu/engine/ops_integer.h"
 

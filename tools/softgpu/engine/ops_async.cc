@@ -23,7 +23,7 @@ enum class BarrierOp : uint8_t {
   kTestParity,
 };
 
-// Where the mbarrier at `address` is. Null when the launch has failed.
+// The mbarrier at `address`. Null if the launch has failed.
 template <Window window>
 uint64_t* WordAt(Warp& w, const Instr& in, uint32_t lane, uint64_t address, BarrierOp op) {
   std::byte* const word = HostPointer<window>(w, in, lane, address, sizeof(uint64_t));
@@ -70,7 +70,7 @@ bool ChangeBarrier(BarrierOp op, uint64_t operand, Mbarrier* barrier) {
   return true;
 }
 
-// kind: the BarrierOp; b: count, bytes, state or parity; d: the state that was, pd: whether a test was successful.
+// kind: the BarrierOp; b: count, bytes, state or parity; d: the previous state, pd: whether a test was successful.
 template <Window window>
 void RunBarrier(Warp& w, const Instr& in, uint32_t lanes) {
   const BarrierOp op = static_cast<BarrierOp>(in.kind);
@@ -78,7 +78,7 @@ void RunBarrier(Warp& w, const Instr& in, uint32_t lanes) {
   uint64_t* const d = w.Out(in.d);
   uint32_t done = 0;
   uint64_t seen = 0;
-  // Who waits makes copies go on.
+  // A thread that waits makes copies advance.
   if ((op == BarrierOp::kTest || op == BarrierOp::kTestParity) && !w.block->bulk.idle()) {
     w.block->bulk.Advance();
     w.progressed = true;
@@ -105,7 +105,7 @@ void RunBarrier(Warp& w, const Instr& in, uint32_t lanes) {
   w.SetPredicate(in.pd, lanes, done);
   if (done == lanes) return;
   w.Poll(in, a[std::countr_zero(lanes)], seen);
-  // try_wait may suspend the thread: others get their turn.
+  // try_wait may suspend the thread, so other warps run.
   if (in.flag) w.Yield();
 }
 
@@ -177,7 +177,7 @@ bool DecodeMbarrier(Decoder& decoder) {
   return true;
 }
 
-// Plain copies, a piece at a time so that each is checked, and seen by ThreadSanitizer.
+// Plain copies, a piece at a time, so that each is checked and visible to ThreadSanitizer.
 bool CopyBytes(Warp& w, const Instr& in, uint32_t lane, uint64_t target, uint64_t source, uint32_t bytes,
                uint32_t copied) {
   for (uint32_t at = 0; at < bytes; at += 4) {
@@ -196,7 +196,7 @@ bool CopyBytes(Warp& w, const Instr& in, uint32_t lane, uint64_t target, uint64_
   return true;
 }
 
-// cp.async: b is the source, offset2 (v[0]) the target's offset; c how many bytes are copied, the rest are zero.
+// cp.async: b is the source, offset2 (v[0]) the target's offset; c is the number of bytes copied, the rest are zero.
 void RunCopy(Warp& w, const Instr& in, uint32_t lanes) {
   const uint64_t *const a = w.In(in.a), *const b = w.In(in.b), *const c = w.In(in.c);
   const uint32_t ignored = w.Predicate(in.pa);
@@ -213,8 +213,7 @@ void RunCopy(Warp& w, const Instr& in, uint32_t lanes) {
   w.progressed = true;
 }
 
-// The copies of the thread are done, so it arrives at once; without .noinc it had been added to the expected ones
-// first.
+// The thread's copies are done, so it arrives at once; without .noinc the arrival is first added to the expected ones.
 bool DecodeCopyArrive(Decoder& decoder) {
   decoder.Take("arrive");
   const bool counted = decoder.Take("noinc");

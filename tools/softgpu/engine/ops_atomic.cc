@@ -50,7 +50,7 @@ T CombineNumbers(AtomicOp op, T old, T b, T c) {
   }
 }
 
-// What lies in memory as Raw, and what it means.
+// The contents of memory as Raw, and their value.
 template <class T>
 struct Number {
   using Raw = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
@@ -96,7 +96,7 @@ int HostOrder(const Warp& w, Order order) {
   }
 }
 
-// What the lanes did to memory, to tell polling from working.
+// What the lanes did to memory, to distinguish polling from working.
 struct Effect {
   bool changed = false;
   uint64_t addresses = 0, values = 0;
@@ -106,7 +106,7 @@ struct Effect {
     addresses = addresses * 31 + reinterpret_cast<uintptr_t>(at);
     values = values * 31 + old;
   }
-  void Tell(Warp& w, const Instr& in) const {
+  void Report(Warp& w, const Instr& in) const {
     if (changed) {
       w.progressed = true;
     } else {
@@ -115,7 +115,7 @@ struct Effect {
   }
 };
 
-// kind: the AtomicOp; v[0..3]: what was there, by element; v[4..7]: b; c.
+// kind: the AtomicOp; v[0..3]: the old value, by element; v[4..7]: b; c.
 template <class Kind, Window window>
 void Run(Warp& w, const Instr& in, uint32_t lanes) {
   using Raw = typename Kind::Raw;
@@ -140,7 +140,7 @@ void Run(Warp& w, const Instr& in, uint32_t lanes) {
     }
     if (kThreadSanitizer && window == Window::kHost) w.recent_polls[w.recent_poll++ % 4] = at;
   });
-  effect.Tell(w, in);
+  effect.Report(w, in);
 }
 
 // exch and cas of 128 bits; values are pairs of columns.
@@ -169,7 +169,7 @@ void Run128(Warp& w, const Instr& in, uint32_t lanes) {
     d[i] = static_cast<uint64_t>(seen);
     if (in.v[0] != kSinkColumn) d[i + kWarpLanes] = static_cast<uint64_t>(seen >> 64);
   });
-  effect.Tell(w, in);
+  effect.Report(w, in);
 }
 
 template <class Kind>

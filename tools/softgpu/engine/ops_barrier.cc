@@ -7,7 +7,7 @@ bool DecodeWarpBarrier(Decoder& decoder);  // ops_warp.cc
 
 namespace {
 
-// a: which barrier; b: of how many threads (flag2: given); kind: reduction; flag: waits.
+// a: the barrier; b: the number of threads (flag2: given); kind: reduction; flag: waits.
 void RunBarrier(Warp& w, const Instr& in, uint32_t lanes) {
   const uint32_t first = static_cast<uint32_t>(std::countr_zero(lanes));
   const uint64_t index = static_cast<uint32_t>(w.In(in.a)[first]);

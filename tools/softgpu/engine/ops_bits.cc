@@ -6,7 +6,7 @@
 namespace softgpu::engine {
 namespace {
 
-// Instructions of up to three sources that are a function of one lane's values. Narrow types are masked on the way out.
+// Instructions of up to three sources that are a function of one lane's values. Results of narrow types are masked.
 using Function3 = uint64_t (*)(uint64_t, uint64_t, uint64_t);
 
 template <Function3 f, uint64_t mask>
@@ -216,7 +216,7 @@ bool DecodeUnary(Decoder& decoder) {
   return Emit(decoder, SizeOf(type) == 8 ? Run<wide, ~0ull> : Run<narrow, 0xffffffff>, type, 1);
 }
 
-// The highest bit that differs from the sign; all ones when there is none.
+// The highest bit that differs from the sign; all ones if there is none.
 template <class T, bool shift_amount>
 uint64_t FindBit(uint64_t a, uint64_t, uint64_t) {
   using U = std::make_unsigned_t<T>;
@@ -308,7 +308,7 @@ bool DecodeBfi(Decoder& decoder) {
   return true;
 }
 
-// prmt: four bytes of the eight of b:a, chosen by nibbles of c, whose top bit asks for the sign instead.
+// prmt: four of the eight bytes of b:a, chosen by nibbles of c; the top bit of a nibble selects the sign instead.
 uint64_t Permute(uint64_t a, uint64_t b, uint64_t c) {
   const uint64_t bytes = b << 32 | (a & 0xffffffff);
   uint64_t result = 0;
@@ -321,7 +321,7 @@ uint64_t Permute(uint64_t a, uint64_t b, uint64_t c) {
   return result;
 }
 
-// The selectors that the modes of prmt stand for, by the low two bits of c.
+// The selectors that the modes of prmt mean, by the low two bits of c.
 constexpr std::string_view kPermuteModes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"};
 constexpr uint16_t kPermuteSelectors[6][4] = {{0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
                                               {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333},

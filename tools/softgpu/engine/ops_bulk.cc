@@ -1,4 +1,4 @@
-// cp.async.bulk: copies of whole pieces of memory that a unit of the block does by itself (bulk.h).
+// cp.async.bulk: copies of whole pieces of memory that a unit of the block makes by itself (bulk.h).
 #include <algorithm>
 #include <bit>
 
@@ -8,10 +8,10 @@
 namespace softgpu::engine {
 namespace {
 
-constexpr uint32_t kMultiple = 16;  // of addresses and sizes
+constexpr uint32_t kMultiple = 16;  // for addresses and sizes
 
 // kind: direction; a, b: addresses of target and source, v[0] is added to the latter; c: bytes; e, v[1]: the mbarrier
-// that is told.
+// that receives the number of bytes.
 enum class Bulk : uint8_t { kGlobalToShared, kSharedToGlobal, kSharedToShared };
 
 std::byte* SharedPointer(Warp& w, const Instr& in, uint32_t lane, uint64_t address, uint32_t bytes) {
@@ -32,8 +32,8 @@ std::byte* GlobalPointer(Warp& w, const Instr& in, uint32_t lane, uint64_t addre
   return reinterpret_cast<std::byte*>(address);
 }
 
-// The mbarrier that is told of a copy. Null when the launch has failed.
-std::byte* ToldMbarrier(Warp& w, const Instr& in, uint32_t lane, uint64_t address) {
+// The mbarrier that receives the bytes of a copy. Null if the launch has failed.
+std::byte* MbarrierOfCopy(Warp& w, const Instr& in, uint32_t lane, uint64_t address) {
   std::byte* const word = HostPointer<Window::kShared>(w, in, lane, address, sizeof(uint64_t));
   if (word == nullptr) return nullptr;
   const auto offset = static_cast<uint32_t>(address);
@@ -71,7 +71,7 @@ void BeginOne(Warp& w, const Instr& in, uint32_t lane) {
   if (copy.to_global) {
     copy.group = unit.OpenGroup(w.index * kWarpLanes + lane);
   } else {
-    copy.mbarrier = ToldMbarrier(w, in, lane, w.In(in.e)[lane] + static_cast<uint64_t>(int64_t{in.v[1]}));
+    copy.mbarrier = MbarrierOfCopy(w, in, lane, w.In(in.e)[lane] + static_cast<uint64_t>(int64_t{in.v[1]}));
     if (copy.mbarrier == nullptr) return;
   }
   if (bytes != 0) unit.Begin(std::move(copy));
@@ -87,7 +87,7 @@ void RunCommit(Warp& w, const Instr&, uint32_t lanes) {
   ForLanes(lanes, [&](uint32_t i) { w.block->bulk.CommitGroup(w.index * kWarpLanes + i); });
 }
 
-// offset: how many groups may be left; flag: sources alone.
+// offset: the number of groups that may remain; flag: only their sources.
 void RunWait(Warp& w, const Instr& in, uint32_t lanes) {
   ForLanes(lanes, [&](uint32_t i) {
     w.block->bulk.EndGroups(w.index * kWarpLanes + i, static_cast<uint32_t>(in.offset), in.flag);
@@ -110,7 +110,7 @@ bool DecodeGroup(Decoder& decoder) {
 
 }  // namespace
 
-// Behind cp.async.bulk.
+// Decodes what follows cp.async.bulk.
 bool DecodeBulk(Decoder& decoder) {
   if (decoder.Take("prefetch")) {
     decoder.TakeStartingWith("");
@@ -120,19 +120,19 @@ bool DecodeBulk(Decoder& decoder) {
   if (std::ranges::count(modifiers, "commit_group") + std::ranges::count(modifiers, "wait_group") != 0)
     return DecodeGroup(decoder);
   if (decoder.Take("tensor")) return false;
-  decoder.TakeStartingWith("L2::");  // the policy that follows is of no matter here
+  decoder.TakeStartingWith("L2::");  // the policy that follows has no effect here
   const bool group = decoder.Take("bulk_group");
-  const bool told = decoder.Take("mbarrier::complete_tx::bytes");
+  const bool signals = decoder.Take("mbarrier::complete_tx::bytes");
   const bool global = decoder.Take("global"), to_cluster = decoder.Take("shared::cluster");
   const bool of_block = decoder.Take("shared::cta");
-  if (group == told || decoder.operands() < (told ? 4 : 3)) return false;
+  if (group == signals || decoder.operands() < (signals ? 4 : 3)) return false;
   const Bulk direction = group ? Bulk::kSharedToGlobal : global ? Bulk::kGlobalToShared : Bulk::kSharedToShared;
   if (direction == Bulk::kGlobalToShared ? to_cluster == of_block : !of_block || to_cluster == global) return false;
   Space space = Space::kGeneric;
   Instr target, source, barrier;
   decoder.Address(decoder.operand(0), &space, &target);
   decoder.Address(decoder.operand(1), &space, &source);
-  if (told) decoder.Address(decoder.operand(3), &space, &barrier);
+  if (signals) decoder.Address(decoder.operand(3), &space, &barrier);
   const ColumnId bytes = decoder.Source(2, Type::kU32);
   Instr& in = decoder.Emit(RunBulk);
   in.a = target.a;

@@ -32,7 +32,7 @@ constexpr std::string_view kCompareNames[] = {"eq", "ne",  "lt",  "le",  "gt",  
                                               "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 constexpr std::string_view kCombineNames[] = {"and", "or", "xor"};
 
-// How lanes are read: as T itself, or as a 16-bit float at bit `shift` of the value.
+// Reads lanes as T itself, or as a 16-bit float at bit `shift` of the value.
 template <class T>
 struct Plain {
   using Value = T;
@@ -63,7 +63,7 @@ uint32_t Test(const Warp& w, const Instr& in, uint32_t lanes, F&& f) {
   return bits;
 }
 
-// Ordered comparisons of floats are false with a NaN; only kNe needs care for that.
+// With a NaN, ordered comparisons of floats are false; only kNe needs special treatment.
 template <class Reader>
 uint32_t Evaluate(const Warp& w, const Instr& in, uint32_t lanes) {
   using T = typename Reader::Value;
@@ -136,7 +136,7 @@ void RunSetpPair(Warp& w, const Instr& in, uint32_t lanes) {
   w.SetPredicate(in.pd2, lanes, high);
 }
 
-// offset: what true is.
+// offset: the value of true.
 template <class Reader>
 void RunSet(Warp& w, const Instr& in, uint32_t lanes) {
   uint64_t* const d = w.Out(in.d);

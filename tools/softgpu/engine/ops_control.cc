@@ -53,7 +53,7 @@ std::byte* LocalOf(Warp& w, uint32_t lane) {
   return w.block->local + uint64_t{w.index * kWarpLanes + lane} * w.block->local_stride;
 }
 
-// What a call passes, on its way between two places.
+// The values that a call passes, on their way between two places.
 using Passed = std::vector<std::byte>;
 
 Passed ReadPassed(Warp& w, uint32_t lane, const Passing& from) {
@@ -104,7 +104,7 @@ void Restore(Warp& w, uint32_t lane, const Procedure& procedure, const Frame& fr
   std::copy(frame.saved_local.begin(), frame.saved_local.end(), LocalOf(w, lane) + procedure.local_begin);
 }
 
-// Deep enough for any real recursion, shallow enough to end one that never ends.
+// Deep enough for any real recursion, and small enough to stop an endless one.
 constexpr size_t kDeepestCall = 4096;
 
 void Enter(Warp& w, const Instr& in, uint32_t lane, int32_t index) {
@@ -247,7 +247,7 @@ bool DecodeSleep(Decoder& decoder) {
   return true;
 }
 
-// Launch order of dependent grids, register budgets and profiler events: nothing to do.
+// Launch order of dependent grids, register budgets and profiler events have no effect here.
 bool DecodeNothing(Decoder& decoder) {
   decoder.TakeStartingWith("");
   return true;

@@ -14,7 +14,7 @@ struct F16 {};
 struct Bf16 {};
 struct Tf32 {};
 
-// Every source is exact in double, but for 64-bit integers.
+// Every source is exact in double, except 64-bit integers.
 template <class S>
 double Read(uint64_t value, bool flush) {
   if constexpr (std::is_same_v<S, F16>) return HalfToFloat(static_cast<uint16_t>(value));
@@ -89,7 +89,7 @@ void RunIntegerToInteger(Warp& w, const Instr& in, uint32_t lanes) {
   });
 }
 
-// Bits below the 53 that double holds are folded into the lowest one, so that rounding once more is right.
+// Bits below the 53 that double holds are folded into the lowest one, so that the second rounding is correct.
 template <class S>
 double ToOdd(S value) {
   if constexpr (sizeof(S) < 8) return static_cast<double>(value);
@@ -350,7 +350,7 @@ bool DecodeCvt(Decoder& decoder) {
   in.d = decoder.Target(0);
   in.kind = finite;
   in.kind2 = static_cast<uint8_t>(rounding);
-  // 1 + the rounding to an integer; the names are in the order of Rounding. nvcc always says which for integers.
+  // 1 + the rounding to an integer; the names are in the order of Rounding. nvcc always names it for integers.
   in.offset = integral >= 0 ? integral + 1 : to_integer ? 1 + static_cast<int>(Rounding::kZero) : 0;
   in.flush = flush;
   in.saturate = saturate;

@@ -4,7 +4,7 @@
 namespace softgpu::engine {
 namespace {
 
-// The common case: to nearest, nothing flushed, nothing clamped.
+// The common case: round to nearest, without flushing and clamping.
 template <class T, FloatOp op>
 void RunPlain(Warp& w, const Instr& in, uint32_t lanes) {
   uint64_t* const d = w.Out(in.d);
@@ -119,7 +119,7 @@ bool DecodeFloat(Decoder& decoder, FloatOp op, Type type, size_t sources) {
   const ColumnId b = sources > 1 ? decoder.Source(2, type) : a;
   const ColumnId c = sources > 2 ? decoder.Source(3, type) : a;
   const bool plain = rounding == Rounding::kNearest && !flush && !saturate;
-  // min and max of three are two of two.
+  // min and max of three values are two operations on two.
   const bool chained = sources > 2 && (op == FloatOp::kMin || op == FloatOp::kMax);
   ColumnId left = a, right = b;
   for (int step = 0; step < (chained ? 2 : 1); ++step) {

@@ -6,11 +6,11 @@
 
 namespace softgpu::engine {
 
-// The rest of an instruction of f32 or f64 whose type has been taken; `sources` operands behind the target.
+// Decodes the rest of an instruction of f32 or f64 whose type has been taken; `sources` operands follow the target.
 bool DecodeFloat(Decoder& decoder, FloatOp op, Type type, size_t sources);
-// And of f16, f16x2, bf16 or bf16x2.
+// The same for f16, f16x2, bf16 or bf16x2.
 bool DecodeHalf(Decoder& decoder, FloatOp op, Type type, size_t sources);
-// .rn .rz .rm .rp; `otherwise` when there is none.
+// Takes .rn .rz .rm .rp; `otherwise` if there is none.
 Rounding TakeRounding(Decoder& decoder, Rounding otherwise);
 
 }  // namespace softgpu::engine

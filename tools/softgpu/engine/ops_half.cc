@@ -9,7 +9,7 @@ float ToFloat(uint16_t bits) {
   return half ? HalfToFloat(bits) : BfloatToFloat(bits);
 }
 
-// Rounds a value that float holds exactly or, when it is normal, with enough bits to spare that rounding again does no
+// Rounds a value that float holds exactly or, if it is normal, with enough extra bits that the second rounding does no
 // harm.
 template <bool half>
 uint16_t FromFloat(float value) {

@@ -13,7 +13,7 @@ T High(T a, T b) {
   return static_cast<T>((static_cast<Wide>(a) * static_cast<Wide>(b)) >> (8 * sizeof(T)));
 }
 
-// Wraps as the hardware does; division by zero gives all ones.
+// Wraps like the hardware; division by zero gives all ones.
 template <IntegerOp op, class T>
 T Apply(T a, T b, T c) {
   using U = std::make_unsigned_t<T>;
@@ -116,7 +116,7 @@ Handler HandlerOf(IntegerOp op, Type type) {
   return nullptr;
 }
 
-// mul.wide and mad.wide: twice the width comes out.
+// mul.wide and mad.wide: the result has twice the width.
 template <class T, class Wide>
 void RunWide(Warp& w, const Instr& in, uint32_t lanes) {
   uint64_t* const d = w.Out(in.d);
@@ -171,7 +171,7 @@ void RunSaturating(Warp& w, const Instr& in, uint32_t lanes) {
   });
 }
 
-// add.cc and its relatives. The carry is a predicate of its own; flag: takes it; kind2: leaves it.
+// add.cc and its relatives. The carry is a predicate of its own; flag: reads it; kind2: writes it.
 template <IntegerOp op, class T>
 void RunCarry(Warp& w, const Instr& in, uint32_t lanes) {
   uint64_t* const d = w.Out(in.d);

@@ -1,4 +1,4 @@
-// ld, st, fences, and what only advises the caches.
+// ld, st, fences, and instructions that only advise the caches.
 #include <algorithm>
 #include <type_traits>
 
@@ -7,7 +7,7 @@
 namespace softgpu::engine {
 namespace {
 
-// Narrow signed values are sign-extended to whatever register they go to.
+// Narrow signed values are sign-extended to the width of their register.
 template <class T>
 uint64_t Extend(T value) {
   return std::is_signed_v<T> ? static_cast<uint64_t>(static_cast<int64_t>(value)) : static_cast<uint64_t>(value);
@@ -70,7 +70,7 @@ void StoreWeak(Warp& w, const Instr& in, uint32_t lanes) {
     if (to == nullptr) return;
     for (uint32_t k = 0; k < in.count; ++k) {
       const T value = static_cast<T>(w.In(in.v[k])[i]);
-      // A block that polls keeps telling its threads the same.
+      // A block that polls writes the same value for its threads again and again.
       if (window == Window::kShared) changed |= LoadPlain<T>(to + k * sizeof(T)) != value;
       StorePlain<T>(to + k * sizeof(T), value);
     }
@@ -134,7 +134,7 @@ Handlers HandlersOf(Type type, Window window) {
   }
 }
 
-// The columns of what is loaded or stored: a vector, one register, or one of 128 bits, which is two columns.
+// The columns that are loaded or stored: a vector, one register, or one of 128 bits, which is two columns.
 bool TakeElements(Decoder& decoder, const OperandIr& operand, Type type, uint32_t vector, bool load, Instr* in) {
   const auto column = [&](const OperandIr& part) {
     return load ? decoder.TargetOf(part) : decoder.SourceOf(part, type);
@@ -185,7 +185,7 @@ bool DecodeStore(Decoder& decoder) { return DecodeAccess(decoder, false); }
 
 void RunFence(Warp& w, const Instr& in, uint32_t) { Fence(w, in.flag); }
 
-// Between threads and the unit that copies in bulk. flag: of shared memory, too, and not of mbarriers alone.
+// A fence between threads and the unit that copies in bulk. flag: for shared memory too, not only for mbarriers.
 void RunProxyFence(Warp& w, const Instr& in, uint32_t) {
   if (in.flag) {
     w.block->bulk.FenceShared();
@@ -201,7 +201,7 @@ bool DecodeProxyFence(Decoder& decoder) {
   decoder.TakeStartingWith("shared::");
   const auto& modifiers = decoder.statement().modifiers;
   const bool of_mbarriers = std::ranges::count(modifiers, "mbarrier_init") != 0;
-  if (global) return true;  // the unit reads that memory as threads do
+  if (global) return true;  // the unit reads that memory like threads
   decoder.Emit(RunProxyFence).flag = !of_mbarriers;
   return true;
 }

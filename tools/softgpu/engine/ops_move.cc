@@ -1,4 +1,4 @@
-// mov, cvta, isspacep, mapa and the registers that change by themselves.
+// mov, cvta, isspacep, mapa and the registers that change without an instruction.
 #include <chrono>
 
 #include "tools/softgpu/engine/memory_access.h"
@@ -21,7 +21,7 @@ void EmitMove(Decoder& decoder, ColumnId from, ColumnId to) {
 
 void RunMovePredicate(Warp& w, const Instr& in, uint32_t lanes) { w.SetPredicate(in.pd, lanes, w.Predicate(in.pa)); }
 
-// {a, b, ...} of `bytes` each to one value, and back.
+// Packs {a, b, ...} of `bytes` each into one value, and unpacks it.
 void RunPack(Warp& w, const Instr& in, uint32_t lanes) {
   uint64_t* const d = w.Out(in.d);
   const uint32_t width = 8u * in.bytes;
@@ -219,7 +219,7 @@ bool DecodeGetCtaRank(Decoder& decoder) {
   return true;
 }
 
-// Policies of caches are values that nobody looks at.
+// Policies of caches are values that are never read.
 bool DecodeCreatePolicy(Decoder& decoder) {
   decoder.TakeStartingWith("");
   EmitMove(decoder, decoder.Constant(0), decoder.Target(0));

@@ -1,7 +1,7 @@
 // Instructions of several lanes of a warp: shuffles, votes, matches, reductions.
 //
-// They wait until all lanes of the member mask are there. Lanes may come to twins of the instruction at different
-// places (the compiler copies code): values are gathered and results scattered for each place.
+// They wait until all lanes of the member mask have arrived. Lanes may arrive at twins of the instruction in different
+// places (the compiler duplicates code): values are gathered and results scattered for each place.
 #include <algorithm>
 
 #include "tools/softgpu/engine/float_apply.h"
@@ -60,7 +60,7 @@ void Arrive(Warp& w, const Instr& in, uint32_t lanes) {
   w.RecheckWaiting();
 }
 
-// Runs the instruction of lanes that have all come, place by place.
+// Runs the instruction of lanes that have all arrived, place by place.
 void Complete(Warp& w, uint32_t lanes) {
   SyncGroup groups[kWarpLanes] = {};
   size_t count = 0;
@@ -170,7 +170,7 @@ void RunMatch(Warp& w, std::span<const SyncGroup> groups) {
 enum class Reduce : uint8_t { kAdd, kMin, kMax, kAnd, kOr, kXor };
 constexpr std::string_view kReduceNames[] = {"add", "min", "max", "and", "or", "xor"};
 
-// bytes: 0 unsigned, 1 signed, 2 float; kind2: variant of a float's min or max, 4: of absolute values.
+// bytes: 0 unsigned, 1 signed, 2 float; kind2: variant of a float's min or max, 4: with absolute values.
 uint32_t ReduceTwo(const Instr& in, uint32_t a, uint32_t b) {
   const auto less = [&] { return in.bytes == 1 ? static_cast<int32_t>(a) < static_cast<int32_t>(b) : a < b; };
   if (in.bytes == 2) {
@@ -200,7 +200,7 @@ void RunReduce(Warp& w, std::span<const SyncGroup> groups) {
   const uint32_t lanes = LanesOf(groups);
   const Values values = Gather(w, groups);
   uint32_t result = static_cast<uint32_t>(values.of[std::countr_zero(lanes)]);
-  // Of one value, too, the absolute one is asked for.
+  // The absolute value applies to a single value, too.
   if (groups[0].instr->bytes == 2) result = ReduceTwo(*groups[0].instr, result, result);
   ForLanes(lanes & (lanes - 1),
            [&](uint32_t i) { result = ReduceTwo(*groups[0].instr, result, static_cast<uint32_t>(values.of[i])); });
@@ -319,7 +319,7 @@ constexpr OpcodeRow kRows[] = {
 
 std::span<const OpcodeRow> WarpOpcodes() { return kRows; }
 
-// bar.warp.sync; in the family of barriers by its name.
+// bar.warp.sync; its name puts it into the family of barriers.
 bool DecodeWarpBarrier(Decoder& decoder) {
   Emit(decoder, RunMeet, 0);
   return true;

@@ -136,7 +136,7 @@ bool BodyParser::ParseGuard(StatementIr* statement) {
   return true;
 }
 
-// Splits "ld.global.u32".
+// Splits words such as "ld.global.u32".
 void SplitOpcode(std::string_view word, StatementIr* statement) {
   size_t dot = word.find('.');
   statement->opcode = word.substr(0, dot);
@@ -183,7 +183,7 @@ bool BodyParser::ParseList(std::vector<OperandIr>* list) {
   return true;
 }
 
-// call (results), function, (arguments), prototype: all but the function may be missing.
+// call (results), function, (arguments), prototype: all except the function are optional.
 bool BodyParser::ParseCall(StatementIr* statement) {
   if (cursor_.Skip("(") && !(ParseList(&statement->results) && cursor_.Expect(","))) return false;
   statement->operands.emplace_back();

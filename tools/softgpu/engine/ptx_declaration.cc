@@ -1,4 +1,4 @@
-// Variables: heads, array bounds, initialisers; and formal parameters.
+// Variables with their heads, array bounds and initialisers; and formal parameters.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -19,7 +19,7 @@ Space SpaceNamed(std::string_view name) {
   return Space::kGlobal;
 }
 
-// "0xFF00(symbol)": the byte of the address that the mask selects.
+// "0xFF00(symbol)": the mask selects the byte of the address.
 bool ParseMaskedAddress(Cursor& cursor, uint64_t mask, AddressInitialiser* address) {
   address->mask = mask;
   cursor.Expect("(");
@@ -93,7 +93,7 @@ bool ParseDeclarationHead(Cursor& cursor, DeclarationHead* head) {
     if (word == ".align") {
       int64_t align = 0;
       if (!ParseInteger(cursor, &align)) return false;
-      // The alignment behind .ptr is of what it points to.
+      // The alignment after .ptr is that of its target.
       if (head->align == 0) head->align = static_cast<uint32_t>(align);
     } else if (word == ".extern") {
       head->is_extern = true;

@@ -1,5 +1,5 @@
-// PTX as parsed: variables and functions with their statements, names resolved, nothing decided about execution.
-// Text views point into the text that ModuleIr owns.
+// PTX as parsed: variables and functions with their statements, names resolved, nothing decided about execution. Text
+// views point into the text that ModuleIr owns.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ enum class Space : uint8_t { kGeneric, kGlobal, kConst, kShared, kLocal, kParam 
 struct FunctionIr;
 struct VariableIr;
 
-// A place in an initialiser that holds an address.
+// A place in an initialiser that contains an address.
 struct AddressInitialiser {
-  uint32_t offset = 0;  // of the variable
+  uint32_t offset = 0;  // within the variable
   uint32_t bytes = 8;
   std::string_view symbol;
   int64_t addend = 0;
@@ -74,7 +74,7 @@ struct StatementIr {
   std::vector<std::string_view> modifiers;  // "global", "u32"
   OperandIr guard;                          // kNone or a predicate register
   std::vector<OperandIr> operands;
-  // call: what comes back and what goes in
+  // call: its results and arguments
   std::vector<OperandIr> results, arguments;
   std::vector<uint32_t> targets;  // branch: statement index; brx.idx: the list
 };
@@ -91,7 +91,7 @@ struct FunctionIr {
   uint32_t max_threads = 1024;
   std::vector<RegisterIr> registers;
   std::vector<OperandIr> results, parameters;          // formal: kVariable (param space) or kRegister
-  std::vector<std::unique_ptr<VariableIr>> variables;  // declared inside, and the formal ones
+  std::vector<std::unique_ptr<VariableIr>> variables;  // declared inside, including the formal ones
   std::vector<StatementIr> statements;
   std::string error;  // why it cannot be run
 };
@@ -104,7 +104,7 @@ struct ModuleIr {
   std::map<std::string, FunctionIr*, std::less<>> function_named;
 };
 
-// Null on error, with the line in `error`. What is wrong inside a function is kept in its `error`.
+// Returns null on error, with the line in `error`. An error inside a function is kept in the function's `error`.
 std::unique_ptr<ModuleIr> ParsePtx(std::string_view text, std::string* error);
 
 }  // namespace softgpu::engine

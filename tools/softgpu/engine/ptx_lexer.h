@@ -8,14 +8,14 @@
 namespace softgpu::engine {
 
 struct Token {
-  std::string_view text;  // of the text that was given; empty at the end
+  std::string_view text;  // points into the given text; empty at the end
   int line = 0;           // from 1
 
   bool Is(std::string_view other) const { return text == other; }
   bool IsEnd() const { return text.empty(); }
 };
 
-// The last token is the end. Comments are left out.
+// The last token is the end. Comments are skipped.
 std::vector<Token> Tokenize(std::string_view text);
 
 }  // namespace softgpu::engine

@@ -21,7 +21,7 @@ class ModuleParser {
   bool ParseFunctionAttributes(FunctionIr* function);
   bool ParseVariable();
   bool ParseAlias();
-  // Whether the linkage words here belong to a function.
+  // Whether these linkage words belong to a function.
   size_t FindKeyword() const;
 
   Cursor& cursor_;
@@ -79,7 +79,7 @@ bool ModuleParser::ParseVariable() {
   do {
     auto variable = ParseDeclarator(cursor_, head);
     if (cursor_.Skip("=") && !ParseInitialiser(cursor_, variable.get())) return false;
-    // A declaration may come before the definition.
+    // A declaration may precede the definition.
     VariableIr*& named = module_->variable_named[variable->name];
     if (named != nullptr && named->is_extern && !variable->is_extern) {
       *named = std::move(*variable);
@@ -127,7 +127,7 @@ bool ModuleParser::ParseFunction(bool is_entry) {
   }
   if (cursor_.Skip(";")) return true;
   if (!cursor_.Expect("{")) return false;
-  // The definition counts; statements that were parsed before keep pointing to the same object.
+  // The definition is used; statements parsed before still point to the same object.
   if (function != nullptr) *target = std::move(*function);
   target->has_body = true;
   ParseBody(cursor_, *module_, target);

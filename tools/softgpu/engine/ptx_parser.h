@@ -1,4 +1,5 @@
-// What the parsers of module scope and of function bodies share: a cursor over tokens, declarations, the first error.
+// Common parts of the parsers of module scope and of function bodies: a cursor over tokens, declarations, the first
+// error.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,7 @@ class Cursor {
   void SkipLine() {
     for (const int line = Peek().line; !Peek().IsEnd() && Peek().line == line;) ++at_;
   }
-  // Past the brace that closes the open ones.
+  // Skips to behind the brace that closes the open ones.
   void SkipBraces(int open) {
     while (open > 0 && !Peek().IsEnd()) {
       if (Peek().Is("{")) ++open;
@@ -42,7 +43,7 @@ class Cursor {
       ++at_;
     }
   }
-  // The first one counts. Always false.
+  // Keeps the first error. Always returns false.
   bool Fail(const std::string& what) {
     if (error_.empty()) error_ = "line " + std::to_string(Peek().line) + ": " + what;
     return false;
@@ -67,16 +68,16 @@ struct DeclarationHead {
 };
 
 bool ParseDeclarationHead(Cursor& cursor, DeclarationHead* head);
-// From the name to the end of its array bounds. `space` as the head says.
+// Parses from the name to the end of its array bounds. `space` is that of the head.
 std::unique_ptr<VariableIr> ParseDeclarator(Cursor& cursor, const DeclarationHead& head);
-// What follows '='.
+// Parses what follows '='.
 bool ParseInitialiser(Cursor& cursor, VariableIr* variable);
 bool ParseInteger(Cursor& cursor, int64_t* value);
 
-// "( .param .b32 a, .reg .u32 b )"; formal names are declared by the body's parser.
+// Parses "( .param .b32 a, .reg .u32 b )"; the body's parser declares formal names.
 bool ParseFormals(Cursor& cursor, FunctionIr* function, std::vector<OperandIr>* formals);
 
-// From behind the opening brace to behind the closing one. Errors end up in function->error.
+// Parses from behind the opening brace to behind the closing one. Errors are stored in function->error.
 void ParseBody(Cursor& cursor, const ModuleIr& module, FunctionIr* function);
 
 }  // namespace softgpu::engine

@@ -15,22 +15,22 @@ class Scopes {
   explicit Scopes(FunctionIr* function) : function_(function) { Open(); }
 
   void Open() { scopes_.emplace_back(); }
-  // False with `missing` when the function is left and labels that branches name are not there.
+  // Leaves the function. Returns false and sets `missing` if a branch names a label that does not exist.
   bool Close(std::string_view* missing);
   bool IsOutermost() const { return scopes_.size() == 1; }
 
   void DeclareRegister(std::string_view name, Type type);
-  // name0 .. name<count-1>
+  // Declares name0 .. name<count-1>.
   void DeclareRegisters(std::string_view prefix, uint32_t count, Type type);
   void DeclareVariable(const VariableIr* variable);
-  // A formal parameter, whose register or variable is there already.
+  // Declares a formal parameter, whose register or variable exists already.
   void DeclareFormal(const OperandIr& formal) { scopes_.back().names[formal.name] = formal; }
   void DeclareLabel(std::string_view name);
   void DeclareTargets(std::string_view name, std::vector<std::string_view> labels);
 
-  // A register or variable; false if there is none of that name.
+  // Finds a register or variable; false if there is none of that name.
   bool Find(std::string_view name, OperandIr* operand) const;
-  // Fills in `targets` of the statement at `index` when the names are known.
+  // Fills in `targets` of the statement at `index` once the names are known.
   void Branch(uint32_t statement, std::string_view label);
 
  private:

@@ -1,4 +1,4 @@
-// The types of PTX operands, as instructions and declarations name them.
+// The types of PTX operands, by the names in instructions and declarations.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ enum class Type : uint8_t {
   kPred,
 };
 
-// kNone when `name` ("u32", without the dot) is no type.
+// Returns kNone if `name` ("u32", without the dot) is no type.
 Type TypeNamed(std::string_view name);
 // In bytes; 0 for predicates.
 uint32_t SizeOf(Type type);

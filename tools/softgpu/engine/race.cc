@@ -18,7 +18,7 @@ bool RaceDetector::Ordered(const Event& event, uint32_t block) {
   return seen != clock.end() && seen->second >= event.time;
 }
 
-// The other block of one of `events` that is not ordered with this access, else -1.
+// Returns the other block of one of `events` that is not ordered with this access, else -1.
 int64_t RaceDetector::Unordered(const std::vector<Event>& events, const Event& access) {
   for (const Event& event : events) {
     if ((event.bytes & access.bytes) != 0 && !(event.strong && access.strong) && !Ordered(event, access.block))
@@ -27,7 +27,7 @@ int64_t RaceDetector::Unordered(const std::vector<Event>& events, const Event& a
   return -1;
 }
 
-// What is known of these bytes is no longer of use; events that are left with none go.
+// Removes what is known of these bytes, and events without remaining bytes.
 void RaceDetector::Forget(std::vector<Event>* events, uint8_t bytes) {
   for (Event& event : *events) event.bytes &= static_cast<uint8_t>(~bytes);
   events->erase(std::remove_if(events->begin(), events->end(), [](const Event& event) { return event.bytes == 0; }),
@@ -49,7 +49,7 @@ int64_t RaceDetector::Check(uint32_t block, uint64_t address, uint32_t bytes, Ac
       cell.writes.push_back(event);
       continue;
     }
-    // The last read of a kind stands for those before it.
+    // The last read of a kind replaces those before it.
     for (Event& read : cell.reads) {
       if (read.block == block && read.strong == strong) read.bytes &= static_cast<uint8_t>(~event.bytes);
     }

@@ -1,7 +1,7 @@
-// Finds accesses of different blocks of a launch to the same global memory that nothing orders.
+// Finds accesses of different blocks of a launch to the same global memory that no synchronisation orders.
 //
-// Happens-before is kept by vector clocks, one a block: a releasing write leaves the block's clock with the address, an
-// acquiring read joins it. Of every byte the last write is kept, and the last reads by block.
+// Happens-before is kept by vector clocks, one per block: a releasing write stores the block's clock with the address,
+// an acquiring read joins it. For every byte, the last write and the last reads by block are kept.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ class RaceDetector {
  public:
   enum class Access : uint8_t { kRead, kWrite };
 
-  // Of a weak access. The other block when there is a race, else -1.
+  // Records a weak access. Returns the other block if there is a race, else -1.
   int64_t Weak(uint32_t block, uint64_t address, uint32_t bytes, Access access);
-  // Of a strong access (volatile, relaxed, atomic and so on). Those do not race with each other.
+  // Records a strong access (volatile, relaxed, atomic and so on). Those do not race with each other.
   int64_t Strong(uint32_t block, uint64_t address, uint32_t bytes, Access access, bool acquire, bool release);
-  // fence / membar: earlier strong reads acquire, later strong writes release.
+  // Records fence or membar: earlier strong reads acquire, later strong writes release.
   void Fence(uint32_t block);
 
  private:
@@ -30,7 +30,7 @@ class RaceDetector {
     bool strong;
     uint8_t bytes;  // of the cell, a bit each
   };
-  // Of 4 bytes.
+  // The accesses to 4 bytes.
   struct Cell {
     std::vector<Event> writes, reads;
   };

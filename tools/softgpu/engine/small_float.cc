@@ -5,7 +5,7 @@
 namespace softgpu::engine {
 namespace {
 
-// Whether `whole` + `fraction` (0 <= fraction < 1) goes up in magnitude.
+// Whether `whole` + `fraction` (0 <= fraction < 1) is rounded up in magnitude.
 bool RoundsUp(uint64_t whole, double fraction, bool negative, Rounding rounding) {
   switch (rounding) {
     case Rounding::kNearest:
@@ -37,7 +37,7 @@ uint32_t RoundTo(const FloatFormat& format, double value, Rounding rounding, boo
   const double scaled = std::ldexp(magnitude, format.mantissa_bits - (subnormal ? smallest : exponent));
   uint64_t whole = static_cast<uint64_t>(scaled);
   if (RoundsUp(whole, scaled - static_cast<double>(whole), negative, rounding)) ++whole;
-  // A carry out of the mantissa steps the exponent, as it should.
+  // A carry out of the mantissa correctly increments the exponent.
   uint64_t bits = whole;
   if (!subnormal) {
     bits += static_cast<uint64_t>(exponent - smallest) << format.mantissa_bits;
@@ -67,7 +67,7 @@ uint16_t FloatToHalf(float value) {
   if (magnitude > 0x7f800000) return 0x7fff;
   if (magnitude >= 0x47800000) return sign | 0x7c00;  // 65536 and more
   if (magnitude < 0x38800000) {
-    // Adding a number whose last place is the smallest half lets the machine round.
+    // Adding a number whose last place is the smallest half makes the machine round.
     const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(aligned) - 0x3f000000));
   }
@@ -79,7 +79,7 @@ double FusedToOdd(double a, double b, double c) {
   const double product = a * b;
   const double sum = product + c;
   if (!std::isfinite(sum)) return sum;
-  // What the sum lost, exactly.
+  // The exact amount that the sum lost.
   const double c_part = sum - product;
   const double lost = (product - (sum - c_part)) + (c - c_part);
   uint64_t bits = std::bit_cast<uint64_t>(sum);

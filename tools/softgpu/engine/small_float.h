@@ -1,4 +1,4 @@
-// Narrow floating-point formats: exact values, and one correct rounding from double in every direction PTX knows.
+// Narrow floating-point formats: exact values, and one correct rounding from double in every direction of PTX.
 #pragma once
 
 #include <bit>
@@ -11,8 +11,8 @@ enum class Rounding : uint8_t { kNearest, kZero, kDown, kUp, kAway };
 struct FloatFormat {
   int exponent_bits, mantissa_bits;
   uint32_t largest;   // bits of the largest finite value
-  uint32_t infinity;  // where an overflow ends; the NaN where there is no infinity
-  uint32_t nan;       // what NaNs become
+  uint32_t infinity;  // the result of an overflow; the NaN if there is no infinity
+  uint32_t nan;       // the result of NaNs
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   uint32_t sign() const { return 1u << (exponent_bits + mantissa_bits); }
@@ -26,11 +26,11 @@ inline constexpr FloatFormat kSingle = {8, 23, 0x7f7fffff, 0x7f800000, 0x7ffffff
 // The upper 19 bits of an f32.
 inline constexpr FloatFormat kTf32 = {8, 10, 0x3fbff, 0x3fc00, 0x3ffff};
 
-// With `finite`, what would overflow becomes the largest finite value, infinities too.
+// With `finite`, a value that would overflow becomes the largest finite value, infinities too.
 uint32_t RoundTo(const FloatFormat& format, double value, Rounding rounding, bool finite = false);
 double ValueOf(const FloatFormat& format, uint32_t bits);
 
-// The two that are worth being quick.
+// These two must be fast.
 inline float HalfToFloat(uint16_t half) {
   const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fff) << 13;
   uint32_t bits = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
@@ -45,7 +45,7 @@ inline uint16_t FloatToBfloat(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// a * b + c without rounding but for the last bit, which is set when bits were lost: rounding the result to a format of
+// a * b + c without rounding except of the last bit, which is set if bits were lost: rounding the result to a format of
 // at most 24 bits is then as good as rounding the exact value. For a, b and c of such formats with products that fit.
 double FusedToOdd(double a, double b, double c);
 

@@ -8,7 +8,7 @@ struct Row {
   Special special;
 };
 
-// Clusters are of one block.
+// A cluster has one block.
 constexpr Row kRows[] = {
     {"%tid.x", Special::kTidX},
     {"%tid.y", Special::kTidY},

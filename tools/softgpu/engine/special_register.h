@@ -8,7 +8,7 @@
 
 namespace softgpu::engine {
 
-// Those that stay the same while a thread lives; clocks and the like are not here.
+// Finds registers that are constant for a thread; clocks and the like are not here.
 std::optional<Special> SpecialNamed(std::string_view name);
 
 }  // namespace softgpu::engine

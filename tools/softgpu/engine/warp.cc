@@ -1,4 +1,4 @@
-// Which lanes of a warp run, and how they leave and come back.
+// Which lanes of a warp run, and how they leave and return.
 #include <algorithm>
 
 #include "tools/softgpu/engine/execution.h"
@@ -13,7 +13,7 @@ uint64_t Mix(uint64_t value) {
   return value ^ (value >> 29);
 }
 
-// A warp that read the same values this often in a burst waits for somebody else.
+// A warp that read the same values this often in a burst waits for another.
 constexpr uint32_t kRepeatsOfWaiting = 8;
 
 uint64_t SpecialOf(const Warp& warp, Special special, uint32_t lane) {
@@ -96,8 +96,8 @@ void Warp::WriteBack() {
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) lane_pc[std::countr_zero(rest)] = pc;
 }
 
-// The lanes at the smallest pc go first, so that the lanes of a branch meet again behind it. In a fair burst the chosen
-// lanes stay on, so that lanes that spin do not starve the others.
+// The lanes at the smallest pc run first, so that the lanes of a branch meet again behind it. In a fair burst the
+// chosen lanes keep running, so that lanes that spin do not starve the others.
 bool Warp::Select() {
   WriteBack();
   const uint32_t candidates = runnable();
@@ -108,7 +108,7 @@ bool Warp::Select() {
   if (kept != 0) {
     leader = static_cast<uint32_t>(std::countr_zero(kept));
   } else if (fair) {
-    // The next lane that did not lead last time.
+    // The next lane that was not chosen last time.
     const uint32_t after = candidates & ~((2u << turn) - 1);
     leader = static_cast<uint32_t>(std::countr_zero(after != 0 ? after : candidates));
     turn = leader;

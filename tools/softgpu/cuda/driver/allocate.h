@@ -1,4 +1,4 @@
-// Allocation on a device, for the entry points that have ways of their own to free.
+// Allocation on a device, for the entry points whose memory is freed in different ways.
 #pragma once
 
 #include "tools/softgpu/cuda/address_space.h"
@@ -6,7 +6,7 @@
 
 namespace softgpu::cuda {
 
-// CUDA_ERROR_OUT_OF_MEMORY when the device has no room.
+// Returns CUDA_ERROR_OUT_OF_MEMORY if the device has no room.
 CUresult AllocateOnDevice(const ContextPtr& context, size_t bytes, RangeKind kind, CUdeviceptr* address);
 
 }  // namespace softgpu::cuda

@@ -39,13 +39,13 @@ CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, 
     if (edges != nullptr) *edges = nullptr;
     if (stream->capture == nullptr) {
       *status = CU_STREAM_CAPTURE_STATUS_NONE;
-      // The legacy stream cannot tell while one that it waits for captures.
+      // The legacy stream has no status while a stream that it waits for captures.
       return CheckLegacy(*stream);
     }
     *status = stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     if (id != nullptr) *id = stream->capture->id;
     if (graph != nullptr) *graph = AddGraph(stream->capture->graph);
-    // Valid until the stream's next operation, which is what CUDA promises.
+    // Valid until the stream's next operation, as CUDA promises.
     if (dependencies != nullptr) *dependencies = reinterpret_cast<const CUgraphNode*>(stream->capture_tail.data());
     if (count != nullptr) *count = stream->capture_tail.size();
     return CUDA_SUCCESS;

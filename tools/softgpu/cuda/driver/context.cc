@@ -135,7 +135,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
   return WithContext([](const ContextPtr&) { return CUDA_SUCCESS; });
 }
 
-// The engine's stacks and buffers are of its own size.
+// The engine chooses the sizes of its stacks and buffers itself.
 CUresult cuCtxSetLimit(CUlimit, size_t) {
   return WithContext([](const ContextPtr&) { return CUDA_SUCCESS; });
 }

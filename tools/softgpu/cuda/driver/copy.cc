@@ -9,7 +9,7 @@ size_t Span(size_t width, size_t height, size_t depth, size_t pitch, size_t slic
   return (depth - 1) * slice + (height - 1) * pitch + width;
 }
 
-// Memory that CUDA knows must hold all of it; other memory is the program's own affair, where that is allowed.
+// Memory that CUDA knows must contain the whole span; the program is responsible for other memory, where it is allowed.
 CUresult CheckSpan(uint64_t address, size_t bytes, bool must_be_known, const char* what) {
   const std::optional<Range> range = AddressSpace::Get().Find(address);
   if (!range && !must_be_known) return CUDA_SUCCESS;
@@ -24,7 +24,7 @@ bool IsCapturing(const Stream& stream) {
   return stream.capture != nullptr;
 }
 
-// A copy of what the source holds now.
+// A copy of the source's present contents.
 OperationPtr CopyFromSnapshot(const ContextPtr& context, CopyShape shape) {
   const size_t bytes = Span(shape.width, shape.height, shape.depth, shape.from_pitch, shape.from_slice);
   const auto snapshot = std::make_shared<std::vector<std::byte>>(Pointer(shape.from), Pointer(shape.from) + bytes);
@@ -85,8 +85,8 @@ CUresult CopyOn(CUstream stream, const CopyShape& shape, Sides sides) {
     if (const CUresult error = CheckCopy(shape, sides); error != CUDA_SUCCESS) return error;
     if (shape.width == 0 || shape.height == 0 || shape.depth == 0) return CUDA_SUCCESS;
     if (IsCapturing(*found)) return Enqueue(found, std::make_shared<CopyOperation>(found->context, shape));
-    // The program may use pageable memory again as soon as the call returns: what is read from it is taken at once, and
-    // what is written to it is waited for.
+    // The program may reuse pageable memory as soon as the call returns: the source is read at once, and the call waits
+    // for writes to the target.
     const bool pageable_source = !AddressSpace::Get().Find(shape.from);
     const bool pageable_target = !AddressSpace::Get().Find(shape.to);
     const OperationPtr copy = pageable_source && !pageable_target

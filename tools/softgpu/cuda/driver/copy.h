@@ -5,13 +5,13 @@
 
 namespace softgpu::cuda {
 
-// Which sides must be memory that CUDA knows; the others may be.
+// The sides that must be memory that CUDA knows; the others may be.
 struct Sides {
   bool to_known = false, from_known = false;
 };
 
 CUresult CheckCopy(const CopyShape& shape, Sides sides);
-// CUDA_ERROR_NOT_SUPPORTED for arrays.
+// Returns CUDA_ERROR_NOT_SUPPORTED for arrays.
 CUresult ReadCopy(const CUDA_MEMCPY3D& parameters, CopyShape* shape, Sides* sides);
 CUresult CheckFill(const FillShape& shape);
 
@@ -19,7 +19,7 @@ CUresult CopyOn(CUstream stream, const CopyShape& shape, Sides sides);
 // Waits for the copy.
 CUresult CopyNow(CUstream stream, const CopyShape& shape, Sides sides);
 CUresult FillOn(CUstream stream, const FillShape& shape);
-// On the device's own time, as in CUDA, where fills of device memory do not wait.
+// Runs asynchronously, as in CUDA, where fills of device memory do not wait.
 CUresult FillNow(CUstream stream, const FillShape& shape);
 
 }  // namespace softgpu::cuda

@@ -1,4 +1,4 @@
-// What no driver has: counters, for tests.
+// Counters that no real driver has, for tests.
 #include <cstdint>
 
 #include "tools/softgpu/engine/engine.h"

@@ -1,4 +1,4 @@
-// cuDevice*: which devices there are and what they can do; their primary contexts.
+// cuDevice*: the devices and their capabilities; their primary contexts.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -107,7 +107,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return WithDevice(device, 
 CUresult cuDevicePrimaryCtxReset(CUdevice device) { return WithDevice(device, ResetPrimary); }
 
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned) {
-  // How the host waits is not for the program to say here.
+  // The program has no influence here on how the host waits.
   return WithDevice(device, [](Device*) { return CUDA_SUCCESS; });
 }
 

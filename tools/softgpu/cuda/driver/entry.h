@@ -1,4 +1,5 @@
-// What every entry point of the driver begins with: is the driver up, which context is current, is it whole.
+// What every entry point of the driver checks first: the driver is initialised, a context is current, it has not
+// failed.
 #pragma once
 
 #include <type_traits>
@@ -10,11 +11,11 @@
 
 namespace softgpu::cuda {
 
-// CUDA_SUCCESS after cuInit; CUDA_ERROR_NOT_INITIALIZED before it and in a child that was forked after it.
+// Returns CUDA_SUCCESS after cuInit; CUDA_ERROR_NOT_INITIALIZED before it and in a child that was forked after it.
 CUresult Ready();
 void MarkReady();
 
-// The current context. CUDA_ERROR_INVALID_CONTEXT when there is none, its sticky error when it has one.
+// The current context. Returns CUDA_ERROR_INVALID_CONTEXT if there is none, its sticky error if it has one.
 CUresult UsableContext(ContextPtr* context);
 
 template <typename Function>
@@ -24,8 +25,8 @@ CUresult WithContext(const Function& function) {
   return function(context);
 }
 
-// The stream of a handle, among them the legacy and the per-thread stream of the current context. A stream whose
-// context has failed is an error of the context.
+// Returns the stream of a handle, including the legacy and the per-thread stream of the current context. If the
+// stream's context has failed, returns its error.
 CUresult ResolveStream(CUstream handle, StreamPtr* stream);
 
 template <typename Function>

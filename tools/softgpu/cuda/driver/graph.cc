@@ -1,4 +1,4 @@
-// cuGraph*: graphs as wholes, their form, instantiation and launch; user objects.
+// cuGraph*: whole graphs, their structure, instantiation and launch; user objects.
 #include <algorithm>
 
 #include "tools/softgpu/cuda/driver/graph_nodes.h"
@@ -7,7 +7,7 @@ using namespace softgpu::cuda;  // NOLINT: the C entry points
 
 namespace {
 
-// The way CUDA returns lists: with null for the list the count is asked for.
+// Returns lists like CUDA: with a null list, only the count.
 CUresult PutNodes(const std::vector<Node*>& nodes, CUgraphNode* handles, size_t* count) {
   if (handles == nullptr) {
     *count = nodes.size();
@@ -190,7 +190,7 @@ CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateR
   });
 }
 
-// There is nowhere to upload to.
+// There is no memory to upload to.
 CUresult cuGraphUpload(CUgraphExec handle, CUstream stream) {
   return WithStream(stream, [&](const StreamPtr&) {
     return WithExec(handle, [](const std::shared_ptr<GraphExec>&) { return CUDA_SUCCESS; });

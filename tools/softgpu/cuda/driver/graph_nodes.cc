@@ -75,7 +75,7 @@ CUresult AddNode(CUgraphNode* handle, CUgraph graph, const CUgraphNode* dependen
   });
 }
 
-// Of the kinds whose parameters can be asked for.
+// For the kinds whose parameters can be queried.
 template <typename Kind>
 std::shared_ptr<const Kind> OperationOf(const NodePtr& node) {
   return std::dynamic_pointer_cast<const Kind>(node->operation);

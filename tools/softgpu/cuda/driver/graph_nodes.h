@@ -43,7 +43,7 @@ inline CUresult ReadNodes(const CUgraphNode* handles, size_t count, std::vector<
   return CUDA_SUCCESS;
 }
 
-// The context of a handle; the current one for null.
+// Returns the context of a handle; the current one for null.
 CUresult ContextOf(CUcontext handle, ContextPtr* context);
 
 // ---- operations from the parameters of nodes ----

@@ -1,4 +1,4 @@
-// Starting the driver, and what it says of itself.
+// Starting the driver, and its version.
 #include <pthread.h>
 
 #include <atomic>

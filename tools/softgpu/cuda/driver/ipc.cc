@@ -1,5 +1,5 @@
-// cuIpc*: memory and events of other processes. A handle names the server of the exporting process and what to ask it
-// for; see descriptor_server.h.
+// cuIpc*: memory and events of other processes. A handle names the server of the exporting process and the key to
+// request from it; see descriptor_server.h.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ struct Handle {
 };
 static_assert(sizeof(Handle) <= CU_IPC_HANDLE_SIZE);
 
-// Exported events by key. Keys are of the same numbers as ids of ranges, so that one server does for both.
+// Exported events by key. Keys come from the same numbers as ids of ranges, so that one server serves both.
 struct ExportedEvents {
   std::mutex mutex;
   std::map<uint64_t, std::weak_ptr<Event>> by_key;
@@ -83,7 +83,7 @@ CUresult MapImport(const ContextPtr& context, const Handle& handle, CUdeviceptr*
     Explain("process %u has ended or has freed the memory of the IPC handle", handle.server.pid);
     return CUDA_ERROR_MAP_FAILED;
   }
-  // A broken path leads elsewhere.
+  // Simulates a broken path.
   const bool broken = Knobs().corrupt_peer;
   std::shared_ptr<Mapping> mapping = Mapping::Map(handle.bytes, broken ? -1 : descriptor, broken ? 0 : handle.offset);
   close(descriptor);
@@ -94,7 +94,7 @@ CUresult MapImport(const ContextPtr& context, const Handle& handle, CUdeviceptr*
   range.kind = RangeKind::kImported;
   range.device = handle.device;
   range.context = context->handle();
-  // The device that opens it, and the one it lies on.
+  // The device that opens it, and the one that owns it.
   range.access = uint64_t{1} << context->device().ordinal | uint64_t{1} << handle.device;
   range.backing = mapping;
   *address = range.begin;
@@ -123,7 +123,7 @@ CUresult OpenMemory(const ContextPtr& context, const Handle& handle, CUdeviceptr
   return CUDA_SUCCESS;
 }
 
-// A page that the processes share.
+// Makes a page that the processes share.
 bool ShareEvent(Event* event) {
   if (event->shared != nullptr) return true;
   if (event->descriptor < 0) {
@@ -132,7 +132,7 @@ bool ShareEvent(Event* event) {
   }
   std::shared_ptr<Mapping> page = Mapping::Map(kPage, event->descriptor, 0);
   if (page == nullptr) return false;
-  // A fresh page is all zeros, which is what the counters begin with.
+  // A fresh page is all zeros, the initial value of the counters.
   event->shared = reinterpret_cast<SharedEvent*>(page->address());
   event->shared_memory = page;
   return true;
@@ -190,7 +190,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
       if (--import->opened > 0) return CUDA_SUCCESS;
       imports.all.erase(import);
     }
-    // Others may open memory meanwhile, and launch what is waited for here.
+    // Other threads may open memory meanwhile, and launch work that this call waits for.
     SynchronizeContext(context);
     AddressSpace::Get().Erase(address, RangeKind::kImported);
     return CUDA_SUCCESS;

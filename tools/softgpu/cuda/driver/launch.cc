@@ -22,7 +22,7 @@ CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream, vo
   });
 }
 
-// What attributes ask for beyond a plain launch.
+// What attributes request beyond a plain launch.
 struct Extras {
   bool cooperative = false;
   std::vector<CUevent> events_after;
@@ -40,7 +40,7 @@ CUresult ReadAttribute(const CUlaunchAttribute& attribute, Extras* extras) {
               value.clusterDim.y, value.clusterDim.z);
       return CUDA_ERROR_NOT_SUPPORTED;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      // The end of the kernel is the latest moment at which it may be triggered.
+      // The end of the kernel is the latest allowed time to trigger it.
       extras->events_after.push_back(value.programmaticEvent.event);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
@@ -144,7 +144,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
   });
 }
 
-// Clusters of one block are all there are.
+// Only clusters of one block exist.
 CUresult cuOccupancyMaxPotentialClusterSize(int* size, CUfunction handle, const CUlaunchConfig*) {
   *size = 1;
   return WithLaunchable(handle, [](const Function&) { return CUDA_SUCCESS; });

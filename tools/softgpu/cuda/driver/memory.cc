@@ -1,4 +1,4 @@
-// Allocation, and what is known of a pointer.
+// Allocation, and queries of pointers.
 #include <cstring>
 
 #include "tools/softgpu/cuda/driver/allocate.h"
@@ -32,7 +32,7 @@ CUresult AllocateOnHost(const ContextPtr& context, size_t bytes, RangeKind kind,
   return CUDA_SUCCESS;
 }
 
-// Freeing waits for all work of the device, as it does in CUDA: kernels may use the memory.
+// Freeing waits for all work of the device, as in CUDA, because kernels may use the memory.
 CUresult FreeRange(uint64_t address, std::initializer_list<RangeKind> kinds) {
   if (address == 0) return CUDA_SUCCESS;
   if (const CUresult error = CheckUnsafeCall(); error != CUDA_SUCCESS) return error;
@@ -161,7 +161,7 @@ CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* bytes, CUdeviceptr addr
   });
 }
 
-// Every device sees managed memory at once, so these are only checked.
+// Every device sees managed memory at once, so the arguments are only checked.
 CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUmemLocation, unsigned, CUstream stream) {
   return WithStream(stream, [&](const StreamPtr&) {
     const std::optional<Range> range = AddressSpace::Get().Find(address);

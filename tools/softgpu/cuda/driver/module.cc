@@ -1,4 +1,4 @@
-// cuModule*, cuLibrary*, cuKernel*, cuFunc*: code and what is known of it.
+// cuModule*, cuLibrary*, cuKernel*, cuFunc*: code and its properties.
 #include "tools/softgpu/cuda/module.h"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ CUresult GetAttribute(const Function& function, CUfunction_attribute attribute, 
       *value = static_cast<int>(info.local_bytes);
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      // Virtual ones; no processor has more than 255.
+      // Virtual registers; no processor has more than 255.
       *value = static_cast<int>(std::min(info.registers, 255u));
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:

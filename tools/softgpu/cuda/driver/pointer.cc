@@ -59,7 +59,7 @@ CUresult Attribute(void* data, CUpointer_attribute attribute, const Range& range
   }
 }
 
-// What cuPointerGetAttributes says of memory that CUDA does not know.
+// The attributes that cuPointerGetAttributes returns for memory that CUDA does not know.
 void PutUnknown(void* data, CUpointer_attribute attribute) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -104,7 +104,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr address) {
   if (const CUresult error = Ready(); error != CUDA_SUCCESS) return error;
   const bool known = AddressSpace::Get().Find(address).has_value();
-  // Copies of this memory are synchronous with the host's view of it anyway.
+  // Copies of this memory are always synchronous for the host.
   return known && value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS
                                                                                     : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,5 +1,5 @@
-// Stream-ordered allocation. A pool is a name only: memory is taken from the device at once and goes back to it when
-// the stream has come to the place where it is freed.
+// Stream-ordered allocation. A pool is only a name: memory is taken from the device at once and returns to it when the
+// stream reaches the operation that frees it.
 #include "tools/softgpu/cuda/driver/allocate.h"
 #include "tools/softgpu/cuda/driver/entry.h"
 

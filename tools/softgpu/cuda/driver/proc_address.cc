@@ -11,10 +11,10 @@
 namespace softgpu::cuda {
 namespace {
 
-// Names whose meaning depends on the version asked for. Others are exported as they are called.
+// Names whose meaning depends on the requested version. Others are exported under their own name.
 struct Versioned {
   const char* name;
-  int since;  // CUDA version from which `symbol` is meant
+  int since;  // CUDA version since which `symbol` is meant
   const char* symbol;
 };
 
@@ -85,7 +85,7 @@ constexpr Versioned kVersioned[] = {
     {"cuStreamWriteValue64", 11070, "cuStreamWriteValue64_v2"},
 };
 
-// The library this code is in, wherever it was loaded from.
+// The library that contains this code, wherever it was loaded from.
 void* OwnLibrary() {
   static void* const library = [] {
     Dl_info info = {};
@@ -98,13 +98,13 @@ void* OwnLibrary() {
 void* FindSymbol(const std::string& name) {
   void* found = dlsym(OwnLibrary(), name.c_str());
   Dl_info info = {}, own = {};
-  // Not one of another library that ours depends on.
+  // The function must not come from another library that this one depends on.
   if (found == nullptr || dladdr(found, &info) == 0 || dladdr(reinterpret_cast<void*>(&cuInit), &own) == 0)
     return nullptr;
   return info.dli_fbase == own.dli_fbase ? found : nullptr;
 }
 
-// `known` tells whether there is such a function in any version.
+// Sets `known` to whether there is such a function in any version.
 void* Find(const char* symbol, int version, bool per_thread, bool* known) {
   std::string name = symbol;
   for (const Versioned& entry : kVersioned) {

@@ -148,7 +148,7 @@ CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr, size_t, unsigned) 
   return WithStream(handle, [](const StreamPtr&) { return CUDA_SUCCESS; });
 }
 
-// Attributes are hints (caching, priorities of memory traffic), which mean nothing here.
+// Attributes are hints (caching, priorities of memory traffic), which have no effect here.
 CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID, const CUstreamAttrValue*) {
   return WithStream(handle, [](const StreamPtr&) { return CUDA_SUCCESS; });
 }

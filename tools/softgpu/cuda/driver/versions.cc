@@ -1,4 +1,4 @@
-// Entry points in the forms that older headers declare: programs built with CUDA 11 and 12 ask for them.
+// Entry points in the forms that older headers declare, for programs built with CUDA 11 and 12.
 #define __CUDA_API_VERSION_INTERNAL
 #include "tools/softgpu/cuda/cuda_api.h"
 
@@ -52,7 +52,7 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* nodes, size
   return cuGraphNodeGetDependentNodes_v2(node, nodes, nullptr, count);
 }
 
-// The first forms of these differ from the second in nothing that matters.
+// The first forms of these do not differ from the second in any relevant way.
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
   return cuStreamWaitValue32_v2(stream, address, value, flags);
 }

@@ -1,5 +1,5 @@
-// Virtual memory management: memory objects, reserved addresses, and the mapping of the one into the other. An object
-// is a memfd, which is also what is shared with other processes; its name says which device it belongs to.
+// Virtual memory management: memory objects, reserved addresses, and mappings of objects to addresses. An object is a
+// memfd, which is also what other processes get; its name identifies its device.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -27,7 +27,7 @@ struct MemoryObject {
   int descriptor = -1;
   size_t bytes = 0;
   CUmemAllocationProp properties = {};
-  Device* charged = nullptr;  // whose memory it takes up; null for imported and host memory
+  Device* charged = nullptr;  // the device whose memory it takes; null for imported and host memory
   std::atomic<int> handles{1};
 };
 using MemoryObjectPtr = std::shared_ptr<MemoryObject>;
@@ -44,7 +44,7 @@ struct Reservations {
   std::mutex mutex;
   std::map<uint64_t, std::unique_ptr<Mapping>> by_address;
 
-  // Whether one reservation holds all of these addresses. Under the mutex.
+  // Whether one reservation contains all of these addresses. Under the mutex.
   bool Hold(uint64_t address, size_t bytes) const {
     auto after = by_address.upper_bound(address);
     if (after == by_address.begin()) return false;
@@ -97,7 +97,7 @@ CUresult CreateObject(size_t bytes, const CUmemAllocationProp& properties, CUmem
   return CUDA_SUCCESS;
 }
 
-// Takes a descriptor of another process's object, of which it makes a copy.
+// Imports an object from another process's descriptor, which it duplicates.
 CUresult ImportObject(int descriptor, CUmemGenericAllocationHandle* handle) {
   char target[128] = {};
   const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
@@ -145,7 +145,7 @@ CUresult MapObject(CUdeviceptr address, size_t bytes, size_t offset, const Memor
   return CUDA_SUCCESS;
 }
 
-// All ranges mapped in [address, address + bytes), which they must fill. Empty when they do not.
+// Returns all ranges mapped in [address, address + bytes), which they must fill; empty if they do not.
 std::vector<Range> MappedIn(uint64_t address, size_t bytes) {
   std::vector<Range> found;
   uint64_t covered = address;
@@ -169,7 +169,7 @@ CUresult SetAccess(const Range& range, const CUmemAccessDesc& access) {
   } else if (!OnHost(access.location)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // One protection for all: which device touches what is told by the address space.
+  // One protection for all; the address space keeps which device may access what.
   if (allowed) mprotect(Pointer(range.begin), range.bytes, PROT_READ | PROT_WRITE);
   return CUDA_SUCCESS;
 }
@@ -206,7 +206,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   const std::optional<Range> range = AddressSpace::Get().Find(Address(address));
   if (!range || range->kind != RangeKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
   const auto object = std::static_pointer_cast<MemoryObject>(range->backing);
-  // The last handle may be gone while the mapping lives.
+  // The last handle may be gone while the mapping still exists.
   if (object->handles++ == 0) HandlesOf<MemoryObject>().Add(object);
   *handle = HandleOf(object);
   return CUDA_SUCCESS;

@@ -22,7 +22,7 @@ struct Symbol {
   CUkernel kernel = nullptr;
 };
 
-// Symbols by the address that the host code knows them by.
+// Symbols by their address in the host code.
 struct Registry {
   std::mutex mutex;
   std::map<const void*, Symbol> kernels, variables;
@@ -47,7 +47,7 @@ cudaError_t FindKernel(const void* function, CUkernel* kernel) {
   std::lock_guard lock(registry.mutex);
   const auto found = registry.kernels.find(function);
   if (found == registry.kernels.end()) {
-    // Not a function of the host: a handle of cudaGetKernel or cudaLibraryGetKernel, or nothing at all.
+    // Not a function of the host: a handle of cudaGetKernel or cudaLibraryGetKernel, or invalid.
     *kernel = reinterpret_cast<CUkernel>(const_cast<void*>(function));
     const char* name = nullptr;
     return cuKernelGetName(&name, *kernel) == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidDeviceFunction;
@@ -113,8 +113,8 @@ void __cudaRegisterVar(void** handle, char* shadow, char*, const char* name, int
 
 char __cudaInitModule(void**) { return 0; }
 
-// The handle that the generated code keeps is the function's own address, so that an error of loading shows at the
-// launch, where it is looked at.
+// The handle that the generated code keeps is the function's own address, so that an error of loading appears at the
+// launch, which is checked.
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
   return cudaSuccess;

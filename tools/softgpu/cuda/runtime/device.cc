@@ -69,7 +69,7 @@ template <typename Change>
 cudaError_t ChangePeer(int peer, const Change& change) {
   return Call([&]() -> CUresult {
     CUcontext context = nullptr;
-    // Held for as long as the process lives, as the runtime's other contexts are.
+    // Kept for as long as the process lives, like the runtime's other contexts.
     if (const CUresult error = cuDevicePrimaryCtxRetain(&context, peer); error != CUDA_SUCCESS) return error;
     return change(context);
   });

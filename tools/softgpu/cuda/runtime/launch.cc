@@ -26,7 +26,7 @@ CUlaunchConfig DriverConfig(const dim3& grid, const dim3& block, size_t shared_b
   return config;
 }
 
-// The runtime's launch attributes are the driver's, number for number and byte for byte.
+// The runtime's launch attributes have the numbers and the layout of the driver's.
 static_assert(sizeof(cudaLaunchAttribute) == sizeof(CUlaunchAttribute));
 
 cudaError_t LaunchConfigured(CUkernel kernel, CUlaunchConfig* config, const dim3& grid, const dim3& block,
@@ -36,7 +36,7 @@ cudaError_t LaunchConfigured(CUkernel kernel, CUlaunchConfig* config, const dim3
   return static_cast<cudaError_t>(cuLaunchKernelEx(config, reinterpret_cast<CUfunction>(kernel), arguments, nullptr));
 }
 
-// Of launches in the <<<>>> notation that have not come to their kernel yet.
+// Configurations of <<<>>> launches whose kernel has not been called yet.
 struct Configuration {
   dim3 grid, block;
   size_t shared_bytes;
@@ -44,7 +44,7 @@ struct Configuration {
 };
 thread_local std::vector<Configuration> t_configurations;
 
-// With the function behind `function` as the driver knows it.
+// Calls `use` with the driver's function for `function`.
 template <typename Use>
 cudaError_t WithFunction(const void* function, const Use& use) {
   return Call([&] {

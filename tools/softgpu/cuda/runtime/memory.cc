@@ -156,7 +156,7 @@ bool Box(const cudaMemcpy3DParms& p, CUDA_MEMCPY3D* box) {
   return true;
 }
 
-// The place in a variable, if it has so many bytes there.
+// The place in a variable, if it has that many bytes there.
 cudaError_t InVariable(const void* symbol, size_t offset, size_t bytes, void** at) {
   CUdeviceptr address = 0;
   size_t size = 0;
@@ -252,7 +252,7 @@ cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, s
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   return Call([&] {
-    // Member by member: the structure has been shorter in older versions.
+    // Member by member, because the structure was shorter in older versions.
     attributes->type = cudaMemoryTypeUnregistered;
     attributes->device = -2;
     attributes->devicePointer = attributes->hostPointer = nullptr;

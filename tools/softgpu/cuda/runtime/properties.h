@@ -1,4 +1,4 @@
-// cudaDeviceProp, whose members depend on the version, from the attributes of a device.
+// Fills cudaDeviceProp, whose members depend on the version, from the attributes of a device.
 #pragma once
 
 #include <cstring>
@@ -7,7 +7,7 @@
 
 namespace softgpu::runtime {
 
-// The members that every version has.
+// Fills the members that every version has.
 template <typename Properties>
 void FillCommon(Properties* p, int device) {
   const auto get = [device](CUdevice_attribute attribute) {

@@ -55,7 +55,7 @@ cudaError_t Finish(cudaError_t error) {
   return error;
 }
 
-// An error that lasts comes back with the next call by itself.
+// A lasting error is returned again by the next call.
 cudaError_t TakeLastError() {
   const cudaError_t error = t_last_error;
   t_last_error = cudaSuccess;
@@ -74,7 +74,7 @@ cudaError_t UseDevice(int device) {
   if (const cudaError_t error = PrimaryContext(device, &context); error != cudaSuccess) return error;
   CUresult error = cuCtxSetCurrent(context);
   if (error == CUDA_ERROR_INVALID_CONTEXT) {
-    // Somebody has reset the device behind the runtime's back.
+    // The program has reset the device through the driver.
     ForgetDevice(device);
     if (const cudaError_t again = PrimaryContext(device, &context); again != cudaSuccess) return again;
     error = cuCtxSetCurrent(context);
@@ -117,7 +117,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 
 namespace {
 
-// CUDA_ERROR_NOT_FOUND -> cudaErrorNotFound, for errors whose names differ in nothing else.
+// CUDA_ERROR_NOT_FOUND -> cudaErrorNotFound, for errors whose names differ only in style.
 std::string NameFromDriver(const char* driver_name) {
   std::string name = "cudaError";
   bool upper = true;

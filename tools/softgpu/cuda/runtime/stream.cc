@@ -116,7 +116,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** pointer,
   CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
   const CUresult error = cuGetProcAddress(symbol, pointer, static_cast<int>(version), flags, &found);
   if (status != nullptr) *status = static_cast<cudaDriverEntryPointQueryResult>(found);
-  // With a status to look at, a symbol that is not there is no error.
+  // If the caller gets a status, a missing symbol is no error.
   return error == CUDA_ERROR_NOT_FOUND && status != nullptr ? cudaSuccess : Finish(error);
 }
 

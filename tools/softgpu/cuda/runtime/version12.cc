@@ -1,5 +1,4 @@
-// The functions that version 12 has in a form of its own. The headers are those of version 13, which do not declare
-// them.
+// The functions whose form is special to version 12. The headers are those of version 13, which do not declare them.
 #define cudaStreamUpdateCaptureDependencies cudaStreamUpdateCaptureDependencies_of_13
 #define cudaGraphAddDependencies cudaGraphAddDependencies_of_13
 #define cudaGraphRemoveDependencies cudaGraphRemoveDependencies_of_13

@@ -1,4 +1,4 @@
-// The functions whose parameters have changed with version 13.
+// The functions whose parameters changed in version 13.
 #include "tools/softgpu/cuda/runtime/runtime.h"
 
 using namespace softgpu::runtime;  // NOLINT: the C entry points

@@ -21,7 +21,7 @@ std::map<std::string, ChildFunction>& Functions() {
 }
 
 constexpr char kFunction[] = "SOFTGPU_TEST_CHILD", kArgument[] = "SOFTGPU_TEST_ARGUMENT";
-// Where a child finds its end of the channel.
+// The descriptor of a child's end of the channel.
 constexpr int kChannel = 99;
 
 }  // namespace
@@ -72,8 +72,8 @@ void SendBytes(int channel, const void* data, size_t bytes) {
 bool ReceiveBytes(int channel, void* data, size_t bytes) {
   return recv(channel, data, bytes, 0) == static_cast<ssize_t>(bytes);
 }
-void Tell(int channel) { SendBytes(channel, "", 1); }
-bool Hear(int channel) {
+void SendSignal(int channel) { SendBytes(channel, "", 1); }
+bool AwaitSignal(int channel) {
   char byte;
   return ReceiveBytes(channel, &byte, 1);
 }
@@ -112,7 +112,7 @@ int ReceiveDescriptor(int channel) {
 
 namespace {
 
-// Runs before main() of GoogleTest would: a child never comes to its tests.
+// Runs before GoogleTest runs tests: a child never reaches them.
 class RunChild : public testing::Environment {
  public:
   void SetUp() override {

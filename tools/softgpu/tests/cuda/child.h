@@ -1,4 +1,4 @@
-// Other processes for tests: the test's own program, started anew with a function of it to run and an environment.
+// Other processes for tests: the test's own program, started again with a function to run and an environment.
 #pragma once
 
 #include <sys/types.h>
@@ -9,7 +9,7 @@
 
 namespace softgpu::test {
 
-// Returns the exit status. `argument` is what Start() was given; `channel` a socket to the parent.
+// Returns the exit status. `argument` is that of Start(); `channel` is a socket to the parent.
 using ChildFunction = int (*)(const std::string& argument, int channel);
 
 // At namespace scope, in the file of the function.
@@ -23,7 +23,7 @@ class Child {
         const std::vector<std::pair<std::string, std::string>>& environment = {});
   ~Child();
   int channel() const { return channel_; }
-  // The exit status; 128 + signal if one has ended it.
+  // Returns the exit status; 128 + signal if a signal has ended it.
   int Wait();
   void Kill();
 
@@ -32,9 +32,9 @@ class Child {
   int channel_ = -1;
 };
 
-// A byte says that the other side has come so far.
-void Tell(int channel);
-bool Hear(int channel);
+// Sends or receives a byte, which shows that the other side has come so far.
+void SendSignal(int channel);
+bool AwaitSignal(int channel);
 void SendBytes(int channel, const void* data, size_t bytes);
 bool ReceiveBytes(int channel, void* data, size_t bytes);
 void SendDescriptor(int channel, int descriptor);

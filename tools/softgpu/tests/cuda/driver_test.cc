@@ -46,7 +46,7 @@ TEST_F(Driver, CopiesAndFillsPlanes) {
   EXPECT_EQ(Word(address + 8), 0u) << "outside of the plane";
 }
 
-TEST_F(Driver, FreeTakesOnlyWhatWasAllocated) {
+TEST_F(Driver, FreeAcceptsOnlyAllocations) {
   const CUdeviceptr address = Zeroed(4096);
   EXPECT_EQ(cuMemFree(address + 8), CUDA_ERROR_INVALID_VALUE);
   OK(cuMemFree(address));
@@ -67,7 +67,7 @@ TEST_F(Driver, ManyAllocationsNeedNoDescriptors) {
   EXPECT_LT(before, after);
 }
 
-TEST_F(Driver, FreshMemoryOfAReusedPlaceIsNotTheOldOne) {
+TEST_F(Driver, FreshMemoryAtAReusedAddressIsAnotherAllocation) {
   CUdeviceptr first = 0;
   OK(cuMemAlloc(&first, 4096));
   OK(cuMemsetD8(first, 0xab, 4096));
@@ -83,10 +83,10 @@ TEST_F(Driver, RunsOutOfMemory) {
   OK(cuMemGetInfo(&free, &total));
   CUdeviceptr address = 0;
   EXPECT_EQ(cuMemAlloc(&address, total + 1), CUDA_ERROR_OUT_OF_MEMORY);
-  OK(cuMemAlloc(&address, 4096)) << "and goes on";
+  OK(cuMemAlloc(&address, 4096)) << "smaller allocations still work";
 }
 
-TEST_F(Driver, KnowsWhatPointersAre) {
+TEST_F(Driver, KnowsTheAttributesOfPointers) {
   const CUdeviceptr address = Zeroed(1000);
   unsigned type = 0;
   int device = -1;
@@ -156,14 +156,14 @@ TEST_F(Driver, FailedKernelsPoisonTheirContextOnly) {
   OK(cuCtxSetCurrent(other));
   OK(cuMemAlloc(&address, 100));
   OK(cuCtxSynchronize());
-  // A reset heals.
+  // A reset clears the error.
   OK(cuDevicePrimaryCtxReset(0));
   OK(cuDevicePrimaryCtxRetain(&context_, 0));
   OK(cuCtxSetCurrent(context_));
   OK(cuMemAlloc(&address, 100));
 }
 
-TEST_F(Driver, PlainHostMemoryIsNotTheDevices) {
+TEST_F(Driver, PlainHostMemoryIsNotDeviceMemory) {
   int local = 0;
   uint64_t at = reinterpret_cast<uint64_t>(&local);
   OK(Launch("touch", nullptr, {&at}));
@@ -174,7 +174,7 @@ TEST_F(Driver, LaunchesTakeArguments) {
   CUdeviceptr to = Zeroed(4);
   uint32_t value = 5;
   OK(Launch("add", nullptr, {&to, &value}));
-  value = 1000;  // copied already
+  value = 1000;  // the argument has been copied already
   EXPECT_EQ(Word(to), 5u);
   struct {
     uint64_t to;
@@ -250,7 +250,7 @@ TEST_F(Driver, EntryPointsByNameAndVersion) {
   EXPECT_EQ(pointer, nullptr);
 }
 
-TEST_F(Driver, HandlesThatAreNoneAreErrors) {
+TEST_F(Driver, InvalidHandlesAreErrors) {
   auto* nonsense = reinterpret_cast<CUstream>(this);
   EXPECT_EQ(cuStreamSynchronize(nonsense), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuEventQuery(reinterpret_cast<CUevent>(this)), CUDA_ERROR_INVALID_HANDLE);

@@ -1,5 +1,5 @@
-// An engine without PTX: kernels are C++ functions that the test registers by name. What it takes for PTX need only
-// name the entries and the sizes of their parameters.
+// An engine without PTX: kernels are C++ functions that the test registers by name. Its "PTX" only names the entries
+// and the sizes of their parameters.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@ struct Launch {
   const std::byte* parameters;
   // Zero in the first call; the function's own.
   uint64_t state;
-  // Asks whether the device may touch that address.
+  // Returns whether the device may access that address.
   bool (*allowed)(const Launch& launch, uint64_t address);
   const void* map;
 };
 
-// Called again and again until it is done or has failed.
+// Called repeatedly until it is done or has failed.
 using Kernel = Step (*)(Launch* launch);
 using RegisterKernel = void (*)(const char* name, Kernel kernel);
 
 }  // namespace softgpu::fake
 
-// Exported by the libcuda.so.1 that has this engine.
+// Exported by the libcuda.so.1 that contains this engine.
 extern "C" __attribute__((visibility("default"))) void softgpu_fake_kernel(const char* name,
                                                                            softgpu::fake::Kernel kernel);

@@ -1,4 +1,4 @@
-// The containers of nvcc, made here by hand.
+// The containers of nvcc, built here by hand.
 #include "tools/softgpu/cuda/fatbin.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(FatBinary, GivesTheNewestPtxThatFits) {
   EXPECT_NE(none.explanation.find("compute_75, sm_90, compute_90"), std::string::npos) << none.explanation;
 }
 
-TEST(FatBinary, TakesPtxAsText) {
+TEST(FatBinary, AcceptsPtxAsText) {
   EXPECT_EQ(ReadImage("// c\n.version 9.0\n", 90).error, ImageError::kNone);
   EXPECT_EQ(ReadImage("nonsense", 90).error, ImageError::kInvalid);
   EXPECT_EQ(ReadImage("\177ELF", 90).error, ImageError::kNoPtx);
@@ -67,7 +67,7 @@ TEST(FatBinary, DamageIsAnError) {
 }
 
 TEST(FatBinary, UnpacksLz4) {
-  // "abcd", then 12 bytes from 4 before, then "xyz12".
+  // "abcd", then 12 bytes repeated from 4 bytes before, then "xyz12".
   const std::string packed = std::string("\x48") + "abcd" + std::string("\x04\x00", 2) + "\x50" + "xyz12";
   std::string text;
   ASSERT_TRUE(UnpackLz4(reinterpret_cast<const uint8_t*>(packed.data()), packed.size(), 21, &text));

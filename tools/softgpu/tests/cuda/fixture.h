@@ -47,7 +47,7 @@ inline fake::Step SetFlag(fake::Launch* launch) {
   return fake::Step::kDone;
 }
 inline fake::Step Fail(fake::Launch*) { return fake::Step::kFailed; }
-// Fails when the device may not touch the address.
+// Fails if the device may not access the address.
 inline fake::Step Touch(fake::Launch* launch) {
   return launch->allowed(*launch, Argument<uint64_t>(*launch, 0)) ? fake::Step::kDone : fake::Step::kFailed;
 }

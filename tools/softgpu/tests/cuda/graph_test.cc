@@ -25,7 +25,7 @@ class Graphs : public DriverTest {
   std::atomic<int> called_{0};
 };
 
-TEST_F(Graphs, ReplayWhatWasCaptured) {
+TEST_F(Graphs, ReplayACapture) {
   const CUstream stream = NewStream();
   CUdeviceptr word = Zeroed(4);
   uint32_t three = 3;
@@ -70,7 +70,7 @@ TEST_F(Graphs, ForkedBranchesRunSideBySide) {
   EXPECT_EQ(cuEventQuery(join), CUDA_ERROR_CAPTURED_EVENT);
 }
 
-TEST_F(Graphs, WhatCannotBeCapturedIsAnError) {
+TEST_F(Graphs, UnsupportedCapturesAreErrors) {
   const CUstream stream = NewStream(), other = NewStream(), blocking = NewStream(CU_STREAM_DEFAULT);
   CUgraph graph = nullptr;
   CUevent event = nullptr;
@@ -106,7 +106,7 @@ TEST_F(Graphs, WhatCannotBeCapturedIsAnError) {
   EXPECT_EQ(cuMemsetD32Async(word, 1, 1, nullptr), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 
-  // A branch that is not joined.
+  // A branch is not joined.
   OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   OK(cuMemsetD32Async(word, 1, 1, stream));
   OK(cuEventRecord(event, stream));
@@ -119,17 +119,17 @@ TEST_F(Graphs, WhatCannotBeCapturedIsAnError) {
   OK(cuStreamWaitEvent(other, event, 0));
   OK(cuMemsetD32Async(word, 2, 1, other));
   EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-  OK(cuMemsetD32Async(word, 1, 1, other)) << "captures no more";
+  OK(cuMemsetD32Async(word, 1, 1, other)) << "the stream no longer captures";
   OK(cuStreamSynchronize(other));
 
-  // Work from outside.
+  // Work from outside the capture.
   OK(cuEventRecord(event, other));
   OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   EXPECT_EQ(cuStreamWaitEvent(stream, event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-TEST_F(Graphs, CapturesCanBeLookedAtAndChanged) {
+TEST_F(Graphs, CapturesCanBeInspectedAndChanged) {
   const CUstream stream = NewStream();
   CUdeviceptr word = Zeroed(4);
   const CUgraph captured = Capture(stream, [&] {
@@ -156,7 +156,7 @@ TEST_F(Graphs, CapturesCanBeLookedAtAndChanged) {
   EXPECT_EQ(Word(word), 2u);
 }
 
-TEST_F(Graphs, AreMadeByHandToo) {
+TEST_F(Graphs, CanBeMadeByHand) {
   CUdeviceptr words = Zeroed(8);
   uint32_t seven = 7;
   CUgraph graph = nullptr, child = nullptr;
@@ -200,10 +200,10 @@ TEST_F(Graphs, AreMadeByHandToo) {
   const CUgraphNode circle[] = {copy}, back[] = {fill};
   OK(cuGraphAddDependencies(graph, circle, back, nullptr, 1));
   CUgraphExec none = nullptr;
-  EXPECT_EQ(cuGraphInstantiate(&none, graph, 0), CUDA_ERROR_INVALID_VALUE) << "a circle";
+  EXPECT_EQ(cuGraphInstantiate(&none, graph, 0), CUDA_ERROR_INVALID_VALUE) << "a cycle";
 }
 
-TEST_F(Graphs, UpdatesKeepTheForm) {
+TEST_F(Graphs, UpdatesKeepTheStructure) {
   const CUstream stream = NewStream();
   CUdeviceptr word = Zeroed(4);
   const auto capture = [&](uint32_t value, int times) {

@@ -5,7 +5,7 @@
 namespace softgpu::test {
 namespace {
 
-// What a process with given knobs finds; as text, so that it can be sent.
+// The findings of a process with given knobs; plain data, so that it can be sent.
 struct Findings {
   int init, devices, major, minor, version, peers, atomics, enabled, ipc, vmm, large, small, peer_word;
 };
@@ -68,7 +68,7 @@ TEST(Knobs, HaveDefaults) {
   EXPECT_EQ(f.peer_word, 42);
 }
 
-TEST(Knobs, SayWhichDevicesThereAre) {
+TEST(Knobs, SetTheDevices) {
   EXPECT_EQ(With({{"SOFTGPU_DEVICES", "7"}}).devices, 7);
   EXPECT_EQ(With({{"SOFTGPU_DEVICES", "0"}}).init, CUDA_ERROR_NO_DEVICE);
   const Findings old = With({{"SOFTGPU_ARCH", "75"}, {"SOFTGPU_DRIVER_VERSION", "12020"}});

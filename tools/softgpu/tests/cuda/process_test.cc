@@ -10,7 +10,7 @@
 namespace softgpu::test {
 namespace {
 
-// Of a child: the first call that fails ends it with its line.
+// In a child: the first call that fails ends it and prints its line.
 #define MUST(condition)                                                 \
   if (!(condition)) {                                                   \
     std::fprintf(stderr, "child: line %d: %s\n", __LINE__, #condition); \
@@ -25,7 +25,7 @@ bool UseDevice(int device) {
 
 class Processes : public DriverTest {};
 
-// Opens a handle, checks and changes the memory, says so, and reads it again when told.
+// Opens a handle, checks and changes the memory, signals the parent, and reads the memory again after its signal.
 int OpenMemory(const std::string& argument, int channel) {
   CUipcMemHandle handle;
   MUST(ReceiveBytes(channel, &handle, sizeof handle));
@@ -38,8 +38,8 @@ int OpenMemory(const std::string& argument, int channel) {
   MUST(cuMemcpyDtoH(words, address, 8) == CUDA_SUCCESS);
   MUST(words[0] == 42 && words[1] == 43);
   MUST(cuMemsetD32(address, 77, 1) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
-  Tell(channel);
-  MUST(Hear(channel));
+  SendSignal(channel);
+  MUST(AwaitSignal(channel));
   MUST(cuMemcpyDtoH(words, address, 8) == CUDA_SUCCESS);
   MUST(argument != "exporter dies" || words[0] == 77);
   MUST(cuIpcCloseMemHandle(address) == CUDA_SUCCESS);
@@ -62,9 +62,9 @@ TEST_F(Processes, OpenEachOthersMemory) {
   EXPECT_EQ(cuIpcOpenMemHandle(&own, handle, 1), CUDA_ERROR_INVALID_CONTEXT);
   Child child("open memory", "");
   SendBytes(child.channel(), &handle, sizeof handle);
-  ASSERT_TRUE(Hear(child.channel()));
+  ASSERT_TRUE(AwaitSignal(child.channel()));
   EXPECT_EQ(Word(address), 77u);
-  Tell(child.channel());
+  SendSignal(child.channel());
   EXPECT_EQ(child.Wait(), 0);
 }
 
@@ -81,7 +81,7 @@ TEST_F(Processes, HandlesOfFreedMemoryAreErrors) {
   EXPECT_EQ(cuIpcGetMemHandle(&handle, reinterpret_cast<CUdeviceptr>(host)), CUDA_ERROR_INVALID_VALUE);
 }
 
-// Exports memory, and then only waits for its end.
+// Exports memory, and then only waits for the end of the process.
 int ExportMemory(const std::string&, int channel) {
   MUST(UseDevice(0));
   CUdeviceptr address = 0;
@@ -90,7 +90,7 @@ int ExportMemory(const std::string&, int channel) {
   MUST(cuMemsetD32(address, 5, 2) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
   MUST(cuIpcGetMemHandle(&handle, address) == CUDA_SUCCESS);
   SendBytes(channel, &handle, sizeof handle);
-  Hear(channel);
+  AwaitSignal(channel);
   return 0;
 }
 const RegisterChild g_export_memory("export memory", ExportMemory);
@@ -204,7 +204,7 @@ int WaitForEvent(const std::string&, int channel) {
   MUST(cuEventQuery(event) == CUDA_ERROR_NOT_READY);
   MUST(cuStreamWaitEvent(stream, event, 0) == CUDA_SUCCESS);
   MUST(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
-  Tell(channel);
+  SendSignal(channel);
   MUST(cuStreamSynchronize(stream) == CUDA_SUCCESS);
   MUST(cuEventSynchronize(event) == CUDA_SUCCESS);
   return 0;
@@ -222,12 +222,12 @@ TEST_F(Processes, WaitForEachOthersEvents) {
   OK(cuIpcGetEventHandle(&handle, event));
   Child child("wait for event", "");
   SendBytes(child.channel(), &handle, sizeof handle);
-  ASSERT_TRUE(Hear(child.channel()));
+  ASSERT_TRUE(AwaitSignal(child.channel()));
   OK(Launch("set_flag", NewStream(), {&flag}));
   EXPECT_EQ(child.Wait(), 0);
 }
 
-TEST_F(Processes, AForkedChildIsToldThatItHasNoDriver) {
+TEST_F(Processes, AForkedChildGetsErrorsFromTheDriver) {
   const pid_t child = fork();
   if (child == 0) {
     CUdeviceptr address = 0;

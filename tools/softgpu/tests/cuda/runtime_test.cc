@@ -1,4 +1,4 @@
-// The runtime API, with code registered the way nvcc's generated functions do it.
+// The runtime API, with code registered like nvcc's generated functions do it.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ namespace {
 
 #define RT(call) ASSERT_EQ(call, cudaSuccess)
 
-char g_add, g_wait_flag, g_set_flag, g_fail, g_absent, g_counter;  // what host code knows symbols by
+char g_add, g_wait_flag, g_set_flag, g_fail, g_absent, g_counter;  // the host's addresses of the symbols
 struct {
   unsigned magic, version;
   const void* data;
@@ -63,7 +63,7 @@ TEST_F(Runtime, RunsAKernel) {
   uint32_t value = 9, seen = 0;
   void* arguments[] = {&word, &value};
   RT(cudaLaunchKernel(&g_add, dim3(1), dim3(32), arguments, 0, nullptr));
-  // As <<<>>> does it.
+  // Like <<<>>>.
   __cudaPushCallConfiguration(dim3(2), dim3(32), 0, nullptr);
   dim3 grid, block;
   size_t shared = 1;
@@ -98,7 +98,7 @@ TEST_F(Runtime, LaunchErrors) {
   cudaGetLastError();
   RT(cudaLaunchKernel(&g_fail, dim3(1), dim3(1), none, 0, nullptr));
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
-  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress) << "lasts";
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress) << "the error is sticky";
   RT(cudaDeviceReset());
   RT(cudaDeviceSynchronize());
 }

@@ -32,12 +32,12 @@ TEST_F(Streams, PageableMemoryIsFreeAgainWhenTheCallReturns) {
   EXPECT_EQ(value, 8u);
 }
 
-// More kernels that wait than there are threads to run them.
+// More kernels wait than there are threads to run them.
 TEST_F(Streams, RunSideBySide) {
   constexpr int kStreams = 40;
   std::vector<CUdeviceptr> flags;
   for (int i = 0; i <= kStreams; ++i) flags.push_back(Zeroed(4));
-  // Each waits for the one that is started after it.
+  // Each waits for the kernel that is started after it.
   for (int i = 0; i < kStreams; ++i) {
     const CUstream stream = NewStream();
     OK(Launch("wait_flag", stream, {&flags[i + 1]}));
@@ -55,13 +55,13 @@ TEST_F(Streams, LegacyStreamOrdersBlockingOnes) {
   OK(cuMemsetD32Async(word, 1, 1, nullptr));
   OK(cuMemsetD32Async(word, 2, 1, other));
   EXPECT_EQ(cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
-  EXPECT_EQ(cuStreamQuery(other), CUDA_ERROR_NOT_READY) << "comes after the legacy stream, which comes after the first";
+  EXPECT_EQ(cuStreamQuery(other), CUDA_ERROR_NOT_READY) << "it follows the legacy stream, which follows the first";
   OK(Launch("set_flag", free, {&flag}));
   OK(cuStreamSynchronize(other));
   EXPECT_EQ(Word(word), 2u);
 }
 
-TEST_F(Streams, QueriesTellWhetherWorkIsDone) {
+TEST_F(Streams, QueriesReturnWhetherWorkIsDone) {
   const CUstream stream = NewStream();
   CUdeviceptr flag = Zeroed(4);
   CUevent event = nullptr;
@@ -137,7 +137,7 @@ TEST_F(Streams, HostFunctionsMayBlock) {
       &seen));
   OK(cuMemsetD32Async(word, 1, 1, stream));
   OK(cuMemsetD32Async(word, 2, 1, other));
-  OK(cuStreamSynchronize(other)) << "is not held up";
+  OK(cuStreamSynchronize(other)) << "another stream is not delayed";
   EXPECT_EQ(seen.calls, 0);
   seen.go = true;
   seen.go.notify_all();
@@ -146,7 +146,7 @@ TEST_F(Streams, HostFunctionsMayBlock) {
   EXPECT_EQ(Word(word), 1u);
 }
 
-TEST_F(Streams, CallbacksAreTold) {
+TEST_F(Streams, CallbacksGetStreamAndStatus) {
   const CUstream stream = NewStream();
   Seen seen;
   OK(cuStreamAddCallback(
@@ -186,7 +186,7 @@ TEST_F(Streams, DestroyedOnesFinishTheirWork) {
   EXPECT_EQ(Word(word), 6u);
 }
 
-TEST_F(Streams, PerThreadStreamsAreOfTheirThread) {
+TEST_F(Streams, PerThreadStreamsBelongToTheirThread) {
   unsigned long long first = 0, second = 0, again = 0;
   OK(cuStreamGetId(CU_STREAM_PER_THREAD, &first));
   OK(cuStreamGetId(CU_STREAM_PER_THREAD, &again));

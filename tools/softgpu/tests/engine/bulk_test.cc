@@ -1,4 +1,4 @@
-// Copies in bulk and the mbarriers that are told of them: what they do, what must wait for them, and what is an error.
+// Copies in bulk and their mbarriers: what they do, what must wait for them, and what is an error.
 #include <algorithm>
 #include <functional>
 
@@ -14,7 +14,7 @@ constexpr char kPrologue[] = R"(
     cvt.u32.u64 %r5, %rd2;
 )";
 
-// Memory that kernels of three parameters have.
+// The memory of kernels with three parameters.
 struct Buffers {
   alignas(64) uint8_t from[4096];
   alignas(64) uint8_t to[4096];
@@ -58,7 +58,7 @@ void ExpectError(const std::string& body, const std::string& part, Shape run = {
   EXPECT_NE(error.find("of the PTX"), std::string::npos) << error;
 }
 
-// One thread: from global memory to shared at 1024, and on to global memory. Parts that a test leaves out have a name.
+// One thread copies from global memory to shared at 1024, and on to global memory. Parts that a test omits have a name.
 constexpr char kInit[] = "mbarrier.init.shared::cta.b64 [%r2], 1; fence.mbarrier_init.release.cluster;\n";
 constexpr char kLoad[] =
     "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], %r5;\n"
@@ -100,7 +100,7 @@ TEST(Bulk, HasOtherSpellings) {
   EXPECT_EQ(buffers.to[80], 0xee);
 }
 
-// How many seeds give what is wanted.
+// The number of seeds that give the expected result.
 int CountGood(const std::string& body, const std::function<bool(const Buffers&)>& good, Shape run) {
   int count = 0;
   for (uint64_t seed = 1; seed <= uint64_t{kSeeds}; ++seed) {
@@ -113,19 +113,19 @@ int CountGood(const std::string& body, const std::function<bool(const Buffers&)>
   return count;
 }
 
-TEST(Bulk, WhatDoesNotWaitFindsOldBytes) {
+TEST(Bulk, AThreadThatDoesNotWaitFindsOldBytes) {
   const Shape run{.bytes = 512};
   const auto all = [](const Buffers& b) { return std::memcmp(b.from, b.to, 512) == 0; };
   EXPECT_EQ(CountGood(std::string(kInit) + kLoad + kWait + kStore + kEnd, all, run), kSeeds);
   EXPECT_LT(CountGood(std::string(kInit) + kLoad + kStore + kEnd + kWait, all, run), kSeeds / 2);
-  // The last byte is looked at by the thread itself, and kept in the first byte after the copy.
+  // The thread itself reads the last byte, and stores it in the first byte after the copy.
   const std::string look = "ld.global.u8 %r6, [%rd1+511]; st.global.u8 [%rd1+512], %r6;\n";
   const auto seen = [](const Buffers& b) { return b.to[512] == b.from[511]; };
   const std::string begin = std::string(kInit) + kLoad + kWait + kStore;
   EXPECT_EQ(CountGood(begin + kEnd + look, seen, run), kSeeds);
   EXPECT_LT(CountGood(begin + "cp.async.bulk.wait_group.read 0;\n" + look + kEnd, seen, run), kSeeds);
   EXPECT_LT(CountGood(begin + "cp.async.bulk.wait_group 1;\n" + look + kEnd, seen, run), kSeeds);
-  // A stage is used again by a load of other bytes.
+  // A load of other bytes reuses a stage.
   const std::string again =
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 512;\n"
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+1024], [%rd0+1024], 512, [%r2];\n"
@@ -134,8 +134,8 @@ TEST(Bulk, WhatDoesNotWaitFindsOldBytes) {
   EXPECT_LT(CountGood(begin + again + kEnd, all, run), kSeeds);
 }
 
-TEST(Bulk, GroupsOfThreadsAreTheirOwn) {
-  // Every thread stores 16 bytes twice; it waits for its first group alone.
+TEST(Bulk, EachThreadHasItsOwnGroups) {
+  // Every thread stores 16 bytes twice; it waits only for its first group.
   const std::string body = R"(
     mbarrier.init.shared::cta.b64 [%r2+2048], 1; shl.b32 %r6, %r0, 4; add.u32 %r7, %r2, %r6; st.shared.u32 [%r7], %r0;
     cvt.u64.u32 %rd3, %r6; add.s64 %rd4, %rd1, %rd3; fence.proxy.async.shared::cta;
@@ -155,7 +155,7 @@ TEST(Bulk, GroupsOfThreadsAreTheirOwn) {
   EXPECT_EQ(CountGood(body, good, {.threads = 64}), kSeeds);
 }
 
-// Against a count by the host: a thread does any of these, and looks whether the phase has ended.
+// Compared with a count by the host: a thread does any of these operations, and tests whether the phase has ended.
 TEST(Mbarriers, CountArrivalsAndBytes) {
   std::mt19937 random(static_cast<uint32_t>(Seed()));
   for (int round = 0; round < 30; ++round) {
@@ -200,7 +200,7 @@ TEST(Mbarriers, CountArrivalsAndBytes) {
               "st.global.u8 [%rd1+" + std::to_string(wanted.size()) + "], %r6;\n";
       wanted.push_back(parity != std::to_string(phase));
       if (pending != 0) continue;
-      // No more arrivals than there are, until the bytes have come.
+      // All arrivals are made already, but bytes are missing.
       body += "mbarrier.complete_tx.shared::cta.b64 [%r2], " + std::to_string(bytes) + ";\n";
       if (bytes < 0) break;
       bytes = 0;
@@ -214,7 +214,7 @@ TEST(Mbarriers, CountArrivalsAndBytes) {
   }
 }
 
-TEST(Mbarriers, WhoWaitsLetsOthersRun) {
+TEST(Mbarriers, AWarpThatWaitsLetsOthersRun) {
   // The second warp arrives after 1000 rounds; the first one waits for it.
   const std::string body = std::string("setp.ne.u32 %p0, %r0, 0; @%p0 bra READY; ") + kInit + R"(
     READY: bar.sync 0; setp.ge.u32 %p0, %r0, 32; @%p0 bra WORK;
@@ -226,7 +226,7 @@ TEST(Mbarriers, WhoWaitsLetsOthersRun) {
   EXPECT_EQ(RunBulk(body, &buffers, {.threads = 64}), "");
 }
 
-// A copy that no thread of its block waits for, and another block does.
+// No thread of the copy's block waits for it, but another block does.
 TEST(Bulk, GoesOnWithoutAWait) {
   const std::string body = std::string("mov.u32 %r6, %ctaid.x; setp.ne.u32 %p0, %r6, 0; @%p0 bra OTHER;\n") +
                            R"(st.shared.u64 [%r2+1024], 5; fence.proxy.async;
@@ -259,7 +259,7 @@ TEST(Bulk, MisuseIsAnError) {
                           "mbarrier.inval.shared.b64 [%r2]; mbarrier.test_wait.parity.shared.b64 %p1, [%r2], 0;"})
     ExpectError(init + use, "not initialised");
   ExpectError(init + "mbarrier.arrive.shared.b64 _, [%r2], 2;", "more arrivals");
-  // Threads write what is copied, and there is a fence too early or of other memory.
+  // Threads write the source of a copy, and the fence is too early or for other memory.
   const std::string write = "st.shared.u32 [%r2+1036], %r0; ", copy = store + "[%rd1], [%r2+1024], 16;";
   ExpectError(write + copy, "no fence.proxy.async");
   ExpectError("fence.proxy.async; " + write + copy, "no fence.proxy.async");
@@ -269,7 +269,7 @@ TEST(Bulk, MisuseIsAnError) {
   const std::string end = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;";
   EXPECT_EQ(RunBulk(write + "fence.proxy.async.shared::cta; " + copy + end, &buffers, {}), "");
   EXPECT_EQ(RunBulk("st.shared.u32 [%r2+1040], %r0; st.shared.u32 [%r2+1020], %r0; " + copy + end, &buffers, {}), "");
-  // Nobody waits for what needs the shared memory of the block.
+  // No thread waits for a copy that needs the block's shared memory.
   ExpectError(init + kLoad, "the block ended", {.bytes = 64});
   ExpectError(copy, "the block ended");
 }
@@ -284,7 +284,7 @@ TEST(Bulk, RacesAreFound) {
   EXPECT_EQ(race(begin), "");
   EXPECT_NE(race(begin + kStore + kEnd).find("races"), std::string::npos);
   EXPECT_NE(race("st.global.u32 [%rd0], 1;" + begin).find("races"), std::string::npos);
-  // A flag orders the two blocks, once the first has waited.
+  // A flag orders the two blocks after the first has waited.
   const auto passed_on = [&](const std::string& wait) {
     return race(R"(st.shared.u32 [%r2+1024], 5; fence.proxy.async; mov.u32 %r6, %ctaid.x; setp.ne.u32 %p0, %r6, 0;
       @%p0 bra OTHER;)" +

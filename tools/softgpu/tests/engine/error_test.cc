@@ -1,4 +1,4 @@
-// What must end in an error, and what the error says.
+// Programs that must end in an error, and the text of the error.
 #include "tools/softgpu/tests/engine/launch.h"
 
 namespace softgpu::engine::test {
@@ -49,7 +49,7 @@ TEST(Error, MisalignedAddress) {
 
 TEST(Error, Trap) { ExpectParts(RunChecked("setp.eq.u32 %p0, %r0, 40; @%p0 trap;"), {"thread (40, 0, 0)", "trap"}); }
 
-TEST(Error, BarriersThatNobodyLeaves) {
+TEST(Error, BarriersThatNoThreadLeaves) {
   ExpectParts(RunChecked("setp.lt.u32 %p0, %r0, 32; @%p0 bra OTHER; bar.sync 0; ret; OTHER: bar.sync 1;"),
               {"bar.sync", "none of them can go on"});
   ExpectParts(RunChecked("setp.lt.u32 %p0, %r0, 7; @%p0 bra OTHER; bar.warp.sync -1; ret; OTHER: bar.sync 0;", 32),

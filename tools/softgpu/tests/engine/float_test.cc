@@ -1,4 +1,5 @@
-// Floating-point instructions against host arithmetic, and narrow formats against a search through all their values.
+// Floating-point instructions, compared with host arithmetic, and narrow formats with a search through all their
+// values.
 #include <algorithm>
 #include <bit>
 #include <cfenv>
@@ -35,7 +36,7 @@ class Format {
     if (!has_infinity) values_.pop_back();  // all ones is the NaN
   }
 
-  // mode: n nearest, z zero, m down, p up. Values beyond the largest round as if the next one were infinity.
+  // mode: n nearest, z zero, m down, p up. Values beyond the largest are rounded as if the next one were infinity.
   u64 Round(double x, char mode, bool finite) const {
     if (std::isnan(x)) return nan_;
     const bool negative = std::signbit(x);
@@ -84,7 +85,7 @@ const Format& E5m2() {
   return format;
 }
 
-// Edges and random values: of f32, in the range of the narrow formats more than elsewhere.
+// Edges and random values of f32, with more in the range of the narrow formats than elsewhere.
 const std::vector<u64>& Singles() {
   static const std::vector<u64> values = [] {
     std::vector<u64> list;
@@ -110,7 +111,7 @@ const std::vector<u64>& Doubles() {
     for (u64 bits : Singles()) list.push_back(B(static_cast<double>(F(bits))));
     std::mt19937_64 random(Seed());
     for (int i = 0; i < 60; ++i) list.push_back(random());
-    // NaNs keep their payload in ways that are no concern here.
+    // Which payload NaNs keep is not tested here.
     std::erase_if(list, [](u64 bits) { return std::isnan(D(bits)); });
     return list;
   }();
@@ -371,7 +372,7 @@ void CheckHalf(const std::string& type, const Format& format) {
   binary("mul.rn", [](double a, double b) { return a * b; });
   CheckOpcode({"fma.rn." + type + " %d, %a, %b, %c;", 16, 16,
                [&format](u64 a, u64 b, u64 c) {
-                 // The product is exact. What the sum loses matters where the sum is a tie, which has an even last bit.
+                 // The product is exact. What the sum loses matters if the sum is a tie, which has an even last bit.
                  const double product = format.Value(a) * format.Value(b), sum = product + format.Value(c);
                  const double larger = std::fabs(product) < std::fabs(format.Value(c)) ? format.Value(c) : product;
                  const double smaller = larger == product ? format.Value(c) : product;

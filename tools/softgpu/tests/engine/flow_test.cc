@@ -4,7 +4,7 @@
 namespace softgpu::engine::test {
 namespace {
 
-// One block of 64 threads; out[i] for thread i.
+// One block of 64 threads; out[i] is the result of thread i.
 std::vector<uint32_t> RunThreads(const std::string& body, const std::string& module_scope = "", uint32_t threads = 64) {
   const std::string prologue = R"(
     .reg .pred %p<8>; .reg .b32 %r<20>; .reg .b64 %rd<8>;
@@ -118,7 +118,7 @@ TEST(Flow, SpecialRegisters) {
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], 640000 + i / 32 * 1000 + i % 32);
 }
 
-TEST(Flow, LanesThatSpinStarveNobody) {
+TEST(Flow, LanesThatSpinStarveNoLane) {
   // Lane 0 waits for lane 1 of its own warp, in a loop before the code of lane 1, without any barrier.
   const auto out = RunThreads(R"(
     setp.ne.u32 %p0, %r0, 0; @%p0 bra OTHERS;
@@ -132,7 +132,7 @@ TEST(Flow, LanesThatSpinStarveNobody) {
   EXPECT_EQ(out[1], 77u);
 }
 
-TEST(Flow, LanesThatSpinOnWeakLoadsStarveNobody) {
+TEST(Flow, LanesThatSpinOnWeakLoadsStarveNoLane) {
   const auto out = RunThreads(R"(
     setp.ne.u32 %p0, %r0, 0; @%p0 bra OTHERS;
   SPIN: ld.global.u32 %r1, [%rd0+4]; setp.ne.u32 %p1, %r1, 77; @%p1 bra SPIN;

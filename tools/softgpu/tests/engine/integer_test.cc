@@ -1,4 +1,4 @@
-// Integer, logic, shift and bit-field instructions against host arithmetic.
+// Integer, logic, shift and bit-field instructions, compared with host arithmetic.
 #include <algorithm>
 #include <bit>
 
@@ -59,7 +59,7 @@ TEST(Integer, HighHalves) {
 }
 
 TEST(Integer, DivideMinMax) {
-  // Division by zero and the overflow of the smallest value give what GPUs give.
+  // Division by zero and the overflow of the smallest value have the results of GPUs.
   ForShapes("div", "%d, %a, %b;", [](Wide a, Wide b, Wide, int) { return b == 0 ? Wide{-1} : a / b; });
   ForShapes("rem", "%d, %a, %b;", [](Wide a, Wide b, Wide, int) { return b == 0 ? a : a % b; });
   ForShapes("min", "%d, %a, %b;", [](Wide a, Wide b, Wide, int) { return std::min(a, b); });

@@ -42,10 +42,10 @@ struct Launch {
   const char* kernel = "k";
 };
 
-// Runs to the end; the error, "" when there was none. Gives up after many instructions.
+// Runs to the end; returns the error, "" if there was none. Gives up after many instructions.
 std::string RunKernel(const Module& module, const Launch& launch);
 
-// Allocated ranges, given by hand.
+// Allocated ranges, set by hand.
 class Ranges : public AddressMap {
  public:
   void Add(const void* begin, size_t bytes) {

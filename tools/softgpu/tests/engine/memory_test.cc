@@ -129,7 +129,7 @@ constexpr char kPass[] = R"(
   END: ret;)";
 
 TEST(Flags, BlocksPassDataOn) {
-  // Each block waits for the one before: also when they start in another order and are starved.
+  // Each block waits for its predecessor, even if they start in another order and are starved.
   for (uint64_t seed : {0, 1, 2, 3, 4, 5, 6, 7}) {
     std::vector<uint32_t> words(2 * 33, 0);
     Launch launch = Threads(64, 32);
@@ -177,7 +177,7 @@ constexpr char kWaitForFlag[] = R"(
   WAIT: ld.volatile.global.u32 %r1, [%rd0]; setp.ne.u32 %p0, %r1, 1; @%p0 bra WAIT;
     st.global.u32 [%rd0+4], 5;)";
 
-TEST(Waiting, IsToldWhenEverybodyPolls) {
+TEST(Waiting, IsReportedWhenAllThreadsPoll) {
   for (const char* body : {kWaitForFlag,
                            // sleeping
                            "WAIT: ld.relaxed.gpu.global.u32 %r1, [%rd0]; nanosleep.u32 100; setp.ne.u32 %p0, %r1, 1; "
@@ -199,7 +199,7 @@ TEST(Waiting, IsToldWhenEverybodyPolls) {
   }
 }
 
-TEST(Waiting, IsNotTurnedIntoByWork) {
+TEST(Waiting, IsNotReportedForWork) {
   // Volatile reads of different places and arithmetic are work.
   std::vector<uint32_t> words(4096, 3);
   Running running = Begin(R"(
@@ -211,7 +211,7 @@ TEST(Waiting, IsNotTurnedIntoByWork) {
   EXPECT_EQ(words[0], 3u * 4096);
 }
 
-// Two executions in two threads: what one releases the other acquires. ThreadSanitizer looks on.
+// Two executions in two threads: one acquires what the other releases. ThreadSanitizer checks this.
 void PingPong(const char* store, const char* load) {
   const auto body = [&](bool first) {
     return std::string(R"(

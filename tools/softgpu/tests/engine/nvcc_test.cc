@@ -1,4 +1,4 @@
-// Kernels that nvcc compiled, for an old and a new architecture.
+// Kernels compiled by nvcc, for an old and a new architecture.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -121,7 +121,7 @@ TEST_P(Nvcc, CallsThroughTables) {
   }
 }
 
-// The nearest value of a format by trying all of them; ties to the even one, overflow as asked.
+// The nearest value of a format by trying all of them; ties to the even one, overflow to the given code.
 uint32_t Nearest(float x, int exponent_bits, int mantissa_bits, uint32_t largest, uint32_t overflow, uint32_t nan) {
   if (std::isnan(x)) return nan;
   const uint32_t sign = std::signbit(x) ? 1u << (exponent_bits + mantissa_bits) : 0;
@@ -166,7 +166,7 @@ TEST_P(Nvcc, NarrowFormats) {
     const uint32_t nan = std::max<uint32_t>(e5m2[i] & 0x7f, 0x7d);
     EXPECT_EQ(e5m2[i] & (std::isnan(in[i]) ? 0x7f : 0xff), Nearest(in[i], 5, 2, 0x7b, 0x7b, nan));
     if (std::isnan(in[i]) || std::isinf(in[i])) continue;
-    // What came back rounds to the same again.
+    // The value that was converted back rounds to the same code again.
     EXPECT_EQ(Nearest(back[4 * i], 5, 10, 0x7bff, 0x7c00, 0x7fff), half[i]);
     EXPECT_EQ(Nearest(back[4 * i + 2], 4, 3, 0x7e, 0x7e, 0x7f), e4m3[i]);
     EXPECT_EQ(Nearest(back[4 * i + 3], 5, 2, 0x7b, 0x7b, 0x7f), e5m2[i]);

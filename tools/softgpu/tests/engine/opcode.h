@@ -11,13 +11,13 @@ namespace softgpu::engine::test {
 using Oracle = std::function<uint64_t(uint64_t a, uint64_t b, uint64_t c)>;
 
 struct OpcodeCase {
-  std::string text;  // with %d, %a, %b, %c (%p, %q are predicates; %d is set before by "mov %d, 0")
+  std::string text;  // with %d, %a, %b, %c (%p, %q are predicates; a "mov %d, 0" precedes)
   int in_bits;       // of the registers of a, b and c
   int out_bits;
   Oracle oracle;
-  // Where it is not null, operands instead of random ones (each of a, b and c).
+  // If it is not null, operands instead of random ones (for each of a, b and c).
   const std::vector<uint64_t>* values = nullptr;
-  // Whether two results are as good as each other; equality when it is missing.
+  // Whether two results are equally good; equality if it is missing.
   std::function<bool(uint64_t got, uint64_t wanted)> close = {};
 };
 

@@ -58,7 +58,7 @@ TEST(Warp, Votes) {
 }
 
 TEST(Warp, DivergedLanesMeetInTwins) {
-  // The same shuffle at two places, as compilers copy it into both arms of a branch.
+  // The same shuffle in two places, because compilers copy it into both arms of a branch.
   const auto out = RunThreads(R"(
     setp.lt.u32 %p0, %r0, 16; @%p0 bra LOW;
     mul.lo.u32 %r2, %r0, 10; shfl.sync.bfly.b32 %r1, %r2, 16, 31, -1; bra END;
@@ -67,7 +67,7 @@ TEST(Warp, DivergedLanesMeetInTwins) {
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i < 16 ? (i + 16) * 10 : i - 16);
 }
 
-TEST(Warp, PartsOfWarpsShuffleByThemselves) {
+TEST(Warp, PartsOfWarpsShuffleSeparately) {
   const auto out = RunThreads(R"(
     setp.lt.u32 %p0, %r0, 8; mov.u32 %r1, 0; @!%p0 bra END;
     shfl.sync.down.b32 %r1, %r0, 1, 31, 0xff;
@@ -105,7 +105,7 @@ TEST(Block, BarrierReductions) {
 }
 
 TEST(Block, NamedBarriersOfSomeWarps) {
-  // Warp 0 produces for warp 1 only; warps 2 and 3 do not take part. bar.arrive does not wait.
+  // Warp 0 produces only for warp 1; warps 2 and 3 do not take part. bar.arrive does not wait.
   const auto out = RunThreads(R"(
     mov.u32 %r1, 5; setp.ge.u32 %p0, %r0, 64; @%p0 bra END; setp.ge.u32 %p0, %r0, 32; @%p0 bra CONSUME;
     shl.b32 %r2, %r0, 2; mov.u32 %r3, s; add.u32 %r3, %r3, %r2; st.shared.u32 [%r3], 9; bar.arrive 3, 64; bra END;

@@ -1,4 +1,4 @@
-// Of the programs here: a call that fails, or a value that is wrong, ends them with its line.
+// For these programs: a call that fails, or a value that is wrong, ends the program and prints the line.
 #pragma once
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// What goes wrong in a kernel comes back as CUDA's error, and stays.
+// A failure in a kernel is returned as CUDA's error, and is sticky.
 #include <cassert>
 
 #include "check.cuh"
@@ -29,7 +29,7 @@ int main() {
   Assert<<<1, 1>>>(1);
   CHECK(cudaDeviceSynchronize() == cudaErrorAssert);
   CUDA(cudaDeviceReset());
-  // Freed memory of one allocation is not that of the next.
+  // Memory freed by one allocation differs from that of the next.
   CUDA(cudaMalloc(&memory, 100));
   CUDA(cudaFree(memory));
   int* other = nullptr;

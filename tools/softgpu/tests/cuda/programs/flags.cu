@@ -5,7 +5,7 @@
 
 using Flag = cuda::atomic_ref<unsigned, cuda::thread_scope_system>;
 
-// Each rank waits for the one before it, adds its number and passes it on.
+// Each rank waits for its predecessor, adds its number and passes the sum on.
 __global__ void Ring(unsigned* mine, unsigned* next, unsigned* data, unsigned* next_data, unsigned rounds, int first) {
   for (unsigned round = 1; round <= rounds; ++round) {
     if (!first || round > 1) {

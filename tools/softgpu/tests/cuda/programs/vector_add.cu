@@ -1,4 +1,4 @@
-// The first program of everybody, and variables of the device.
+// The usual first program, and variables of the device.
 #include <vector>
 
 #include "check.cuh"

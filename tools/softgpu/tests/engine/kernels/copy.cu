@@ -1,4 +1,4 @@
-// Copies as communication libraries do them: 16-byte words, flags beside data, asynchronous copies.
+// Copies like those of communication libraries: 16-byte words, flags beside data, asynchronous copies.
 #include <cuda_pipeline.h>
 
 #include <cstdint>
@@ -21,7 +21,7 @@ __device__ bool LoadLine(const Line* from, uint32_t flag, uint32_t* data1, uint3
   return flag1 == flag && flag2 == flag;
 }
 
-// Two blocks: block 0 sends what block 1 receives.
+// Two blocks: block 0 sends, block 1 receives.
 extern "C" __global__ void lines(Line* lines, const uint64_t* in, uint64_t* out, int n) {
   for (int i = threadIdx.x; i < n; i += blockDim.x) {
     if (blockIdx.x == 0) {

@@ -1,4 +1,4 @@
-// Sums by shuffles and shared memory, counters, histograms and a switch: what ordinary kernels are made of.
+// Sums by shuffles and shared memory, counters, histograms and a switch: the elements of ordinary kernels.
 #include <cstdint>
 
 extern "C" __global__ void sum(const float* in, float* out, int n) {
@@ -40,7 +40,7 @@ extern "C" __global__ void last_block(const int* in, long long* partial, long lo
   arrived = 0;
 }
 
-// A ring of blocks: each waits for the flag of the one before.
+// A ring of blocks: each waits for the flag of its predecessor.
 extern "C" __global__ void chain(volatile int* flags, int* data) {
   if (threadIdx.x == 0 && blockIdx.x > 0) {
     while (flags[blockIdx.x - 1] == 0) {
