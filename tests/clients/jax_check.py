@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""JAX's collectives on AxCCL: several processes with one GPU each (which may be the same), against what NumPy computes.
+"""JAX's collectives on AxCCL: several processes with one GPU each (which may be the same), compared with NumPy's results.
 
     LD_PRELOAD=$PWD/build/dropin/libnccl.so.2 python3 tests/clients/jax_check.py --ranks 2
 
@@ -19,7 +19,7 @@ SECONDS = 240
 
 
 def child(rank, ranks, port, platform):
-    # Before JAX is loaded: it would take three quarters of the GPU for each process.
+    # Before JAX is loaded, because it would take three quarters of the GPU for each process.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     if platform == "cpu":
         os.environ.update(JAX_PLATFORMS="cpu", JAX_CPU_COLLECTIVES_IMPLEMENTATION="gloo", JAX_NUM_CPU_DEVICES="1")
@@ -42,7 +42,7 @@ def child(rank, ranks, port, platform):
     spread = PartitionSpec("ranks")
 
     def run(function, inputs):
-        """`function` on the shard of each rank (a row of `inputs`); what this rank gets, and its position."""
+        """Runs `function` on each rank's shard (a row of `inputs`); returns this rank's result, and its position."""
         sharding = NamedSharding(mesh, spread)
         whole = jax.make_array_from_callback(inputs.shape, sharding, lambda index: inputs[index])
         # A row has a leading dimension of 1 in its shard.
@@ -83,14 +83,14 @@ def child(rank, ranks, port, platform):
     for name in TYPES:
         for size in SIZES:
             check(size, name)
-    # In one piece, as others print at the same time.
+    # In one piece, because others print at the same time.
     sys.stdout.write(f"rank {rank} of {ranks} on {jax.local_devices()}: all right\n")
     sys.stdout.flush()
     jax.distributed.shutdown()
 
 
 def visible_gpus():
-    """How many GPUs this process sees, before JAX has been started."""
+    """The number of GPUs that this process sees, before JAX has been started."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return max(1, len([name for name in chosen.split(",") if name]))

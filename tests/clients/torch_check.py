@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch.distributed's NCCL backend on AxCCL: several processes, which share GPUs, against what one process computes.
+"""torch.distributed's NCCL backend on AxCCL: several processes, which share GPUs, compared with one process.
 
     LD_PRELOAD=$PWD/build/dropin/libnccl.so.2 python3 tests/clients/torch_check.py --ranks 2
 
@@ -45,7 +45,7 @@ class Rank:
         self.salt = 0
 
     def inputs(self, size, dtype):
-        """Of all ranks, new ones each time."""
+        """The inputs of all ranks, new ones each time."""
         self.salt += 1
         return [pattern(rank, self.salt, size, dtype, self.device) for rank in range(self.ranks)]
 
@@ -58,7 +58,7 @@ class Rank:
             inputs = self.inputs(size, dtype)
             mine = inputs[self.rank].clone()
             dist.all_reduce(mine, op)
-            # In a wide type: bfloat16 would be summed in another precision.
+            # In a wide type, because bfloat16 would be summed in another precision.
             expect(f"all_reduce {op}", mine, fold(torch.stack(inputs).to(torch.float64)).to(dtype))
 
     def all_gather(self, size, dtype):
@@ -110,7 +110,7 @@ class Rank:
         expect("batch_isend_irecv", out, inputs[before])
 
     def send_recv(self, size, dtype):
-        """From rank to rank, one after the other."""
+        """Sends from rank to rank, one after the other."""
         inputs = self.inputs(size, dtype)
         if self.rank > 0:
             out = self.spoiled(size, dtype)
@@ -134,7 +134,7 @@ class Rank:
     def graph(self, size, dtype):
         """Captured once, replayed with other inputs."""
         buffer = self.spoiled(size, dtype)
-        dist.all_reduce(buffer.clone())  # outside of the capture, so that the communicator is there
+        dist.all_reduce(buffer.clone())  # outside of the capture, so that the communicator exists
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -181,7 +181,7 @@ def process(rank, ranks, port, backend, kind):
         sys.stderr.flush()
         os._exit(1)  # at once: peers may be waiting for this rank, and so would its own clean-up
     library = f"NCCL {torch.cuda.nccl.version()}" if backend == "nccl" else backend
-    # In one piece, as others print at the same time.
+    # In one piece, because others print at the same time.
     sys.stdout.write(f"rank {rank} of {ranks} on {device}: all right, {training}; {library}\n")
     sys.stdout.flush()
 

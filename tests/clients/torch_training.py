@@ -1,4 +1,4 @@
-"""A few steps of training with DDP and FSDP2, against one process that trains on the whole batch.
+"""A few steps of training with DDP and FSDP2, compared with one process that trains on the whole batch.
 
 The reference is computed by every rank for itself, so nothing is exchanged for the comparison but what FSDP2 gathers.
 """
@@ -18,9 +18,9 @@ except ImportError:
 
 WIDTH, LAYERS, SAMPLES, LENGTH = 32, 2, 4, 8  # SAMPLES: of a rank, of LENGTH tokens
 STEPS, RATE = 5, 0.1
-# Gradients of the parts of a batch are summed in another order than in one process, which costs a few of the 2^-24 that a
-# float32 is rounded by, once a step; steps carry that on. Measured: below 1e-6. A step with the gradients of one rank alone
-# is off by more than 1e-3.
+# The gradients of a batch's parts are summed in another order than in one process, which costs a few of the 2^-24 that a
+# float32 is rounded by, in each step; later steps keep the error. Measured: below 1e-6. A step with only one rank's gradients
+# differs by more than 1e-3.
 TOLERANCE = 2e-5
 
 
@@ -59,7 +59,7 @@ def part_of(rank, tensors):
 
 
 def compare(what, found, expected):
-    """`found`, `expected`: names and parameters. The largest difference."""
+    """Returns the largest difference. `found`, `expected`: names and parameters."""
     worst = 0.0
     for (name, mine), (_, reference) in zip(found, expected, strict=True):
         worst = max(worst, (mine - reference).abs().max().item())

@@ -83,7 +83,7 @@ class Bench(unittest.TestCase):
 
 
 class FakeRanks:
-    """Two ranks whose memory is Python's; outputs are what the test says."""
+    """Two ranks whose memory is Python's; the test sets the outputs."""
 
     def __init__(self, outputs):
         self.count, self.size, self.mine, self.inputs, self.outputs = 2, 64, [0, 1], [0, 1], outputs
@@ -147,7 +147,7 @@ class Processes(unittest.TestCase):
 
 
 class Mps(unittest.TestCase):
-    """With a program in the daemon's place that writes down what it is told."""
+    """With a program in the daemon's place that records its commands."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -161,15 +161,15 @@ class Mps(unittest.TestCase):
         path = os.path.join(self.folder.name, mps.CONTROL)
         with open(path, "w") as file:
             file.write(f"""#!/bin/bash
-if [ "$1" = -d ]; then echo "start $CUDA_MPS_PIPE_DIRECTORY" >> {self.folder.name}/told; {on_start}
-else read word; echo "$word $CUDA_MPS_PIPE_DIRECTORY" >> {self.folder.name}/told; {on_quit}
+if [ "$1" = -d ]; then echo "start $CUDA_MPS_PIPE_DIRECTORY" >> {self.folder.name}/commands; {on_start}
+else read word; echo "$word $CUDA_MPS_PIPE_DIRECTORY" >> {self.folder.name}/commands; {on_quit}
 fi
 """)
         os.chmod(path, 0o755)
         return mps.Mps(self.setup, os.path.join(self.folder.name, "mps"))
 
-    def told(self):
-        with open(os.path.join(self.folder.name, "told")) as file:
+    def commands(self):
+        with open(os.path.join(self.folder.name, "commands")) as file:
             return [line.split() for line in file]
 
     def test_a_daemon_of_our_own_is_ended_whatever_happens(self):
@@ -179,12 +179,12 @@ fi
             self.setup.deadline = time.monotonic() - 1  # the part's time is over
             raise KeyError("bad")
         pipe = os.path.join(self.folder.name, "mps", "pipe")
-        self.assertEqual(self.told(), [["start", pipe], ["quit", pipe]])
+        self.assertEqual(self.commands(), [["start", pipe], ["quit", pipe]])
 
     def test_one_that_does_not_start_is_an_error(self):
         with self.assertRaisesRegex(steps.Failed, "status 3"), self.control(on_start="exit 3"):
             self.fail("not reached")
-        self.assertEqual([words[0] for words in self.told()], ["start", "quit"])
+        self.assertEqual([words[0] for words in self.commands()], ["start", "quit"])
 
     def test_one_that_does_not_quit_is_killed(self):
         child = subprocess.Popen(["sleep", "60"])

@@ -1,4 +1,4 @@
-"""axccl-info --topology, from its command line to what it prints. Usage: topology_test.py AXCCL_INFO MACHINES"""
+"""axccl-info --topology, from its command line to its output. Usage: topology_test.py AXCCL_INFO MACHINES"""
 import os
 import subprocess
 import sys
@@ -22,7 +22,7 @@ class Topology(unittest.TestCase):
         done = run("--topology", "--ranks", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("package 0", done.stdout)
-        # Within what this process may use, wherever the ranks are put.
+        # Ranks only get processors that this process may use.
         rows = [line.split() for line in done.stdout.splitlines() if line.strip()[:1].isdigit()]
         self.assertEqual([row[0] for row in rows], ["0", "1"])
         for row in rows:

@@ -1,6 +1,6 @@
-"""What the library is held to on a GPU: each case, what was measured, the bar, and whether it is reached.
+"""The requirements for the library on a GPU: each case, what was measured, the bar, and whether it is reached.
 
-Parts hand back figures (steps.Figure); the worst one of a case counts. A case without any says why.
+Parts return figures (steps.Figure); the worst one of a case counts. A case without figures names the reason.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ FLOOR = ", 2 to 8 ranks in one process, 256 MiB to 1 GiB: floor / time"
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """`case`: of the figures. `least`: values from `limit` on are good, else those up to it. `timed`: means nothing on the
+    """`case`: the figures' name. `least`: values from `limit` on are good, else those up to it. `timed`: meaningless on the
     software GPU."""
     case: str
     text: str

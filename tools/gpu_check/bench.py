@@ -1,9 +1,9 @@
-"""Collectives: time, and the share of what copies on the device need.
+"""Collectives: their time, and copies on the device as a share of it.
 
 As a program (part `benchmark` runs it so, under a time limit): prints rows as JSON. The floor of an operation is the time
 of a device-to-device copy that reads and writes as many bytes as the operation must, every input read once and every
 output written once, by all ranks of one device together; links between devices are not in it.
-Ranks are all in this process, or (part `processes`) but one of them.
+All ranks are in this process, or (part `processes`) only one of them.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from gpu_check.steps import Figure, Outcome, Table, parse_size, size_name
 FLOAT32, SUM = 7, 0  # ncclFloat32, ncclSum
 GRAPH_OPERATIONS = 32
 LATENCY_COUNT = 2  # floats: 8 bytes
-# What the bars are for.
+# The sizes that have bars.
 LARGE = 256 << 20
 LATENCY_RANKS = 8
 
 
 class Operation:
-    """A collective, how it is called, what its outputs are and how many bytes of a copy cost as much memory traffic."""
+    """A collective: its call, its outputs, and the number of bytes whose copy causes as much memory traffic."""
 
     def __init__(self, name, call, expected, copied, whole_output=True):
         self.name, self.call, self.expected, self.copied = name, call, expected, copied
@@ -94,7 +94,7 @@ def large(ranks, operations, sizes, iterations, rounds):
             check(ranks, operation, count)
             row = {"operation": operation.name, "ranks": ranks.count, "gpus": len(ranks.used), "bytes": size,
                    "us": taken * 1e6, "algbw_gbs": size / taken / 1e9}
-            if len(ranks.mine) == ranks.count:  # else other processes use the device, too
+            if len(ranks.mine) == ranks.count:  # otherwise other processes use the device, too
                 floor = copy_seconds(ranks, operation.copied(ranks.count, size) // len(ranks.used), iterations, rounds)
                 row.update({"floor_us": floor * 1e6, "share_of_floor": floor / taken})
             rows.append(row)
@@ -102,7 +102,7 @@ def large(ranks, operations, sizes, iterations, rounds):
 
 
 def latency(ranks, rounds):
-    """Microseconds of an all-reduce of 8 bytes: called and waited for one by one; and in a graph, where Python costs nothing."""
+    """Microseconds of an all-reduce of 8 bytes: each call with its wait; and in a graph, which excludes the cost of Python."""
     operation = OPERATIONS[0]
     ranks.spoil_outputs()
 
@@ -173,7 +173,7 @@ def rank_counts(gpus):
 
 
 def large_figures(rows, software):
-    """Of sizes that the bars are for; on the software GPU, of all."""
+    """The figures of the sizes that have bars; on the software GPU, of all sizes."""
     least = 0 if software else LARGE
     return [Figure("floor of " + row["operation"], row["share_of_floor"], f"{row['ranks']} ranks, {size_name(row['bytes'])}")
             for row in rows if row["bytes"] >= least]

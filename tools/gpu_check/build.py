@@ -7,7 +7,7 @@ import shutil
 from gpu_check.machine import find_tool
 from gpu_check.steps import ROOT, Failed, Outcome, Setup, shown
 
-# A header of the build, its Debian package, and what is left out without it (nothing: required).
+# A header of the build, its Debian package, and what is omitted without it (nothing: required).
 HEADERS = [("sodium.h", "libsodium-dev", ""), ("xxhash.h", "libxxhash-dev", ""),
            ("gtest/gtest.h", "libgtest-dev", "the tests"), ("nlohmann/json.hpp", "nlohmann-json3-dev", "the tests"),
            ("zstd.h", "libzstd-dev", "")]
@@ -28,7 +28,7 @@ def has_header(setup: Setup, header):
 
 
 def missing(setup):
-    """(what the build cannot do without, [(header, package, what is left out)])."""
+    """(what the build requires and lacks, [(header, package, what is omitted)])."""
     required = [f"{command} (Debian: {package})" for command, package in COMMANDS if shutil.which(command) is None]
     if required:
         return required, []

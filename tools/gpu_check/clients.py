@@ -5,13 +5,13 @@ import os
 from gpu_check.steps import ROOT, LeftOut, Outcome, Table
 
 RANKS = 2
-# Where kernels of theirs cannot run: without the library, which checks the scripts alone.
+# Where their kernels cannot run: without the library, which only checks the scripts.
 WITHOUT_GPU = {"torch": ["--backend", "gloo", "--device", "cpu"], "jax": ["--platform", "cpu"]}
 VERSION_MARK = "+axccl"  # in what the library prints with NCCL_DEBUG=VERSION
 
 
 def client_environment(setup):
-    """Puts the library in NCCL's place, also for those that look it up by dlopen("libnccl.so.2")."""
+    """Puts the library in NCCL's place, also for programs that call dlopen("libnccl.so.2")."""
     if setup.software:
         return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     env = setup.dropin_environment(NCCL_DEBUG="VERSION", PYTHONDONTWRITEBYTECODE="1")
@@ -33,7 +33,7 @@ def result_of(run, software):
 
 
 def check(setup, module, python):
-    """The part: of `torch` or `jax`."""
+    """The part for `torch` or `jax`."""
     name = f"{module} {version(setup, module, python)}"
     command = [python, os.path.join(ROOT, "tests", "clients", f"{module}_check.py")]
     outcome = Outcome(module)
@@ -47,7 +47,7 @@ def check(setup, module, python):
         setup.keep(f"{module}-{ranks}", run)
         last = [line for line in run.output.splitlines() if ": all right" in line]
         rows.append([f"{ranks} processes", result_of(run, setup.software), run.seconds, last[-1] if last else None])
-    outcome.tables.append(Table(name, ["ranks", "result", "seconds", "last of what it says"], rows))
+    outcome.tables.append(Table(name, ["ranks", "result", "seconds", "last line of its output"], rows))
     bad = [f"{row[0]}: {row[1]}" for row in rows if row[1] != "passed"]
     outcome.state = "failed" if bad else "passed"
     outcome.summary = "; ".join(bad) or f"{len(rows)} runs passed{', without this library' if setup.software else ''}"

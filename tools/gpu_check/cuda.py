@@ -1,4 +1,4 @@
-"""As much of the CUDA driver API as gpu-check needs, by ctypes. As a program: prints what GPUs there are, as JSON."""
+"""The part of the CUDA driver API that gpu-check needs, by ctypes. As a program: prints the GPUs as JSON."""
 
 import ctypes
 import json
@@ -70,7 +70,7 @@ class Driver:
         self.call("cuMemFree_v2", ctypes.c_uint64(memory))
 
     def fill(self, memory, value, count):
-        """`count` floats, done when it returns: a memset alone would only be enqueued."""
+        """Fills `count` floats and waits, because a memset would only be enqueued."""
         bits = ctypes.c_uint.from_buffer_copy(ctypes.c_float(value)).value
         self.call("cuMemsetD32_v2", ctypes.c_uint64(memory), ctypes.c_uint(bits), ctypes.c_size_t(count))
         self.call("cuCtxSynchronize")
@@ -98,13 +98,13 @@ class Driver:
         self.call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size), stream)
 
     def copy_rows(self, to, to_pitch, source, source_pitch, width, rows, stream):
-        """`rows` of `width` bytes, which are a pitch apart."""
+        """Copies `rows` of `width` bytes, which are a pitch apart."""
         copy = Copy2D(source_type=MEMORY_DEVICE, source_device=source, source_pitch=source_pitch, to_type=MEMORY_DEVICE,
                       to_device=to, to_pitch=to_pitch, width=width, height=rows)
         self.call("cuMemcpy2DAsync_v2", ctypes.byref(copy), stream)
 
     def capture(self, stream, work):
-        """What `work()` enqueues on `stream`, as a graph to be launched."""
+        """Returns what `work()` enqueues on `stream`, as a graph to be launched."""
         self.call("cuStreamBeginCapture_v2", stream, CAPTURE_RELAXED)
         try:
             work()

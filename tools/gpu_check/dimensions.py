@@ -1,4 +1,4 @@
-"""all_gather along dimension 1, against dimension 0 and against what is done without views: gather, then lay blocks in place.
+"""all_gather along dimension 1, compared with dimension 0 and with the way without views: gather, then place the blocks.
 
 As a program (part `dimensions` runs it so, under a time limit): prints rows as JSON. Each of n ranks of this process has
 [rows, columns] and gets [rows, n * columns]; rows of the results of all contestants are compared with the inputs. What
@@ -16,7 +16,7 @@ from gpu_check import bench, cuda
 from gpu_check.ranks import NcclError, Ranks, seconds_of
 from gpu_check.steps import Figure, Outcome, Table, parse_size, size_name
 
-# ncclDataType_t and bytes of an element.
+# ncclDataType_t, and the bytes of an element.
 TYPES = {"f32": (7, 4), "bf16": (9, 2)}
 RANKS = [2, 8]
 SIZE = 256 << 20
@@ -34,7 +34,7 @@ class View(ctypes.Structure):
 
 
 class Matrix:
-    """What is gathered. Inputs are filled with words that no other place holds; blocks go by way of a buffer of each rank."""
+    """The gathered matrix. Every word of the inputs is unique; blocks pass through a buffer of each rank."""
 
     def __init__(self, ranks, kind):
         self.ranks, self.n = ranks, ranks.count
@@ -124,11 +124,11 @@ class Torch:
 
 
 def import_torch():
-    """After the library, so that this finds its own functions before those of an NCCL that PyTorch brings."""
+    """Imported after the library, so that its functions precede those of the NCCL that PyTorch contains."""
     try:
         import torch  # pylint: disable=import-outside-toplevel
         return torch if torch.cuda.is_available() else None
-    except Exception:  # pylint: disable=broad-except: whatever it is, there is no PyTorch
+    except Exception:  # pylint: disable=broad-except: any error means that there is no PyTorch
         return None
 
 

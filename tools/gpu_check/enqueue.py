@@ -1,4 +1,4 @@
-"""What it costs the host to enqueue an operation (perf/enqueue)."""
+"""The host's cost of enqueueing an operation (perf/enqueue)."""
 
 import json
 import os
@@ -14,7 +14,7 @@ def figures(rows):
 
 
 def check(setup, repeats):
-    """The part. `repeats`: operations of a round, and rounds."""
+    """The part. `repeats`: operations per round, and rounds."""
     program = os.path.join(setup.build, "perf", "enqueue_perf")
     if not os.path.exists(program):
         raise LeftOut(f"there is no {program}; build the target enqueue_perf")

@@ -1,4 +1,4 @@
-"""What machine this is."""
+"""A description of the machine."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import shutil
 
 from gpu_check.steps import Failed, Outcome, Table
 
-# nvidia-smi's names. Asked one by one: an old one refuses a whole list for one name that it does not know.
+# nvidia-smi's names. Queried one by one, because an old one refuses a whole list for one unknown name.
 QUERIES = ["name", "driver_version", "compute_cap", "memory.total", "memory.used", "clocks.current.sm", "clocks.max.sm",
            "clocks.current.memory", "clocks.max.memory", "clocks_event_reasons.active", "power.limit", "temperature.gpu",
            "ecc.mode.current", "mig.mode.current", "compute_mode", "pcie.link.gen.current", "pcie.link.width.current"]
@@ -70,7 +70,7 @@ def tool_version(setup, name):
 
 
 def find_tool(name):
-    """Like which, also where CUDA is installed by default."""
+    """Like which, but also searches CUDA's default folder."""
     folders = [os.path.join(os.environ.get(v, ""), "bin") for v in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
     path = os.pathsep.join([os.environ.get("PATH", ""), *folders, "/usr/local/cuda/bin", "/opt/cuda/bin"])
     return shutil.which(name, path=path)

@@ -1,25 +1,25 @@
 """Checks and measures AxCCL on a machine with GPUs, without a network, and writes one report.
 
-On top of it: what the library is held to, what was measured, and whether that is reached. Parts, in this order:
+It begins with the requirements, what was measured, and whether each requirement is met. Parts, in this order:
 
-  machine      what it is
+  machine      its description
   build        the library and the perf programs and, where GoogleTest is installed, the tests, in build/gpu
-  tests        those with the CTest label cuda, on the real driver
+  tests        the tests with the CTest label cuda, on the real driver
   sanitizers   compute-sanitizer's memcheck, racecheck and synccheck
   nccl-tests   with --nccl-tests DIR
   torch, jax   collectives and training, where they are installed
   torch-tests  PyTorch's own tests of its NCCL backend, with --torch-source DIR
   benchmark    collectives against a device-to-device copy, and 8-byte latency; ranks share GPUs
-  dimensions   all_gather along dimension 1 against dimension 0, and against copies behind an ordinary one
+  dimensions   all_gather along dimension 1 against dimension 0, and against an ordinary one followed by copies
   enqueue      the host's part of an operation
-  processes    two that share a GPU, also under a daemon of MPS of this run's own
+  processes    two processes that share a GPU, also under this run's own MPS daemon
   resources    registers, spills and occupancy of the kernel
 
-Every part has a time limit, and what cannot run says why. A part that fails does not stop the others, but for build,
-without which there are none. The report is written after each part. Where one run would take too long, several make one
+Every part has a time limit, and a part that cannot run reports why. A failed part does not stop the others, except build,
+without which none can run. The report is written after each part. If one run would take too long, several make one
 report: --parts machine,build,tests --out FILE, then --parts benchmark --add --out FILE, and so on.
 
---software runs the same on the software GPU of tools/softgpu, as far as that can be: it tests this tool, not the library.
+--software runs the same on the software GPU of tools/softgpu, as far as possible: it tests this tool, not the library.
 """
 
 import argparse
@@ -33,7 +33,7 @@ import time
 from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, nccl_tests, processes, report, resources,
                        steps, suites, torch_tests)
 
-# Parts in order, and how many seconds they have.
+# The parts in order, and their time limits in seconds.
 LIMITS = {"machine": 120, "build": 3600, "tests": 1800, "sanitizers": 1800, "nccl-tests": 3600, "torch": 900, "jax": 900,
           "torch-tests": 3600, "benchmark": 1800, "dimensions": 900, "enqueue": 300, "processes": 900, "resources": 120}
 PARTS = list(LIMITS)
@@ -87,7 +87,7 @@ def build_part(setup, chosen):
 
 
 def bench_sizes(chosen):
-    """Four, down from the largest."""
+    """Four sizes, down from the largest."""
     return [size for size in (chosen.max_bytes >> shift for shift in (8, 4, 2, 0)) if size >= 1024]
 
 
@@ -118,7 +118,7 @@ def run_part(name, function, setup, limit):
         outcome = function(setup)
     except steps.LeftOut as reason:
         outcome = steps.Outcome(name, "left out", str(reason))
-    except Exception as error:  # pylint: disable=broad-except: the others go on whatever happens here
+    except Exception as error:  # pylint: disable=broad-except: the other parts go on after any error
         text = str(error) if isinstance(error, steps.Failed) else f"{type(error).__name__}: {error}"
         outcome = steps.Outcome(name, "failed", text)
     outcome.seconds = time.monotonic() - started
@@ -126,12 +126,12 @@ def run_part(name, function, setup, limit):
 
 
 def blocked(name, outcomes):
-    """Whether what everything rests on has failed."""
+    """Whether a part that all others need has failed."""
     return name not in ("machine", "build") and any(o.state == "failed" for o in outcomes if o.name in ("machine", "build"))
 
 
 def write_report(chosen, earlier, outcomes):
-    """Also of parts that an earlier run has left; in the order of PARTS."""
+    """The outcomes, including those that an earlier run has stored, in the order of PARTS."""
     by_name = {outcome.name: outcome for outcome in earlier + outcomes}
     every = [by_name[name] for name in PARTS if name in by_name]
     kind = "software GPU (times mean nothing)" if chosen.software else "GPU"
@@ -154,7 +154,7 @@ def main():
                 outcome = run_part(name, functions(chosen)[name], setup, LIMITS[name] * chosen.time_factor)
             outcomes.append(outcome)
             print(f"{name}: {outcome.state} ({outcome.seconds:.0f} s) {outcome.summary}", flush=True)
-            paths = write_report(chosen, earlier, outcomes)  # now, as whoever runs this may end it
+            paths = write_report(chosen, earlier, outcomes)  # now, because the run may be interrupted
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     print("report: " + ", ".join(os.path.relpath(path) for path in paths))

@@ -1,4 +1,4 @@
-"""A daemon of CUDA's Multi-Process Service of our own, which no other program of the machine sees."""
+"""A private daemon of CUDA's Multi-Process Service, which no other program of the machine sees."""
 
 import os
 import shutil
@@ -9,9 +9,9 @@ SECONDS = 30
 
 
 class Mps:
-    """A context in which `environment` leads programs to the daemon; it is ended with it. `folder`: new, for its files.
+    """A context that starts the daemon, and ends it; `environment` leads programs to it. `folder`: new, for its files.
 
-    A daemon that others have started is at another place, CUDA's default or theirs, and is neither used nor ended.
+    A daemon that other users have started has another folder, CUDA's default or theirs, and is neither used nor ended.
     """
 
     def __init__(self, setup, folder):
@@ -20,7 +20,7 @@ class Mps:
                             "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")}
 
     def run(self, script):
-        # Without our pipe as its output, which a daemon would keep open.
+        # Not with our pipe as its output, because a daemon would keep it open.
         log = os.path.join(self.environment["CUDA_MPS_LOG_DIRECTORY"], "gpu-check.log")
         return self.setup.run(["bash", "-c", f"{{ {script}; }} >>'{log}' 2>&1"], SECONDS, {**os.environ, **self.environment})
 
@@ -34,7 +34,7 @@ class Mps:
         return self
 
     def __exit__(self, *_):
-        # Also after the time of the part.
+        # Must run even after the time limit of the part.
         deadline, self.setup.deadline = self.setup.deadline, None
         if not self.run(f"echo quit | {CONTROL}").ok:
             self.kill()
@@ -45,7 +45,7 @@ class Mps:
             with open(os.path.join(self.environment["CUDA_MPS_PIPE_DIRECTORY"], CONTROL + ".pid")) as file:
                 os.kill(int(file.read()), signal.SIGKILL)
         except (OSError, ValueError):
-            pass  # it has never started, or has ended
+            pass  # it never started, or has ended
 
 
 def installed():

@@ -12,19 +12,19 @@ PROGRAMS = ["all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce",
             "sendrecv", "hypercube"]
 REDUCING = ["all_reduce", "reduce_scatter", "reduce"]
 PTX_ARCHITECTURE = "75"  # of the software GPU
-# nccl-tests wants nccl_device.h, which is not ours, from headers of 2.28 on.
+# For headers of 2.28 and later, nccl-tests needs nccl_device.h, which this library does not have.
 SHIM = """#include "{header}"
 #undef NCCL_VERSION_CODE
 #define NCCL_VERSION_CODE 22703
 """
-# More processes than cores, also for root. Options for this would be errors of another MPI's mpirun.
+# Allows more processes than cores, and root. Other MPIs' mpirun would refuse options for this.
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": 1, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 1, "OMPI_MCA_rmaps_base_oversubscribe": 1,
             "PRTE_ALLOW_RUN_AS_ROOT": 1, "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": 1,
             "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
 
 
 def parse_rows(text):
-    """What a program has printed: (bytes, (us, algbw, busbw, wrong) out of place, the same in place or None)."""
+    """Parses a program's output: (bytes, (us, algbw, busbw, wrong) out of place, the same in place or None)."""
     rows = []
     for line in text.splitlines():
         words = line.split()
@@ -41,7 +41,7 @@ def parse_result(words):
 
 
 def problem(run):
-    """What is wrong with a run of a program, or nothing."""
+    """The problem with a run of a program, or nothing."""
     if not run.ok:
         return run.how()
     rows = parse_rows(run.output)
@@ -91,7 +91,7 @@ def architecture(setup):
 
 
 def build(setup, source, nccl_home, programs, mpi, jobs):
-    """Builds in a copy of the source; the folder with the programs."""
+    """Builds in a copy of the source; returns the folder with the programs."""
     copy = os.path.join(setup.scratch, "nccl-tests")
     if not os.path.exists(os.path.join(source, "src", "common.cu")):
         raise Failed(f"--nccl-tests {source}: there is no src/common.cu; give the folder of a checkout of nccl-tests")
@@ -116,7 +116,7 @@ def build(setup, source, nccl_home, programs, mpi, jobs):
 
 
 def launches(gpus, mpi):
-    """(name, command in front, arguments, environment): a rank on each GPU, and processes that share the first."""
+    """(name, command prefix, arguments, environment): a rank on each GPU, and processes that share the first."""
     found = []
     if gpus > 1 or not mpi:
         found.append((f"{gpus} GPUs, 1 process", [], ["-g", str(gpus)], {}))

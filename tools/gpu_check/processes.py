@@ -28,14 +28,14 @@ def slowest(rows_by_process):
 
 
 def one_gpu(setup, **more):
-    """The environment in which all ranks share it."""
+    """The environment in which all ranks share the GPU."""
     if len(setup.gpus) > 1:
         more["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     return setup.environment(SOFTGPU_DEVICES=1, **more)
 
 
 def run_all(setup, name, commands, environment):
-    """Microseconds by operation, of programs that do it together."""
+    """Microseconds by operation, for programs that run at the same time."""
     runs = setup.run_together(commands, 300, environment)
     for i, run in enumerate(runs):
         setup.keep(f"{name}-{i}".replace(" ", "-").replace(",", ""), run)
@@ -52,7 +52,7 @@ def measure(setup, memory, how, environment, size, repeats):
 
 
 def measure_each(setup, how, environment, size, repeats, outcome):
-    """With every kind of memory. What fails is a note."""
+    """Measures with every kind of memory. Failures become notes."""
     rows = []
     for memory in MEMORY:
         try:

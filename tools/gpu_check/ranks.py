@@ -1,4 +1,4 @@
-"""Ranks of one communicator that this process has, with their buffers, and how long what they do takes."""
+"""This process's ranks of one communicator, with their buffers, and the time of their operations."""
 
 import ctypes
 import os
@@ -28,7 +28,7 @@ class Library:
 
 
 class Ranks:
-    """`total` ranks, all in this process, or but one of them: `only`; then the others meet it at NCCL_COMM_ID.
+    """`total` ranks, all in this process, or only one of them: `only`; then the others meet it at NCCL_COMM_ID.
 
     Each has a buffer for input and one for output of `size` bytes, of cuMemAlloc or, with `mapped`, of ncclMemAlloc, which
     other processes can map. Ranks go round the devices; those of one device share its stream.
@@ -90,7 +90,7 @@ class Ranks:
         return self.streams[self.devices[rank]]
 
     def group(self, call):
-        """`call(rank)` of every rank here, in one group."""
+        """Runs `call(rank)` for every rank here, in one group."""
         self.nccl("ncclGroupStart")
         for rank in self.mine:
             call(rank)
@@ -108,7 +108,7 @@ class Ranks:
 
 
 def seconds_of(start, wait, iterations, rounds):
-    """Of one: the median over rounds."""
+    """Seconds of one operation: the median over rounds."""
     start()
     wait()
     times = []
@@ -122,7 +122,7 @@ def seconds_of(start, wait, iterations, rounds):
 
 
 def copy_seconds(ranks, size, iterations, rounds):
-    """Of a copy of `size` bytes on the first device, in pieces that fit the buffers."""
+    """Seconds of a copy of `size` bytes on the first device, in pieces that fit the buffers."""
     device = ranks.used[0]
     ranks.driver.use(device)
     mine = [rank for rank in ranks.mine if ranks.devices[rank] == device]

@@ -39,7 +39,7 @@ def markdown(title, bars, outcomes):
 
 
 def read(path):
-    """The outcomes of a report that `write` has written, or none where there is no such file."""
+    """The outcomes of a report that `write` has written, or none if there is no such file."""
     if not os.path.exists(path + ".json"):
         return []
     with open(path + ".json") as file:
@@ -49,7 +49,7 @@ def read(path):
 
 
 def write(path, title, bars, outcomes):
-    """Both files; `path` has no ending. Their paths."""
+    """Writes both files; `path` has no extension. Returns their paths."""
     paths = [path + ".md", path + ".json"]
     with open(paths[0], "w") as file:
         file.write(markdown(title, bars, outcomes))

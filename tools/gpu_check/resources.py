@@ -11,7 +11,7 @@ from gpu_check.steps import Failed, Figure, LeftOut, Outcome, Table
 
 TEST, STACK_TEST = "cuda_resources_test", "cuda_stack_test"
 THREADS = 512  # of a block: kMaxThreads of kernels/cuda/launch.h
-# Threads and KiB of shared memory of a multiprocessor, of which each block takes 1 KiB more than it asks for from sm_80 on.
+# Threads and KiB of shared memory of a multiprocessor; from sm_80 on, each block takes 1 KiB more than it requests.
 # Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MULTIPROCESSORS = {75: (1024, 64), 80: (2048, 164), 86: (1536, 100), 87: (1536, 164), 89: (1536, 100), 90: (2048, 228),
                    100: (2048, 228), 103: (2048, 228), 120: (1536, 100), 121: (1536, 100)}
@@ -28,13 +28,13 @@ def parse(text):
 
 
 def spills(text):
-    """How many of its checks have failed. Nothing where it did not run."""
+    """The number of failed checks; nothing if they did not run."""
     failed = len(re.findall("registers on the stack", text))
     return failed if failed or re.search(r"\[  PASSED  \] [1-9]", text) else None
 
 
 def occupancy(architecture, facts):
-    """Share of the threads that a multiprocessor can have, in blocks of the largest size; nothing where it is not known."""
+    """Share of the threads that a multiprocessor can have, in blocks of the largest size; nothing if it is not known."""
     if architecture not in MULTIPROCESSORS or "registers" not in facts:
         return None
     threads, shared = MULTIPROCESSORS[architecture]

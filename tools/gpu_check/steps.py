@@ -1,4 +1,4 @@
-"""What all parts of gpu-check share: where things are, how programs are run, and what a part hands back."""
+"""What all parts of gpu-check share: paths, running programs, and the result of a part."""
 
 import concurrent.futures
 import dataclasses
@@ -14,11 +14,11 @@ PACKAGE_PARENT = os.path.join(ROOT, "tools")
 
 
 class LeftOut(Exception):
-    """This part cannot run here; the text says why and what would help."""
+    """This part cannot run here; the text names the reason and the remedy."""
 
 
 class Failed(Exception):
-    """This part has failed; the text says how."""
+    """This part has failed; the text describes how."""
 
 
 @dataclasses.dataclass
@@ -30,7 +30,7 @@ class Table:
 
 @dataclasses.dataclass
 class Figure:
-    """What was measured of a case (bars.py has their names), and where: ranks, sizes."""
+    """A measurement of a case (bars.py has their names), and its place: ranks, sizes."""
     case: str
     value: float
     where: str
@@ -38,7 +38,7 @@ class Figure:
 
 @dataclasses.dataclass
 class Outcome:
-    """Of one part. `state`: passed, failed or left out."""
+    """The result of one part. `state`: passed, failed or left out."""
     name: str
     state: str = "passed"
     summary: str = ""
@@ -49,19 +49,19 @@ class Outcome:
 
 
 class Setup:
-    """Where and on what this run is."""
+    """The folders and the devices of this run."""
 
     def __init__(self, build, software, devices, scratch):
         self.build = build
         self.software = software
         self.software_devices = devices
         self.scratch = scratch  # a temporary folder
-        self.gpus = []          # as cuda.describe has found them
+        self.gpus = []          # found by cuda.describe
         self.logs = os.path.join(build, "gpu-check")
         self.deadline = None    # of the part under way
 
     def environment(self, **more):
-        """For programs that use the driver; in software mode that of the software GPU."""
+        """The environment of programs that use the driver; in software mode that of the software GPU."""
         env = dict(os.environ)
         for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
             if name not in env:
@@ -76,13 +76,13 @@ class Setup:
         return env
 
     def dropin_environment(self, **more):
-        """For programs that were linked with NCCL."""
+        """The environment of programs that were linked with NCCL."""
         env = self.environment(**more)
         env["LD_LIBRARY_PATH"] = join_paths(os.path.join(self.build, "dropin"), env["LD_LIBRARY_PATH"])
         return env
 
     def library(self):
-        """Its path."""
+        """The path of the library."""
         path = os.path.join(self.build, "libaxccl.so")
         if not os.path.exists(path):
             raise LeftOut(f"there is no {path}")
@@ -95,7 +95,7 @@ class Setup:
                 *arguments]
 
     def run(self, command, seconds, env=None, cwd=None):
-        """Runs a program in a session of its own, which ends at the time limit. A Run."""
+        """Runs a program in its own session, which ends at the time limit. Returns a Run."""
         limit = seconds if self.deadline is None else min(seconds, self.deadline - time.monotonic())
         if limit <= 0:
             raise Failed("the time of this part is over")
@@ -112,18 +112,18 @@ class Setup:
         return Run(command, child.returncode, output, time.monotonic() - started, timed_out)
 
     def run_together(self, commands, seconds, env=None):
-        """Runs programs at the same time. A Run of each."""
+        """Runs programs at the same time. Returns a Run for each."""
         with concurrent.futures.ThreadPoolExecutor(len(commands)) as pool:
             return list(pool.map(lambda command: self.run(command, seconds, env), commands))
 
     def must(self, what, run):
-        """Failed, with the end of the output, unless `run` went well."""
+        """Raises Failed, with the end of the output, unless `run` succeeded."""
         if run.ok:
             return run
         raise Failed(f"{what} {run.how()}; the end of what it printed:\n{tail(run.output)}")
 
     def keep(self, name, run):
-        """Writes what a program printed to a log; its path, as reports have it."""
+        """Writes a program's output to a log; returns its path as reports show it."""
         os.makedirs(self.logs, exist_ok=True)
         path = os.path.join(self.logs, name + ".log")
         with open(path, "w") as file:
@@ -144,7 +144,7 @@ class Run:
         return self.status == 0 and not self.timed_out
 
     def json(self):
-        """Of the last line."""
+        """Parses the last line."""
         return json.loads(self.output.strip().splitlines()[-1])
 
     def how(self):
@@ -156,7 +156,7 @@ class Run:
 
 
 def shown(path):
-    """For reports, which are read elsewhere: without the folders of this machine."""
+    """Removes this machine's folders, because reports are read elsewhere."""
     inside = os.path.relpath(path, ROOT)
     return os.path.basename(path) if inside.startswith("..") else inside
 

@@ -20,14 +20,14 @@ class Entry:
     def __init__(self, test):
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         self.name = test["name"]
-        self.command = test.get("command", [])  # none when the program was not built
+        self.command = test.get("command", [])  # empty if the program was not built
         self.labels = properties.get("LABELS", [])
         self.seconds = properties.get("TIMEOUT", 300)
         self.folder = properties.get("WORKING_DIRECTORY")
         self.environment = dict(value.split("=", 1) for value in properties.get("ENVIRONMENT", []))
 
     def own_environment(self):
-        """Less what leads to the software GPU."""
+        """The environment without what leads to the software GPU."""
         own = {}
         for name, value in self.environment.items():
             if name.startswith("SOFTGPU_"):
@@ -40,7 +40,7 @@ class Entry:
         return own
 
     def needs_software(self):
-        """Tests of what only the software GPU can be told to do."""
+        """Whether the test sets options that only the software GPU has."""
         return "softgpu" in self.labels or any(name not in ("SOFTGPU_DEVICES", "SOFTGPU_SEED")
                                                for name in self.environment if name.startswith("SOFTGPU_"))
 
@@ -82,7 +82,7 @@ def tests(setup):
             continue
         if not entry.command:
             rows.append([entry.name, "not built", 0])
-            if not setup.software:  # there, what is tested is this tool
+            if not setup.software:  # otherwise only this tool is tested
                 failed.append(f"{entry.name} (not built)")
             continue
         run = run_entry(setup, entry)

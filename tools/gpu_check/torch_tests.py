@@ -14,7 +14,7 @@ SECONDS = 3000
 
 
 def parse(text):
-    """Of unittest's verbose output: (started, skipped, [what has failed], whether it has come to its end)."""
+    """Parses unittest's verbose output: (started, skipped, [failures], whether it is complete)."""
     started = re.findall(r"^(\w+) \(\S+\)", text, re.MULTILINE)
     failed = list(dict.fromkeys(re.findall(r"^(?:FAIL|ERROR): (\w+ \(\S+\))", text, re.MULTILINE)))
     end = re.search(r"^Ran (\d+) tests? in", text, re.MULTILINE)
@@ -23,7 +23,7 @@ def parse(text):
 
 
 def check(setup, source, python, pattern):
-    """The part. `pattern`: of names, as unittest's -k has it; nothing: all."""
+    """The part. `pattern`: for names, like unittest's -k; nothing: all."""
     if not source:
         raise LeftOut("no source: pass --torch-source DIR (PyTorch's, of the version that is installed)")
     path = os.path.join(os.path.abspath(source), FILE)
