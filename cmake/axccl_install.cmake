@@ -1,4 +1,4 @@
-# What `cmake --install` puts where, and the library that programs built for NCCL find.
+# The files that `cmake --install` installs, and the library for programs built for NCCL.
 #
 # nccl.h and libnccl.so go to folders of their own, because NVIDIA's package owns those names: the header to
 # include/axccl/nccl.h, beside axccl.h which includes it, the library to lib/axccl/dropin.
@@ -11,11 +11,11 @@ include(CMakePackageConfigHelpers)
 # other versions), so this folder alone is enough, wherever it is moved together with the library.
 function(axccl_dropin source)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|aarch64|arm64")
-    message(STATUS "Left out: libnccl.so.2 (it jumps into libaxccl.so, and nobody has written the jump for this processor)")
+    message(STATUS "Left out: libnccl.so.2 (it jumps into libaxccl.so, and the jump is not implemented for this processor)")
     return()
   endif()
   set(folder ${CMAKE_BINARY_DIR}/dropin)
-  if(IS_SYMLINK ${folder}/libnccl.so.2)  # of an older version, which had links here: the linker would write to their target
+  if(IS_SYMLINK ${folder}/libnccl.so.2)  # an older version had links here, and the linker would write to their target
     file(REMOVE ${folder}/libnccl.so.2)
   endif()
   add_library(axccl_dropin SHARED ${source})

@@ -1,13 +1,13 @@
-# Sourced by demo and test: sees to it that what the build needs is there. Where something is missing, says what, and
-# installs it with apt-get if there is one.
+# Sourced by demo and test: checks that the packages of the build are installed. Prints which are missing, and
+# installs them with apt-get if there is one.
 
-# Where tc is: on Debian not on the path of users.
+# The folder of tc, which is not on the path of Debian's users.
 PATH=$PATH:/usr/sbin:/sbin
 
 # have_header HEADER: whether the C++ compiler finds it.
 have_header() { echo "#include <$1>" | c++ -E -x c++ - >/dev/null 2>&1; }
 have_command() { command -v "$1" >/dev/null 2>&1; }
-# A compiler cache, and a folder that it may write to: not every user has a home.
+# A compiler cache, and a folder that it may write to, because not every user has a home.
 have_cache() {
   local folder
   folder=$(ccache -k cache_dir) && mkdir -p "$folder" && [ -w "$folder" ]
@@ -17,7 +17,7 @@ have_libfuzzer() {
     clang++ -fsanitize=fuzzer -x c++ - -o /dev/null 2>/dev/null
 }
 
-# Debian package, and what tells that it is there already (by whatever means).
+# Debian package, and the check whether it is installed already (in any way).
 needed_packages() {
   cat <<'LIST'
 build-essential have_command c++
@@ -38,10 +38,10 @@ ccache have_command ccache
 LIST
 }
 
-# What tools/test looks at the formatting with.
+# The package with which tools/test checks the formatting.
 formatting_packages() { echo "clang-format have_command clang-format"; }
 
-# What tools/test needs besides, to fuzz.
+# The packages that tools/test also needs, to fuzz.
 fuzzing_packages() {
   cat <<'LIST'
 clang have_libfuzzer
@@ -85,14 +85,14 @@ install_packages() {
   fi
 }
 
-# configure FOLDER [OPTION...]: makes a build folder; uses ccache where it can.
+# configure FOLDER [OPTION...]: makes a build folder; uses ccache if possible.
 configure() {
   local folder=$1
   shift
-  # Paths inside the checkout do not count, so that another clone finds what this one has compiled.
+  # Paths inside the checkout are ignored, so that another clone finds what this one has compiled.
   export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
   local launcher=""
-  # The sloppiness is what ccache asks for with precompiled headers: nothing here uses the time of compilation.
+  # ccache requires this sloppiness for precompiled headers; nothing here uses the time of compilation.
   have_cache && launcher="-DCMAKE_C_COMPILER_LAUNCHER=ccache
     -DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache"
   cmake -G Ninja -S . -B "$folder" $launcher "$@" >"$folder.configure.log" 2>&1 || {

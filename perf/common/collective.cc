@@ -19,7 +19,7 @@ ncclResult_t SendAndReceive(const Call& c, const char* send, int to, char* recv,
   if (started != ncclSuccess) return started;
   ncclResult_t sent = ncclSend(send, count, c.type, to, c.comm, c.stream);
   ncclResult_t received = ncclRecv(recv, count, c.type, from, c.comm, c.stream);
-  ncclResult_t ended = ncclGroupEnd();  // must be called whatever the two said
+  ncclResult_t ended = ncclGroupEnd();  // must be called even if the two failed
   return sent != ncclSuccess ? sent : received != ncclSuccess ? received : ended;
 }
 

@@ -60,7 +60,7 @@ Result<int> OpenPrivateDirectory(const std::string& path) {
   return fd;
 }
 
-// A job's key as a file name of bounded length; FNV-1a tells long keys apart.
+// A job's key as a file name of bounded length; FNV-1a distinguishes long keys.
 std::string FileName(const std::string& key) {
   uint64_t hash = 0xcbf29ce484222325u;
   std::string name;

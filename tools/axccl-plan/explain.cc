@@ -54,7 +54,7 @@ struct Figures {
   std::string source, network_source;
 };
 
-// Of the networks measured from here, the newest is the likeliest.
+// The newest network that was measured from here is the likeliest.
 Status SetNetworkFigures(const Options& o, Figures* f) {
   std::string file = o.network_file;
   if (file.empty()) {
