@@ -113,8 +113,8 @@ class Hub {
   void CloseUnneeded();
 
   service::Loop* const loop_;
-  // The hub of the process this one was forked from; kept, because that process serves its ids.
-  const Hub* const parents_;
+  // The hub of the process this one was forked from, which serves its ids; kept, or leak checkers would report it.
+  [[maybe_unused]] const Hub* const parents_;
   std::map<IdBytes, Record> records_;
   std::deque<IdBytes> remembered_;  // over, oldest first
   size_t open_ids_ = 0;             // ids of Create for which ranks may still come

@@ -42,6 +42,8 @@ constexpr int kMachinesToRelay = 32;
 // Fewer bytes are not worth another lane between machines.
 constexpr uint64_t kLeastLaneBytes = 1u << 10;
 
+}  // namespace
+
 // The properties of a schedule on which the choice depends.
 struct Costed {
   cost::Model model;
@@ -56,6 +58,8 @@ struct Costed {
     return model.Seconds(block_bytes, tile_bytes) + fixed_seconds;
   }
 };
+
+namespace {
 
 // The tile whose slots take `turn_bytes` in total; 0 if not even lines fit.
 uint64_t TileFor(const Costed& c, uint64_t turn_bytes) {

@@ -151,7 +151,9 @@ void RunExample(const CallExample& example, RankContext& context) {
     Views& in = ins.emplace_back(own.in.tensors, example.settings.List("in strides"), 99.0f);
     Views& out = outs.emplace_back(own.out.tensors, example.settings.List("out strides"), before);
     in.Write();
-    if (!own.in.memory.empty()) EXPECT_EQ(in.memory(0), own.in.memory);
+    if (!own.in.memory.empty()) {
+      EXPECT_EQ(in.memory(0), own.in.memory);
+    }
     const std::vector<int64_t> roots = example.settings.List("roots");
     Call& call = calls.emplace_back(Call{.example = example,
                                          .own = own,
@@ -176,7 +178,9 @@ void RunExample(const CallExample& example, RankContext& context) {
     SCOPED_TRACE("rank " + std::to_string(clique.rank(i)));
     outs[static_cast<size_t>(i)].Check();
     const std::vector<float>& memory = calls[static_cast<size_t>(i)].own.out.memory;
-    if (!memory.empty()) EXPECT_EQ(outs[static_cast<size_t>(i)].memory(0), memory);
+    if (!memory.empty()) {
+      EXPECT_EQ(outs[static_cast<size_t>(i)].memory(0), memory);
+    }
   }
 }
 

@@ -49,7 +49,7 @@ struct Sampling {
 
 Sampling SamplingFor(int ranks) {
   if (harness::FullTests()) return {1, 1};
-  Sampling s = ranks <= 4 ? Sampling{1, 1} : ranks <= 6 ? Sampling{1, 6} : Sampling{3, 6};
+  Sampling s = ranks <= 4 ? Sampling{1, 1} : ranks <= 6 ? Sampling{2, 6} : Sampling{6, 6};
   if (sanitized) s = ranks <= 3 ? Sampling{4, 2} : Sampling{s.mutants * 100, s.accepted};
   return s;
 }

@@ -1,6 +1,7 @@
 #include "src/device/host/find_stream.h"
 
 #include <memory>
+#include <string>
 
 #include "src/base/per_thread.h"
 #include "src/device/host/current.h"
@@ -39,8 +40,8 @@ Result<Stream*> FindStream(const void* handle, const char* call) {
                       call, handle);
   Result<Stream*> own = PerThreadStream();
   if (own.ok()) return own;
-  return MakeStatus(own.status().code(), "%s: the thread's own stream: %.*s", call,
-                    static_cast<int>(own.status().message().size()), own.status().message().data());
+  const std::string why(own.status().message());
+  return MakeStatus(own.status().code(), "%s: the thread's own stream: %s", call, why.c_str());
 }
 
 }  // namespace axccl::device::host
