@@ -18,7 +18,6 @@
 #include "transports/ucx/pairing.h"
 #include "transports/ucx/reach.h"
 #include "transports/ucx/sender.h"
-#include "transports/ucx/stalled.h"
 
 namespace axccl::ucx {
 namespace {
@@ -26,8 +25,6 @@ namespace {
 // How long a message for which no thread waits may lie there (at most twice that): it grows while operations keep
 // coming.
 constexpr std::chrono::milliseconds kDoze(1), kLongestDoze(8);
-// How long a connection without room may take to show whether its peer is still there.
-constexpr std::chrono::milliseconds kRoom(500);
 
 }  // namespace
 
@@ -40,7 +37,6 @@ Result<Worker*> Worker::Get(const SelfOptions& options) {
 
 Status Worker::Start(const SelfOptions& options) {
   AXCCL_ASSIGN_OR_RETURN(ucx_, Library::Get());
-  self_ = options.process;
   const std::set<int> before = EpollsThatExecKeeps();
   Status failed;
   for (const RailOptions& of_rail : options.rails) {
@@ -50,8 +46,10 @@ Status Worker::Start(const SelfOptions& options) {
     AXCCL_INFO(kNet, "no rail over %s: %s", of_rail.devices.c_str(), std::string(added.message()).c_str());
   }
   const std::set<int> after = EpollsThatExecKeeps();
-  std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(epolls_));
-  CloseOnExec(epolls_);
+  std::vector<int> epolls;
+  std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(epolls));
+  CloseOnExec(epolls);
+  endpoints_.emplace(*ucx_, options.process, OnError, std::move(epolls));
   return rails_.empty() ? failed : Watch();
 }
 
@@ -87,25 +85,12 @@ Status Worker::Watch() {
   return Status();
 }
 
-bool Worker::ProgressAll() {
-  bool any = false;
-  for (Rail* rail : used_) any |= rail->Progress();
-  return any;
-}
-
-bool Worker::ArmAll() {
-  return std::all_of(used_.begin(), used_.end(), [](Rail* rail) { return rail->Arm(); });
-}
-
 // Makes the thread receive one event from each rail.
 void Worker::Listen() {
   if (ending_) return;
-  do {
-    while (ProgressAll()) continue;
-    Greet();
-  } while (!ArmAll());
-  CloseFailed();
-  for (const Rail* rail : used_) {
+  endpoints_->Arm();
+  endpoints_->CloseFailed();
+  for (const Rail* rail : endpoints_->rails()) {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLONESHOT;
     epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, rail->event_fd(), &event);
@@ -130,9 +115,9 @@ void Worker::Main() {
     const uint32_t uses = uses_.load(std::memory_order_relaxed);
     const bool used = std::exchange(seen, uses) != uses;
     // If no thread polls, this thread handles the event.
-    if (polling_ == 0 && (!greeting_.empty() || (!listening_ && (woken || !used)))) Listen();
-    dozing = !listening_ || !greeting_.empty();
-    doze = used && greeting_.empty() ? std::min(2 * doze, kLongestDoze) : kDoze;
+    if (polling_ == 0 && (endpoints_->greeting() || (!listening_ && (woken || !used)))) Listen();
+    dozing = !listening_ || endpoints_->greeting();
+    doze = used && !endpoints_->greeting() ? std::min(2 * doze, kLongestDoze) : kDoze;
   }
 }
 
@@ -142,9 +127,8 @@ void Worker::LeaveToThread() {
 
 void Worker::Drive() {
   if (ending_) return;
-  (void)ProgressAll();
-  if (!greeting_.empty()) Greet();
-  if (!failed_.empty()) CloseFailed();
+  endpoints_->Progress();
+  endpoints_->Tend();
 }
 
 void Worker::Progress() {
@@ -168,51 +152,23 @@ void Worker::EndPolling(bool waiting) {
 // ---- endpoints ----
 
 Result<std::shared_ptr<Endpoint>> Worker::EndpointTo(const ProcessId& process, const NetworkAddress& address) {
-  CloseFailed();
-  if (const auto known = endpoints_.find(process); known != endpoints_.end()) return known->second;
-  const size_t used_before = used_.size();
-  auto endpoint = std::make_shared<Endpoint>(process);
-  std::string ways;
+  if (!ending_) endpoints_->CloseFailed();
+  if (auto known = endpoints_->Find(process); known != nullptr) return known;
+  const size_t rails_before = endpoints_->rails().size();
+  std::vector<Endpoints::Way> ways;
+  std::string names;
   for (const RailPair& pair : PairRails(addresses_, address.rails)) {
-    Rail* const rail = rails_[pair.own].get();
-    if (const Status status = AddLane(endpoint.get(), rail, address.rails[pair.peer]); !status.ok()) {
-      for (const Endpoint::Lane& lane : endpoint->lanes) failed_.push_back(lane.ep);
-      CloseFailed();
-      return status;
-    }
-    ways.append(ways.empty() ? "" : ", ").append(rail->name());
+    ways.push_back({rails_[pair.own].get(), &address.rails[pair.peer]});
+    names.append(names.empty() ? "" : ", ").append(ways.back().rail->name());
   }
-  if (rails_.size() > 1) AXCCL_INFO(kNet, "a process on another machine is sent messages over %s", ways.c_str());
-  endpoints_[process] = endpoint;
-  greeting_.push_back(endpoint);
-  Greet();
+  AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Endpoint> endpoint, endpoints_->Make(process, ways));
+  if (rails_.size() > 1) AXCCL_INFO(kNet, "a process on another machine is sent messages over %s", names.c_str());
+  endpoints_->Greet();
   // The library's thread listens on the rails that were in use when it last began to.
-  if (used_.size() > used_before) Listen();
+  if (endpoints_->rails().size() > rails_before) Listen();
   if (endpoint->failed)
-    return MakeStatus(Code::kSystemError, "UCX: another machine is not reached over %s", ways.c_str());
+    return MakeStatus(Code::kSystemError, "UCX: another machine is not reached over %s", names.c_str());
   return endpoint;
-}
-
-Status Worker::AddLane(Endpoint* endpoint, Rail* rail, const RailAddress& address) {
-  ucp_ep_params_t params{};
-  params.field_mask =
-      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(address.worker.data());
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler.cb = OnError;
-  params.err_handler.arg = endpoint;
-  ucp_ep_h ep = nullptr;
-  if (const ucs_status_t status = ucx_->ucp_ep_create(rail->handle(), &params, &ep); status != UCS_OK)
-    return ucx_->Error(status, "reaching another machine (is there a network device that both have?)");
-  endpoint->Add(rail, ep);
-  if (std::find(used_.begin(), used_.end(), rail) == used_.end()) used_.push_back(rail);
-  return Status();
-}
-
-void Worker::Greet() {
-  // A peer that has been greeted has connections in both directions.
-  if (std::erase_if(greeting_, [&](const auto& endpoint) { return endpoint->Greet(*ucx_, self_); }) != 0)
-    CloseOnExec(epolls_);
 }
 
 void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
@@ -234,19 +190,15 @@ void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
 }
 
 void Worker::Abandon(Endpoint* endpoint, const std::string& why) {
-  if (std::exchange(endpoint->failed, true)) return;
-  for (Endpoint::Lane& lane : endpoint->lanes) failed_.push_back(std::exchange(lane.ep, nullptr));
-  for (Reach* reach : endpoint->users) reach->Lose(why);
-  changed_.notify_all();
+  if (endpoints_->Abandon(endpoint, why)) changed_.notify_all();
 }
 
 void Worker::Fail(const ProcessId& process, const std::string& why) {
   std::lock_guard lock(mutex_);
-  const auto found = endpoints_.find(process);
-  if (ending_ || found == endpoints_.end() || found->second->failed) return;
-  const std::shared_ptr<Endpoint> endpoint = found->second;
+  const std::shared_ptr<Endpoint> endpoint = endpoints_->Find(process);
+  if (ending_ || endpoint == nullptr || endpoint->failed) return;
   Abandon(endpoint.get(), why);
-  CloseFailed();
+  endpoints_->CloseFailed();
   // UCX finishes closing when it is next called.
   if (polling_ == 0) Listen();
 }
@@ -254,23 +206,6 @@ void Worker::Fail(const ProcessId& process, const std::string& why) {
 bool Worker::in_use() {
   std::lock_guard lock(mutex_);
   return !reaches_.empty();
-}
-
-// Must not be called from the endpoints' own error handlers.
-void Worker::CloseFailed() {
-  if (failed_.empty() || ending_) return;
-  std::vector<int> event_fds;
-  for (const Rail* rail : used_) event_fds.push_back(rail->event_fd());
-  ShutStalled(event_fds, kRoom);
-  for (const ucp_ep_h ep : std::exchange(failed_, {})) {
-    ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    param.cb.send = [](void* request, ucs_status_t, void*) { Get({}).value()->ucx_->ucp_request_free(request); };
-    ucx_->ucp_ep_close_nbx(ep, &param);
-  }
-  // The next message makes a new one.
-  std::erase_if(endpoints_, [](const auto& entry) { return entry.second->failed; });
 }
 
 // ---- what arrives ----
@@ -317,17 +252,10 @@ ucs_status_t Worker::OnControl(void* arg, const void* header, size_t header_byte
 ucs_status_t Worker::OnGreeting(void* arg, const void* header, size_t header_bytes, void*, size_t,
                                 const ucp_am_recv_param_t*) {
   auto* const rail = static_cast<Rail*>(arg);
-  Worker* const worker = rail->owner();
   WireGreeting greeting;
   if (header_bytes != sizeof(greeting)) return UCS_OK;
   std::memcpy(&greeting, header, sizeof(greeting));
-  const auto found = worker->endpoints_.find(greeting.process);
-  // It gets a greeting when it is reached.
-  if (found == worker->endpoints_.end() || found->second->failed) return UCS_OK;
-  found->second->Hear(rail, greeting.asks != 0);
-  std::vector<std::shared_ptr<Endpoint>>& greeting_now = worker->greeting_;
-  if (std::find(greeting_now.begin(), greeting_now.end(), found->second) == greeting_now.end())
-    greeting_now.push_back(found->second);
+  rail->owner()->endpoints_->Hear(greeting.process, rail, greeting.asks != 0);
   return UCS_OK;
 }
 

@@ -1,5 +1,5 @@
-// The UCX state of this process: its rails, the endpoints to other processes, the receivers of messages, and the thread
-// that makes progress.
+// The UCX state of this process: its rails, the endpoints to other processes (endpoints.h), the receivers of messages,
+// and the thread that makes progress.
 //
 // One lock guards all of it and all calls into UCX, on any rail. Threads that wait for messages poll (Progress). While
 // none does, a thread of the library sleeps on UCX's descriptors and makes progress, so that messages are received and
@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -25,7 +26,7 @@
 #include "src/base/service_fd.h"
 #include "src/base/status.h"
 #include "transports/ucx/connect.h"
-#include "transports/ucx/endpoint.h"
+#include "transports/ucx/endpoints.h"
 #include "transports/ucx/library.h"
 #include "transports/ucx/rail.h"
 #include "transports/ucx/wire.h"
@@ -78,14 +79,9 @@ class Worker final : public transport::Inbox {
   Status Start(const SelfOptions& options);
   Status AddRail(const RailOptions& options, const std::string& families);
   Status Watch();
-  Status AddLane(Endpoint* endpoint, Rail* rail, const RailAddress& address);
-  bool ProgressAll();
-  bool ArmAll();
   void Listen();
   [[noreturn]] void Main();
   void Abandon(Endpoint* endpoint, const std::string& why);
-  void CloseFailed();
-  void Greet();
   Reach* Find(uint64_t comm, uint32_t to, uint32_t from) const;
   static void OnError(void* endpoint, ucp_ep_h ep, ucs_status_t status);
   static ucs_status_t OnMessage(void* rail, const void* header, size_t header_bytes, void* data, size_t bytes,
@@ -98,19 +94,12 @@ class Worker final : public transport::Inbox {
   const Library* ucx_ = nullptr;
   std::vector<std::unique_ptr<Rail>> rails_;
   std::vector<RailAddress> addresses_;
-  service::Fd epoll_;        // of the descriptors of all rails
-  std::vector<int> epolls_;  // UCX's own; see descriptors.h
+  service::Fd epoll_;  // of the descriptors of all rails
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  ProcessId self_{};
-  // A process stays until one of the two ends, because closing it would cut off communicators that are being made
-  // meanwhile.
-  std::map<ProcessId, std::shared_ptr<Endpoint>> endpoints_;
-  std::vector<std::shared_ptr<Endpoint>> greeting_;  // endpoints that still have to send or receive greetings
+  std::optional<Endpoints> endpoints_;  // from Start on
   std::map<Key, Reach*> reaches_;
-  std::vector<Rail*> used_;       // the rails that endpoints go over
-  std::vector<ucp_ep_h> failed_;  // still to be closed
   std::atomic<int> unsent_{0};
   bool ending_ = false;  // the process exits, and UCX is being shut down: it must not be called any more
   // Threads that poll, and how many began to. They do not take the lock for that, because a thread that has just been
