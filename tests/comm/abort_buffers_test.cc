@@ -1,8 +1,8 @@
-// Whose a buffer is after ncclCommAbort, and after a call that has failed: the application's, and nobody else's.
+// After ncclCommAbort, and after a call that has failed, a buffer belongs to the application alone.
 //
 // NCCL says that ncclCommAbort frees what the communicator has and that its memory may then be freed; a library that
-// goes on writing there corrupts whatever the application does next, silently. So here the buffers are filled with a
-// canary as soon as the call is over, and every byte is looked at when all peers have ended, however late they go on:
+// goes on writing there silently corrupts whatever the application does next. So the buffers here are filled with a
+// canary as soon as the call is over, and every byte is checked when all peers have ended, however late they continue:
 // they are stopped (SIGSTOP) in the middle of a step.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -45,7 +45,7 @@ using harness::Seed;
 
 constexpr unsigned char kCanary = 0x77;
 
-// What a call needs, of the largest kind there is: n blocks in, n blocks out.
+// The buffers of a call, large enough for every operation: n blocks in, n blocks out.
 class Buffers {
  public:
   Buffers(bool heap, size_t block, int ranks) : heap_(heap), block_(block), bytes_(block * static_cast<size_t>(ranks)) {
@@ -74,7 +74,7 @@ class Buffers {
     std::memset(in_, in, bytes_);
     std::memset(out_, out, bytes_);
   }
-  // Bytes that are not the canary any more.
+  // The number of bytes that no longer hold the canary.
   size_t Changed() const {
     size_t changed = 0;
     for (const unsigned char* p : {in_, out_}) {
@@ -128,8 +128,8 @@ ncclResult_t Start(Op op, const Buffers& b, ncclComm_t comm, int rank, int ranks
   return result == ncclSuccess ? end : result;
 }
 
-// What a call that has ended well has left in block `block` of the output, where inputs are of the rank's number + 1;
-// 0: nothing.
+// The value of block `block` of the output after a call that succeeded, where the inputs hold the rank's number + 1; 0:
+// not written.
 unsigned char Wanted(Op op, int block, int rank, int ranks) {
   switch (op) {
     case Op::kAllReduce:
@@ -159,20 +159,20 @@ void ExpectRight(Op op, const Buffers& b, int rank, int ranks) {
   }
 }
 
-// One communicator, of which one rank is stopped, or gives up, somewhere in the middle of the calls that all make.
+// One communicator. One rank is stopped, or aborts, at some point in the middle of the calls that all ranks make.
 struct Trial {
   Op op;
   bool heap;
-  bool stop;          // the last rank is stopped, else rank 1 aborts by itself
-  bool by_deadline;   // survivors wait for their deadline, else they abort as soon as the last rank stands still
-  uint64_t after_ns;  // from the first call on
+  bool stop;          // the last rank is stopped; otherwise rank 1 aborts by itself
+  bool by_deadline;   // the others wait for their deadline; otherwise they abort once the last rank is stopped
+  uint64_t after_ns;  // counted from the first call
   std::string Text() const {
     return "operation " + std::to_string(static_cast<int>(op)) + (heap ? ", ncclMemAlloc" : ", plain memory") +
            (stop ? ", a rank is stopped" : ", a rank aborts") + (by_deadline ? ", deadline" : "");
   }
 };
 
-bool Stands(pid_t process) {
+bool IsStopped(pid_t process) {
   std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
   std::string text;
   std::getline(stat, text);
@@ -187,7 +187,7 @@ class Run {
   void Go() {
     const int rank = context_.rank(), ranks = context_.nranks(), last = ranks - 1;
     for (int cell = 0; cell < 8; ++cell) {
-      if (rank == 0) context_.Set((8 - base_) + cell, 0);  // of the next trial
+      if (rank == 0) context_.Set((8 - base_) + cell, 0);  // for the next trial
     }
     ASSERT_TRUE(context_.Step("%s", trial_.Text().c_str()));
     Clique clique;
@@ -201,7 +201,7 @@ class Run {
     while (result == ncclSuccess) {
       result = Start(trial_.op, *buffers, clique.comm(), rank, ranks, Cuda(clique.stream()));
       if (result == ncclSuccess) result = axcclStreamSynchronize(clique.stream());
-      // Whoever is told that all is well has what it was promised, whatever others do with their inputs by now.
+      // A call that returns success has written correct results, whatever other ranks now do with their inputs.
       if (result == ncclSuccess) ExpectRight(trial_.op, *buffers, rank, ranks);
     }
     giving_up.join();
@@ -209,26 +209,27 @@ class Run {
       EXPECT_OK(ncclCommAbort(clique.comm()));
     }
     clique.ForgetComms();
-    // The buffers are the application's again: it uses them for something else, or others that lie where they lay.
+    // The buffers are the application's again: it reuses them, or allocates others at the same addresses.
     if (trial_.after_ns % 2 == 0) buffers = nullptr, buffers = std::make_unique<Buffers>(trial_.heap, kBlock, ranks);
     buffers->Fill(kCanary, kCanary);
     if (trial_.stop && rank != last) {
       ASSERT_TRUE(context_.Barrier(2, last));
       if (rank == 0) kill(static_cast<pid_t>(Get(kProcess)), SIGCONT);
     }
-    // All have ended all they do.
+    // Every rank has finished everything it started.
     ASSERT_TRUE(context_.Barrier(3));
-    EXPECT_EQ(buffers->Changed(), 0u) << "bytes written into a buffer that was the application's, " << trial_.Text();
+    EXPECT_EQ(buffers->Changed(), 0u) << "bytes written into a buffer that belonged to the application, "
+                                      << trial_.Text();
     ASSERT_TRUE(context_.Barrier(4));
   }
 
  private:
   static constexpr size_t kBlock = size_t{3} << 20;
-  enum Cell { kProcess, kStands };
+  enum Cell { kProcess, kStopped };
   void Set(Cell cell, uint64_t value) { context_.Set(base_ + cell, value); }
   uint64_t Get(Cell cell) const { return context_.Get(base_ + cell); }
 
-  // On a thread of its own.
+  // Runs on its own thread.
   void GiveUp(ncclComm_t comm) {
     const int rank = context_.rank(), last = context_.nranks() - 1;
     const uint64_t until = NowNs() + trial_.after_ns;
@@ -237,11 +238,11 @@ class Run {
       while (NowNs() < until) std::this_thread::yield();
       const auto process = static_cast<pid_t>(Get(kProcess));
       kill(process, SIGSTOP);
-      while (!Stands(process) && !context_.AnyFailed()) std::this_thread::yield();
-      Set(kStands, 1);
+      while (!IsStopped(process) && !context_.AnyFailed()) std::this_thread::yield();
+      Set(kStopped, 1);
     }
     if (trial_.stop ? trial_.by_deadline : rank != 1) return;
-    while (trial_.stop ? Get(kStands) == 0 && !context_.AnyFailed() : NowNs() < until) std::this_thread::yield();
+    while (trial_.stop ? Get(kStopped) == 0 && !context_.AnyFailed() : NowNs() < until) std::this_thread::yield();
     EXPECT_OK(ncclCommAbort(comm));
     aborted_ = true;
   }
@@ -265,8 +266,8 @@ void RunTrials(const std::vector<Trial>& trials) {
   RunRanks(Processes(3), body, options);
 }
 
-// A rank that is stopped in the middle of a step, for longer than anybody waits, goes on when the others have given up
-// and use their memory for something else.
+// A rank that is stopped in the middle of a step, for longer than any rank waits, continues when the others have given
+// up and use their memory for something else.
 TEST(BuffersOfAFailedCall, AreNotTouchedByARankThatWasStopped) {
   Random random(Scramble(Seed(), 1));
   std::vector<Trial> trials;
@@ -287,7 +288,7 @@ TEST(BuffersOfAFailedCall, AreNotTouchedAfterADeadline) {
   RunTrials(trials);
 }
 
-// A rank aborts at some time, while the others are in the middle of anything, and all give their memory back at once.
+// A rank aborts at some time, while the others are anywhere in a call, and all ranks reuse their memory at once.
 TEST(BuffersOfAFailedCall, AreNotTouchedAfterAnAbort) {
   Random random(Scramble(Seed(), 3));
   std::vector<Trial> trials;
@@ -298,9 +299,9 @@ TEST(BuffersOfAFailedCall, AreNotTouchedAfterAnAbort) {
 
 // ---- in the middle of a step ----
 
-// A callback that takes its time: it ends a while after `until` has become true.
+// A slow callback: it ends a while after `until` has become true.
 struct Slow {
-  std::function<bool()> until;  // null: it does not
+  std::function<bool()> until;  // null: it ends at once
   std::atomic<bool> in{false}, out{false};
 };
 
@@ -347,8 +348,8 @@ class TwoDevices {
   float data[3] = {1, 2, 3};
 };
 
-// Calls of a group that share a stream are driven together, in the queue of one of their devices, whoever's ranks they
-// are of.
+// Calls of a group that share a stream are driven together in the queue of one of their devices, also if they belong to
+// several ranks.
 TEST(BuffersOfAFailedCall, AbortWaitsForTheStepWhereverItIsDriven) {
   RunRanks(Processes(1), [](RankContext&) {
     for (const bool shared : {false, true}) {
@@ -372,7 +373,7 @@ TEST(BuffersOfAFailedCall, AbortWaitsForTheStepWhereverItIsDriven) {
       while (!two.slow[1].in) std::this_thread::yield();
       aborting = true;
       EXPECT_OK(ncclCommAbort(two.comms[1]));
-      EXPECT_TRUE(two.slow[1].out) << "a step on the rank's buffers is still under way, "
+      EXPECT_TRUE(two.slow[1].out) << "a step on the rank's buffers is still running, "
                                    << (shared ? "in a group" : "alone");
       second.join();
       EXPECT_OK(ncclCommAbort(two.comms[0]));
@@ -381,7 +382,7 @@ TEST(BuffersOfAFailedCall, AbortWaitsForTheStepWhereverItIsDriven) {
   });
 }
 
-// Rank 1 reads what rank 0 gives, while that is told that its call has failed.
+// Rank 1 still reads rank 0's buffer when rank 0's call fails.
 TEST(BuffersOfAFailedCall, FailureWaitsForTheStepsOfOtherRanksOfTheProcess) {
   RunOptions options;
   options.environment = {{"AXCCL_TIMEOUT", "1"}, {"NCCL_ALGO", "direct"}};
@@ -397,7 +398,7 @@ TEST(BuffersOfAFailedCall, FailureWaitsForTheStepsOfOtherRanksOfTheProcess) {
     });
     EXPECT_OK(two.AllReduce(0, two.streams[0]));
     EXPECT_NE(axcclStreamSynchronize(two.streams[0]), ncclSuccess);
-    EXPECT_TRUE(two.slow[1].out) << "a step on the rank's buffers is still under way";
+    EXPECT_TRUE(two.slow[1].out) << "a step on the rank's buffers is still running";
     second.join();
     for (ncclComm_t comm : two.comms) EXPECT_OK(ncclCommAbort(comm));
   };
@@ -433,11 +434,11 @@ class TwoProcesses {
     ASSERT_OK(ncclMemAlloc(reinterpret_cast<void**>(&out_), kFloats * sizeof(float)));
     for (size_t i = 0; i < kFloats; ++i) in_[i] = static_cast<float>(context_.rank() + 1);
   }
-  // Of so many floats.
+  // Reduces `count` floats.
   ncclResult_t AllReduce(size_t count) {
     return ncclAllReduce(in_, out_, count, ncclFloat32, op_, clique_.comm(), Cuda(clique_.stream()));
   }
-  // Of rank 0, once rank 1 is in its callback.
+  // Called by rank 0 once rank 1 is in its callback.
   void Abort() {
     context_.Set(kAborting, 1);
     EXPECT_OK(ncclCommAbort(clique_.comm()));
@@ -449,14 +450,14 @@ class TwoProcesses {
     return static_cast<size_t>(
         std::count_if(bytes, bytes + kFloats * sizeof(float), [](unsigned char b) { return b != kCanary; }));
   }
-  // Rank 1's part, from its call to the end of all it does with it.
+  // Rank 1's part: makes the call, and waits until everything it does for the call has ended.
   void Follow(size_t count) {
     const ncclResult_t called = AllReduce(count);
     EXPECT_EQ(called == ncclSuccess ? axcclStreamSynchronize(clique_.stream()) : called, ncclRemoteError);
     EXPECT_OK(ncclCommAbort(clique_.comm()));
     clique_.ForgetComms();
   }
-  // The same buffers serve other communicators.
+  // Checks that other communicators can use the same buffers.
   void ExpectUsable(RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -484,8 +485,8 @@ RunOptions WritingIntoOthers() {
   return options;
 }
 
-// Rank 1 is in the middle of its step when rank 0 aborts, and ends it a while afterwards, or long after rank 0 has its
-// buffers back.
+// Rank 1 is in the middle of its step when rank 0 aborts. It ends the step a while afterwards, or long after rank 0 has
+// its buffers back.
 TEST(BuffersOfAFailedCall, AreNotWrittenByTheStepOfAnotherProcess) {
   for (const int cell : {kAborting, kGoOn}) {
     const auto body = [cell](RankContext& context) {
@@ -506,7 +507,7 @@ TEST(BuffersOfAFailedCall, AreNotWrittenByTheStepOfAnotherProcess) {
       }
       ASSERT_TRUE(context.Barrier(1));
       if (context.rank() == 0) {
-        EXPECT_EQ(two.Changed(), 0u) << "bytes written into a buffer that is the application's";
+        EXPECT_EQ(two.Changed(), 0u) << "bytes written into a buffer that belongs to the application";
       }
       two.ExpectUsable(context);
       ASSERT_TRUE(context.Barrier(2));
@@ -515,23 +516,23 @@ TEST(BuffersOfAFailedCall, AreNotWrittenByTheStepOfAnotherProcess) {
   }
 }
 
-// What is taken back is pages. A call of another communicator, under way at the same time, whose output ends in one of
-// them may have a part of it written where nobody reads it, and must not pass for done.
-TEST(BuffersOfAFailedCall, WhatSharesAPageWithThemIsNotLostInSilence) {
+// Memory is taken back in whole pages. A running call of another communicator whose output shares one of these pages
+// may write a part of its output to the wrong memory, and must then not succeed.
+TEST(BuffersOfAFailedCall, DamageToACallThatSharesAPageIsReported) {
   for (const bool shared : {false, true}) {
     const auto body = [shared](RankContext& context) {
       TwoProcesses two(context, kGoOn);
       ASSERT_NO_FATAL_FAILURE(two.Init());
       Clique other;
       ASSERT_TRUE(other.Init(context));
-      // A hundred pages less one float, and what follows or the next page.
+      // A hundred pages less one float; the rest starts in the same page or in the next one.
       const size_t first = 100 * 1024 - 1, second = shared ? first : first + 1;
       const auto reduce_rest = [&] {
         EXPECT_OK(ncclAllReduce(two.in() + second, two.out() + second, kFloats - second, ncclFloat32, ncclSum,
                                 other.comm(), Cuda(other.stream())));
       };
       if (context.rank() == 0) {
-        reduce_rest();  // goes on when rank 1 does so, too
+        reduce_rest();  // continues when rank 1 makes the call, too
         EXPECT_OK(two.AllReduce(first));
         std::thread driving([&] { (void)axcclStreamSynchronize(two.clique().stream()); });
         ASSERT_TRUE(context.Barrier(0));

@@ -1,4 +1,4 @@
-// Wrong arguments: the documented code at once, a text that names call and argument, a library that goes on working.
+// Wrong arguments: the documented code at once, a text that names call and argument, and a library that still works.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -30,7 +30,7 @@ using harness::RunRanks;
 using harness::Seed;
 using harness::Threads;
 
-// What the rows below call with.
+// Arguments for the calls of the rows below.
 struct Args {
   ncclComm_t comm;
   cudaStream_t stream;
@@ -41,7 +41,7 @@ struct Args {
 struct Row {
   const char* name;
   const char* call;  // must be in the last-error text
-  const char* word;  // so must this
+  const char* word;  // also required there
   ncclResult_t (*run)(const Args&);
 };
 
@@ -276,8 +276,8 @@ TEST(BadInput, ZeroCountsNeedNoBuffers) {
   });
 }
 
-// With roots only the root has both; the other rank's buffer that is ignored may lie anywhere.
-TEST(BadInput, OverlapsAtTheRootAreRefusedAndPlacesInPlaceServed) {
+// Only the root of a rooted call uses both buffers; the other rank's ignored buffer may be anywhere.
+TEST(BadInput, OverlapsAtTheRootAreRefusedAndInPlaceIsServed) {
   RunRanks(Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -286,7 +286,7 @@ TEST(BadInput, OverlapsAtTheRootAreRefusedAndPlacesInPlaceServed) {
     const int r = context.rank();
     int d[16] = {};
     for (const int root : {0, 1}) {
-      // Here only at one's own turn: the other rank has nothing to wait for.
+      // Only the root makes these calls, which are refused at once: another rank would wait for it.
       if (r != root) continue;
       EXPECT_EQ(ncclBroadcast(d, d + 1, 2, ncclInt32, root, comm, s), ncclInvalidArgument);
       EXPECT_EQ(ncclReduce(d, d + 1, 2, ncclInt32, ncclSum, root, comm, s), ncclInvalidArgument);
@@ -305,7 +305,7 @@ TEST(BadInput, OverlapsAtTheRootAreRefusedAndPlacesInPlaceServed) {
     EXPECT_OK(ncclAllGather(d + 2 * r, d, 2, ncclInt32, comm, s));
     EXPECT_OK(ncclReduceScatter(d, d + 2 * r, 2, ncclInt32, ncclSum, comm, s));
     EXPECT_OK(ncclAlltoAll(d, d + 4, 2, ncclInt32, comm, s));  // side by side
-    EXPECT_OK(ncclAlltoAll(d, d, 2, ncclInt32, comm, s));      // as nccl-tests does, which looks at nothing then
+    EXPECT_OK(ncclAlltoAll(d, d, 2, ncclInt32, comm, s));      // as nccl-tests does, which then does not check the data
     ASSERT_TRUE(clique.Synchronize());
     ASSERT_NO_FATAL_FAILURE(ExpectUsable(context, clique));
   });
@@ -320,7 +320,7 @@ TEST(BadInput, MemFreeNamesItself) {
 }
 
 TEST(BadInput, NeighboursMayFailDifferently) {
-  // One rank's bad call must not shift its sequence against the peers'.
+  // One rank's bad call must not shift its sequence relative to its peers.
   RunRanks(Processes(3), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -337,9 +337,9 @@ TEST(BadInput, NeighboursMayFailDifferently) {
   });
 }
 
-// ---- errors from far below ----
+// ---- errors of inner layers ----
 
-// An id that has made its communicator: what the rendezvous says is the error of the call that the program has made.
+// An id that has already made its communicator: the error of the rendezvous names the call that the program made.
 TEST(UsedId, IsAnErrorOfTheCallThatUsesItAgain) {
   RunRanks(Threads(1), [](RankContext& context) {
     ncclUniqueId id;
@@ -357,7 +357,7 @@ TEST(UsedId, IsAnErrorOfTheCallThatUsesItAgain) {
     expect_named(ncclCommInitRankConfig(&again, 1, id, 0, nullptr), "ncclCommInitRankConfig");
     expect_named(ncclCommInitRankScalable(&again, 1, 0, 1, &id, nullptr), "ncclCommInitRankScalable");
     expect_named(ncclCommGrow(nullptr, 1, &id, 0, &again, nullptr), "ncclCommGrow");
-    // A creation in the background tells it through ncclCommGetAsyncError.
+    // A creation in the background reports it through ncclCommGetAsyncError.
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ASSERT_EQ(ncclCommInitRankConfig(&again, 1, id, 0, &config), ncclInProgress);
@@ -408,7 +408,7 @@ TEST(Fork, ChildIsRefusedAndCannotHurtTheParent) {
       EXPECT_EQ(status, 0);
       ASSERT_NO_FATAL_FAILURE(ExpectUsable(context, clique));
     }
-    // A child that exits through exit handlers is no less harmless, and neither is one that is killed.
+    // A child that runs its exit handlers does not harm the parent either.
     const pid_t child = fork();
     if (child == 0) std::exit(0);
     int status = 0;

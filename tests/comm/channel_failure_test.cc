@@ -1,4 +1,5 @@
-// The first operation of a channel, when those it waits for do not come: it ends, in time, with the culprit named.
+// The first operation of a channel when the ranks it waits for do not come: it ends in time, with an error that names
+// the cause.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -28,9 +29,9 @@ using harness::Threads;
 using Values = std::vector<int64_t>;
 using Lists = std::vector<std::vector<int64_t>>;
 
-constexpr int kMomentCell = 21;  // when it happened, ns
+constexpr int kMomentCell = 21;  // time of the event that the ranks wait for, ns
 
-// The stream ends with `code` soon after `since`, and `words` in the text.
+// Expects that the stream ends with `code` soon after `since`, and a last-error text that has all of `words`.
 void ExpectEnd(const Clique& clique, ncclResult_t code, uint64_t since, uint64_t promised_ms,
                const std::vector<std::string>& words) {
   EXPECT_EQ(harness::EndOf(clique.stream(), clique.comm()), code) << ncclGetLastError(nullptr);
@@ -74,7 +75,7 @@ TEST_P(ChannelFailureTest, ARankThatNeverCreatesItIsATimeout) {
       options);
 }
 
-// One that has created it, but calls nothing, is waited for in the same way.
+// A rank that has created the channel but makes no call on it is named in the same way.
 TEST_P(ChannelFailureTest, ARankThatNeverUsesItIsATimeout) {
   RunOptions options;
   options.environment = {{"AXCCL_TIMEOUT", "0.3"}};
@@ -97,9 +98,9 @@ TEST_P(ChannelFailureTest, ARankThatNeverUsesItIsATimeout) {
       options);
 }
 
-TEST_P(ChannelFailureTest, GroupsThatDifferAreToldByAll) {
+TEST_P(ChannelFailureTest, DifferentGroupsAreAnErrorOnAllRanks) {
   struct Odd {
-    Lists odd, others;  // rank 0's, and those of ranks 1 and 2
+    Lists odd, others;  // the lists of rank 0, and those of ranks 1 and 2
   };
   const std::vector<Odd> cases = {{{{0, 1, 2}}, {{0, 2, 1}}}, {{{0, 1}}, {{0, 1, 2}}}, {{{0, 1, 2}}, {{1, 0}, {2}}}};
   for (const Odd& c : cases) {
@@ -125,7 +126,7 @@ TEST_P(ChannelFailureTest, GroupsThatDifferAreToldByAll) {
   }
 }
 
-TEST_P(ChannelFailureTest, ARankThatDestroysItUnusedIsTold) {
+TEST_P(ChannelFailureTest, ARankThatDestroysItUnusedIsNamed) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -147,7 +148,7 @@ TEST_P(ChannelFailureTest, ARankThatDestroysItUnusedIsTold) {
   });
 }
 
-// Rank 1 destroys the channel. The next call on it fails on ranks 0 and 2, with that text.
+// Rank 1 destroys the channel. Expects that the next call on it fails on ranks 0 and 2, with that text.
 void ExpectDestroyedByOne(RankContext& context, Clique* clique, axcclChannel_t channel, Gather* gather,
                           const char* text) {
   if (context.rank() == 1) {
@@ -164,8 +165,8 @@ void ExpectDestroyedByOne(RankContext& context, Clique* clique, axcclChannel_t c
   Abort(clique);
 }
 
-// As above, where nobody has looked before it is gone.
-TEST_P(ChannelFailureTest, ARankThatHasDestroyedItUnusedIsTold) {
+// As above, but the channel is destroyed before any other rank uses it.
+TEST_P(ChannelFailureTest, ARankThatHasDestroyedItUnusedIsNamed) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -175,8 +176,8 @@ TEST_P(ChannelFailureTest, ARankThatHasDestroyedItUnusedIsTold) {
   });
 }
 
-// Used less often by one than by the others.
-TEST_P(ChannelFailureTest, AChannelThatIsGoneAgainIsTold) {
+// Rank 0 destroys its first channel without using it, so it uses the id less often than the others.
+TEST_P(ChannelFailureTest, AnUnusedLifetimeOfAChannelIsReported) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -196,9 +197,9 @@ TEST_P(ChannelFailureTest, AChannelThatIsGoneAgainIsTold) {
   });
 }
 
-// The rule (channels.h): all ranks create, use and destroy a channel equally often. Programs in languages that collect
-// garbage break it by leaving the end to a collector that comes at another time on every rank.
-TEST_P(ChannelFailureTest, ACallOnAnEndThatAnotherRankHasDestroyedIsTold) {
+// The rule (channels.h): all ranks create, use and destroy a channel equally often. Programs in garbage-collected
+// languages break it if they leave the destruction to a collector, which runs at another time on every rank.
+TEST_P(ChannelFailureTest, ACallFailsAfterAnotherRankHasDestroyedItsEnd) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -210,8 +211,8 @@ TEST_P(ChannelFailureTest, ACallOnAnEndThatAnotherRankHasDestroyedIsTold) {
   });
 }
 
-// Ranks 0 and 2 create a channel that they still have, which is the same one; rank 1 has a new one.
-TEST_P(ChannelFailureTest, LivesThatDifferAreTold) {
+// Ranks 0 and 2 still have the channel, and creating it gives the same one; rank 1 has destroyed it and gets a new one.
+TEST_P(ChannelFailureTest, DifferentLifetimesAreReported) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -236,8 +237,8 @@ TEST_P(ChannelFailureTest, LivesThatDifferAreTold) {
   });
 }
 
-// A message, the first or a later one, to a rank that has destroyed its end.
-TEST_P(ChannelFailureTest, AMessageToAnEndThatIsDestroyedIsTold) {
+// The first or a later message to a rank that has destroyed its end.
+TEST_P(ChannelFailureTest, AMessageToADestroyedEndFails) {
   for (const bool first : {true, false}) {
     RunRanks(GetParam(), [first](RankContext& context) {
       Clique clique;
@@ -272,20 +273,20 @@ TEST_P(ChannelFailureTest, AMessageToAnEndThatIsDestroyedIsTold) {
   }
 }
 
-// Channels of one id that are all created in time are no quarrel, however long each is waited for.
-TEST_P(ChannelFailureTest, SeveralGroupsOfOneIdAreNoMistake) {
+// Channels of one id that are all created in time cause no error, however long a rank waits for each.
+TEST_P(ChannelFailureTest, SeveralGroupsMayShareAnId) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context, 2));
     axcclChannel_t one = MakeChannel(clique.comm(), 3, {{0, 1, 2}}, 0);
     if (context.rank() == 1) {
-      // Has one but not yet the other, while the others look several times why it does not come.
+      // Has only the first channel while the others check several times why rank 1 does not come.
       const uint64_t until = context.Await(kMomentCell) + 100000000u;
       while (NowNs() < until) std::this_thread::yield();
     }
     axcclChannel_t two = MakeChannel(clique.comm(), 3, {{2, 1, 0}}, 0);
     Gather first(3, 10, context.rank()), second(3, 10, context.rank());
-    // In opposite orders.
+    // The ranks use the channels in opposite orders.
     const int stream = context.rank() % 2;
     ASSERT_OK((stream == 0 ? first : second).Enqueue(stream == 0 ? one : two, clique.stream(0, stream)));
     if (context.rank() == 0) context.Set(kMomentCell, NowNs());
@@ -298,8 +299,8 @@ TEST_P(ChannelFailureTest, SeveralGroupsOfOneIdAreNoMistake) {
   });
 }
 
-// Nor that messages in one direction have begun and those in the other have not.
-TEST_P(ChannelFailureTest, MessagesOfOneDirectionAreNoMistakeInTheOther) {
+// It is no error either that messages have started in one direction only.
+TEST_P(ChannelFailureTest, MessagesMayStartInOneDirectionOnly) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -320,7 +321,7 @@ TEST_P(ChannelFailureTest, MessagesOfOneDirectionAreNoMistakeInTheOther) {
     } else if (context.rank() == 1) {
       ASSERT_OK(axcclRecv(1, &in, 0, channel, nullptr, Cuda(clique.stream())));
       ASSERT_TRUE(clique.Synchronize());
-      // Rank 0 looks several times why the other message does not come.
+      // Rank 0 checks several times why the other message does not come.
       const uint64_t until = NowNs() + 100000000u;
       while (NowNs() < until) std::this_thread::yield();
       ASSERT_OK(axcclSend(1, &out, 0, channel, nullptr, Cuda(clique.stream())));
@@ -338,7 +339,7 @@ TEST_P(ChannelFailureTest, AnAbortEndsTheWait) {
     ASSERT_TRUE(clique.Init(context));
     axcclChannel_t channel = nullptr;
     if (context.rank() == 0) {
-      // Never creates it; aborts when the others wait.
+      // Never creates it; aborts while the others wait.
       ASSERT_TRUE(context.Barrier(1));
       context.Set(kMomentCell, NowNs());
       Abort(&clique);
@@ -355,7 +356,7 @@ TEST_P(ChannelFailureTest, AnAbortEndsTheWait) {
   });
 }
 
-TEST_P(ChannelFailureTest, TheOwnAbortEndsTheWait) {
+TEST_P(ChannelFailureTest, OwnAbortEndsTheWait) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -422,7 +423,7 @@ TEST(ChannelDeath, BeforeOrAfterItIsCreated) {
   }
 }
 
-// In an operation on a channel, after many that went well.
+// The rank dies in an operation on a channel, after many that succeeded.
 TEST(ChannelDeath, InALaterOperation) {
   RunRanks(Processes(3), [](RankContext& context) {
     Clique clique;

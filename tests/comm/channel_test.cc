@@ -1,4 +1,4 @@
-// Channels: who meets on them, in which order, how many, and what becomes of them.
+// Channels: which ranks meet on them, in which order, how many there may be, and how they end.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ axcclChannelInfo_t InfoOf(axcclChannel_t channel) {
   return info;
 }
 
-// A gather of one value, the rank, alone.
+// Gathers the ranks' numbers in a call of its own.
 Values GatherRanks(const Clique& clique, axcclChannel_t channel, int group_size, int64_t count = 1) {
   Gather gather(group_size, count, clique.rank(0));
   EXPECT_OK(gather.Enqueue(channel, clique.stream()));
@@ -81,7 +81,7 @@ TEST_P(ChannelTest, MeetInGroupsInTheirOrder) {
   });
 }
 
-TEST_P(ChannelTest, SayWhereARankIs) {
+TEST_P(ChannelTest, InfoGivesTheRanksPlace) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -114,7 +114,7 @@ TEST_P(ChannelTest, SayWhereARankIs) {
   });
 }
 
-TEST_P(ChannelTest, ARankInNoGroupCallsNothing) {
+TEST_P(ChannelTest, CallsOfARankInNoGroupAreRefused) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -133,7 +133,7 @@ TEST_P(ChannelTest, ARankInNoGroupCallsNothing) {
   });
 }
 
-// On streams of their own, and in one group on one stream.
+// The calls are on different streams, or in one group on one stream.
 TEST_P(ChannelTest, OppositeOrdersComplete) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
@@ -161,8 +161,8 @@ TEST_P(ChannelTest, OppositeOrdersComplete) {
   });
 }
 
-// On streams of which each rank has its own idea.
-TEST_P(ChannelTest, OnOneChannelTheOrderOfCallsHolds) {
+// Each rank picks the streams at random.
+TEST_P(ChannelTest, CallsOnOneChannelKeepTheirOrder) {
   RunRanks(GetParam(), [](RankContext& context) {
     constexpr int kCalls = 200, kStreams = 3;
     Clique clique;
@@ -182,7 +182,7 @@ TEST_P(ChannelTest, OnOneChannelTheOrderOfCallsHolds) {
   });
 }
 
-// Ranks 0 1 make many calls while ranks 2 3 make few, and none of all four.
+// Ranks 0 and 1 make many calls while ranks 2 and 3 make few; no call needs all four.
 TEST_P(ChannelTest, DisjointGroupsDoNotWaitForEachOther) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
@@ -225,7 +225,7 @@ TEST_P(ChannelTest, ManyAtOnce) {
       options);
 }
 
-// Blocks of the process's heap that take up memory.
+// The memory in use on the process's heap, in blocks.
 int64_t HeapBlocks() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code error;
@@ -243,7 +243,7 @@ size_t Descriptors() {
   return count;
 }
 
-TEST_P(ChannelTest, ComeAndGoWithoutATrace) {
+TEST_P(ChannelTest, ComeAndGoAndLeaveNothingBehind) {
   RunOptions options;
   options.deadline = std::chrono::seconds(100);
   RunRanks(
@@ -265,7 +265,7 @@ TEST_P(ChannelTest, ComeAndGoWithoutATrace) {
           if (used) {
             ASSERT_OK(gather.Enqueue(channel, clique.stream()));
           }
-          // With the operation under way.
+          // Destroys the channel while the operation runs.
           ASSERT_OK(axcclChannelDestroy(channel));
           ASSERT_TRUE(clique.Synchronize());
           const Values expected = !pairs ? Values{0, 1, 2, 3} : context.rank() < 2 ? Values{1, 0} : Values{2, 3};
@@ -274,19 +274,19 @@ TEST_P(ChannelTest, ComeAndGoWithoutATrace) {
           }
           if (i != 200 && i != 1999) continue;
           ASSERT_TRUE(context.Barrier(3));
-          // Two more on all ranks: what the first leaves behind is gone after the second.
+          // Two more on all ranks: what the first leaves behind is freed by the second.
           for (int more = 0; more < 2; ++more) {
             ASSERT_OK(axcclChannelDestroy(MakeChannel(clique.comm(), 4, {}, 99)));
             ASSERT_TRUE(context.Barrier(3));
           }
-          // One thread of a process looks, as looking takes a descriptor.
+          // One thread of each process counts, because counting opens a descriptor.
           const bool looks = context.rank() % context.layout().threads == 0;
           if (looks && i == 200) {
             blocks = HeapBlocks();
             descriptors = Descriptors();
             ASSERT_GT(blocks, 0);
           } else if (looks) {
-            // The table of channels, of 64 KiB and a few slots a rank, may have touched pages since.
+            // The table of channels (64 KiB, and a few slots for each rank) may have touched more pages since.
             EXPECT_LE(HeapBlocks(), blocks + 4 * 80 * 2);
             EXPECT_EQ(Descriptors(), descriptors);
           }
@@ -296,7 +296,7 @@ TEST_P(ChannelTest, ComeAndGoWithoutATrace) {
       options);
 }
 
-TEST_P(ChannelTest, TheSameTwiceIsOne) {
+TEST_P(ChannelTest, CreatingAChannelTwiceGivesTheSame) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -309,7 +309,7 @@ TEST_P(ChannelTest, TheSameTwiceIsOne) {
     EXPECT_EQ(GatherRanks(clique, second, 2), context.rank() < 2 ? (Values{0, 1}) : (Values{3, 2}));
     EXPECT_OK(axcclChannelDestroy(second));
     EXPECT_EQ(axcclChannelDestroy(second), ncclInvalidArgument);
-    // Anew, while others may still be at the last one.
+    // Creates it again while other ranks may still use the previous one.
     for (int i = 0; i < 20; ++i) {
       axcclChannel_t again = MakeChannel(clique.comm(), 4, {{0, 1}, {3, 2}}, 5);
       EXPECT_EQ(GatherRanks(clique, again, 2, 1 + i), context.rank() < 2 ? (Values{0, 1}) : (Values{3, 2}));
@@ -319,7 +319,7 @@ TEST_P(ChannelTest, TheSameTwiceIsOne) {
   });
 }
 
-TEST_P(ChannelTest, ALateCreatorIsWaitedFor) {
+TEST_P(ChannelTest, RanksWaitForALateCreator) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -359,7 +359,7 @@ TEST_P(ChannelTest, MixWithNcclCallsInOneGroup) {
       ASSERT_EQ(on_default.Values(), (Values{0, 1, 2, 3}));
       ASSERT_EQ(std::count(sums.begin(), sums.end(), 4), 1000);
     }
-    // Leaving it in the group: the call is still carried out.
+    // Destroys it in the group: the call is still executed.
     Gather gather(2, 5, context.rank());
     ASSERT_OK(ncclGroupStart());
     ASSERT_OK(gather.Enqueue(channel, clique.stream()));
@@ -393,7 +393,7 @@ TEST_P(ChannelTest, OutliveTheirCommunicatorAsHandlesOnly) {
   });
 }
 
-TEST_P(ChannelTest, FinalizeWaitsForThem) {
+TEST_P(ChannelTest, FinalizeWaitsForChannels) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -460,8 +460,8 @@ TEST(Channel, BadArguments) {
   });
 }
 
-// About as many as there may be, and then an error that says so.
-TEST(Channel, ThereIsAMostOfThem) {
+// Creates channels up to the limit; then the error names the limit.
+TEST(Channel, NumberIsLimited) {
   RunOptions options;
   options.deadline = std::chrono::seconds(60);
   RunRanks(
@@ -480,7 +480,7 @@ TEST(Channel, ThereIsAMostOfThem) {
         EXPECT_EQ(result, ncclInvalidUsage);
         EXPECT_EQ(channels.size(), 4095u);
         EXPECT_TRUE(LastErrorHas("(4095); destroy some")) << ncclGetLastError(nullptr);
-        // Their table and 64 bytes each: what a channel has for operations takes no memory before the first one.
+        // The table and 64 bytes each: the memory for a channel's operations is allocated with the first operation.
         const int64_t most = blocks + 2 * (64 + 4096 * 64 / 1024 + 8);
         EXPECT_LE(HeapBlocks(), most);
         EXPECT_OK(axcclChannelDestroy(channels.back()));

@@ -1,8 +1,8 @@
-// Processes killed at random moments, and random calls that differ: no survivor hangs, crashes, or takes wrong data for
-// right; all are told in time; and the survivors go on.
+// Processes killed at random moments, and random calls that differ: no survivor hangs, crashes, or accepts wrong data;
+// every rank gets its error in time; and the survivors continue.
 //
-// Every trial has a seed of its own, printed with a failure; AXCCL_TEST_SEED=<printed> replays all of them.
-// AXCCL_TEST_FULL=1 makes 1,500 kills and 300 mismatches of the few that are made otherwise.
+// Every trial has its own seed, printed with a failure; AXCCL_TEST_SEED=<printed> replays all of them.
+// AXCCL_TEST_FULL=1 makes 1,500 kills and 300 mismatches instead of a few.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ constexpr int kInitCell = 0;  // + rank: 1 + the result of its initialisation
 constexpr std::array kCalls = {Call::kAllReduce, Call::kReduce,   Call::kReduceScatter, Call::kBroadcast,
                                Call::kAllGather, Call::kAllToAll, Call::kGather,        Call::kScatter};
 
-// Memory of a rank's operands, as ncclMemAlloc or malloc gives it.
+// Memory for a rank's operands, from ncclMemAlloc or malloc.
 class Memory {
  public:
   Memory(size_t bytes, bool mapped) : mapped_(mapped) {
@@ -73,7 +73,7 @@ class Memory {
   void* data_ = nullptr;
 };
 
-// One call and its end. What succeeds is right.
+// Makes one call and waits for it. If it succeeds, the result must be right.
 ncclResult_t RunCase(const Case& c, int n, int rank, bool mapped, ncclComm_t comm, axcclStream_t stream) {
   const Memory send(harness::SendElements(c, n, rank) * harness::TypeBytes(c.type), mapped);
   const Memory recv(harness::RecvElements(c, n, rank) * harness::TypeBytes(c.type), mapped);
@@ -125,7 +125,7 @@ Kill MakeKill(uint64_t seed) {
   kill.mapped = random.OneIn(2);
   kill.abort_in_shrink = random.OneIn(2);
   kill.aborts = random.OneIn(2);
-  // Nobody knows of a rank that died before it came.
+  // No rank knows of a rank that died before it joined: only the timeout ends the wait.
   kill.options.environment = {{"AXCCL_INIT_TIMEOUT", kill.phase == Phase::kInit ? "2" : "20"}};
   if (random.OneIn(6)) kill.options.environment.emplace_back("AXCCL_CMA", "0");
   kill.text = "seed " + std::to_string(seed) + ", phase " + std::to_string(static_cast<int>(kill.phase)) + ", " +
@@ -134,7 +134,7 @@ Kill MakeKill(uint64_t seed) {
   return kill;
 }
 
-// The survivors make a communicator of their own from the old one, and it works.
+// The survivors make a communicator from the old one, and check that it works.
 void ShrinkAndGoOn(RankContext& context, const Kill& kill, ncclComm_t comm, axcclStream_t stream) {
   std::vector<int> dead;
   for (int r = 0; r < context.nranks(); ++r) {
@@ -182,10 +182,10 @@ void Survive(RankContext& context, const Kill& kill, const ncclUniqueId& id) {
   clique.ForgetComms();
   if (result != ncclSuccess) {
     EXPECT_EQ(result, ncclRemoteError) << ncclGetLastError(nullptr);
-    // The error names a victim, as no survivor leaves before all have met the death; but where each leaves after so
-    // many calls, one that has done its part may abort while others still wait for the victim.
+    // The error names a victim, because no survivor leaves before all have seen the death. But if each rank leaves
+    // after a fixed number of calls, one that has finished may abort while others still wait for the victim.
     const std::string text = ncclGetLastError(nullptr);
-    bool named = kill.phase == Phase::kInit;  // some may not have come so far
+    bool named = kill.phase == Phase::kInit;  // a rank may have failed before it knew the victims
     if (kill.phase == Phase::kDestroy && kill.aborts) named = LastErrorHas("aborted its communicator");
     for (int r = 0; r < n; ++r) named |= kill.Dies(r) && text.find("rank " + std::to_string(r)) != std::string::npos;
     EXPECT_TRUE(named) << text;
@@ -216,7 +216,7 @@ void RunKill(RankContext& context, const Kill& kill) {
       context.Die();
     }).detach();
   };
-  // As the others, until it dies.
+  // Runs the same calls as the others, until it dies.
   if (kill.phase == Phase::kInit) die_later();
   ncclComm_t comm = nullptr;
   const ncclResult_t init = ncclCommInitRank(&comm, context.nranks(), id, context.rank());
@@ -260,7 +260,7 @@ Case RandomCall(Random* random, int n) {
   return c;
 }
 
-// What the odd rank calls instead of `c`.
+// The call that the odd rank makes instead of `c`.
 Case Alter(const Case& c, int n, Random* random) {
   Case odd = c;
   switch (random->Below(5)) {
@@ -301,12 +301,12 @@ TEST(Chaos, RanksMakeRandomCallsThatDiffer) {
           for (uint64_t before = random.Below(4); before > 0; --before)
             ASSERT_OK(RunCase(RandomCall(&random, n), n, rank, random.OneIn(2), clique.comm(), clique.stream()));
           const Case common = RandomCall(&random, n), odd = Alter(common, n, &random), second = RandomCall(&random, n);
-          const int who = static_cast<int>(random.Below(static_cast<uint64_t>(n)));
-          ASSERT_TRUE(context.Step("trial %d: rank %d calls %s, the others %s", i, who, odd.Text().c_str(),
+          const int odd_rank = static_cast<int>(random.Below(static_cast<uint64_t>(n)));
+          ASSERT_TRUE(context.Step("trial %d: rank %d calls %s, the others %s", i, odd_rank, odd.Text().c_str(),
                                    common.Text().c_str()));
-          ASSERT_TRUE(context.Barrier());  // who is slow would be told before it has done what came before
+          ASSERT_TRUE(context.Barrier());  // otherwise the mismatch could end earlier calls of a slow rank
           const uint64_t start = NowNs();
-          (void)RunCase(rank == who ? odd : common, n, rank, i % 2 == 0, clique.comm(), clique.stream());
+          (void)RunCase(rank == odd_rank ? odd : common, n, rank, i % 2 == 0, clique.comm(), clique.stream());
           (void)RunCase(second, n, rank, i % 2 == 0, clique.comm(), clique.stream());
           ncclResult_t state = ncclSuccess;
           while (state == ncclSuccess && NowNs() - start < AllowedNs(1000))

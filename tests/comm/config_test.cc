@@ -23,7 +23,7 @@ using harness::Seed;
 
 struct BadConfig {
   const char* name;
-  const char* word;  // in the last-error text
+  const char* word;  // required in the last-error text
   void (*spoil)(ncclConfig_t*);
 };
 
@@ -84,14 +84,14 @@ void ExpectAccepted(const void* config) {
 
 TEST(Config, OldStructsAreReadUpToTheirSize) {
   RunRanks(Processes(1), [](RankContext&) {
-    // Behind the 48 bytes of a 2.18 struct lies whatever the caller has there.
+    // Behind the 48 bytes of a 2.18 struct is unrelated memory of the caller.
     alignas(8) unsigned char old[256];
     std::memset(old, 0x5a, sizeof old);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.size = 48;
     config.version = 21801;
     std::memcpy(old, &config, 48);
-    // trafficClass came later, into padding: it must not be read from a 2.18 caller.
+    // trafficClass was added later, in what was padding: it must not be read from a 2.18 caller.
     const int garbage = -77;
     std::memcpy(old + 44, &garbage, 4);
     ExpectAccepted(old);
@@ -106,7 +106,7 @@ TEST(Config, NewerStructsAreReadUpToOurs) {
     std::memcpy(future, &config, sizeof config);
     const size_t size = 400;
     std::memcpy(future, &size, sizeof size);
-    // The caller's version decides which fields count, so this one claims no more than it fills.
+    // The caller's version decides which fields count, so this one gives the version whose fields it fills.
     ExpectAccepted(future);
   });
 }

@@ -1,4 +1,4 @@
-// What axccl-plan explain says is what a communicator does. AXCCL_PLAN_PROGRAM is its path.
+// axccl-plan explain names the algorithm that a communicator then uses. AXCCL_PLAN_PROGRAM is the program's path.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -52,7 +52,7 @@ struct Setting {
 
 class ExplainTest : public testing::TestWithParam<Setting> {};
 
-// Ranks of one process, which reach each other's buffers.
+// All ranks are in one process and reach each other's buffers.
 TEST_P(ExplainTest, NamesTheAlgorithmThatRuns) {
   constexpr int kRanks = 4;
   const harness::Folder cache;

@@ -1,4 +1,4 @@
-// What an initialisation leaves behind that failed on the way: nothing that peers still write to.
+// An initialisation that failed half way leaves nothing behind that peers still write to.
 #include <dlfcn.h>
 #include <errno.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace axccl::tests {
 
-// Set: no more memory of other processes can be mapped here.
+// If set, no more memory of other processes can be mapped here.
 std::atomic<bool> g_full{false};
 
 namespace {
@@ -30,7 +30,7 @@ TEST(FailedInit, LeavesPeersNothingToWriteTo) {
   RunRanks(
       Processes(2),
       [](RankContext& context) {
-        void* first = nullptr;  // the own heap is there already
+        void* first = nullptr;  // creates the rank's own heap
         ASSERT_OK(ncclMemAlloc(&first, 4096));
         ASSERT_OK(ncclMemFree(first));
         for (int round = 0; round < 30; ++round) {
@@ -45,9 +45,9 @@ TEST(FailedInit, LeavesPeersNothingToWriteTo) {
             void* memory = nullptr;
             ASSERT_OK(ncclMemAlloc(&memory, kBytes));
             const auto* bytes = static_cast<const char*>(memory);
-            std::memset(memory, 0x55, 1 << 16);  // at once: what the peer does comes within microseconds
+            std::memset(memory, 0x55, 1 << 16);  // at once, because the peer writes within microseconds
             std::memset(memory, 0x55, kBytes);
-            ASSERT_TRUE(context.Barrier());  // rank 1 has given up, too
+            ASSERT_TRUE(context.Barrier());  // rank 1 has failed, too
             EXPECT_TRUE(std::all_of(bytes, bytes + kBytes, [](char byte) { return byte == 0x55; }))
                 << "written to by a peer";
             ASSERT_OK(ncclMemFree(memory));
@@ -57,7 +57,7 @@ TEST(FailedInit, LeavesPeersNothingToWriteTo) {
           }
           EXPECT_EQ(comm, nullptr);
         }
-        // Nothing stands in the way of another try.
+        // Nothing prevents another attempt.
         if (context.rank() == 0) return;
         ncclUniqueId own;
         ncclComm_t alone = nullptr;
@@ -71,7 +71,7 @@ TEST(FailedInit, LeavesPeersNothingToWriteTo) {
 }  // namespace
 }  // namespace axccl::tests
 
-// Stands before the C library's in the program.
+// Takes precedence over the C library's function.
 extern "C" [[gnu::visibility("default")]] void* mmap(void* address, size_t bytes, int protection, int flags, int fd,
                                                      off_t offset) noexcept {
   using Mmap = void* (*)(void*, size_t, int, int, int, off_t);

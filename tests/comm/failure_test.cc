@@ -1,4 +1,4 @@
-// Peers that die and communicators that are aborted: every wait ends, in time, with the culprit named.
+// Peers that die and communicators that are aborted: every wait ends in time, with an error that names the cause.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ constexpr int kDeathCell = 20;  // time of death, ns
   context.Die();
 }
 
-// The stream ends with ncclRemoteError that names `victim`, soon after its death; then the communicator can be dropped.
+// Expects that the stream ends with an ncclRemoteError that names `victim` soon after its death, and then aborts.
 void ExpectRemoteError(RankContext& context, Clique* clique, int victim) {
   EXPECT_EQ(axcclStreamSynchronize(clique->stream()), ncclRemoteError) << ncclGetLastError(nullptr);
   const uint64_t now = NowNs();
@@ -55,7 +55,8 @@ void ExpectRemoteError(RankContext& context, Clique* clique, int victim) {
   clique->ForgetComms();
 }
 
-// The survivors, n - 1 of them with ranks below `victim` unchanged, make a communicator without the dead.
+// The survivors make a communicator without the dead rank; they are n - 1 ranks, and those below `victim` keep their
+// numbers.
 void ExpectSurvivorsGoOn(RankContext& context, int victim) {
   const int n = context.nranks() - 1;
   const int rank = context.rank() < victim ? context.rank() : context.rank() - 1;
@@ -112,7 +113,7 @@ TEST_P(DeathTest, AnywhereInAStreamOfOperations) {
       std::atomic<bool> stop{false};
       std::thread killer;
       if (context.rank() == victim) {
-        // Dies at some point of the loop below, in the middle of whatever it is doing then.
+        // Dies somewhere in the loop below.
         killer = std::thread([&context, round] {
           Random random(Scramble(Seed(), static_cast<uint64_t>(round)));
           const uint64_t until = NowNs() + 1000000 + random.Below(20000000);
@@ -128,14 +129,14 @@ TEST_P(DeathTest, AnywhereInAStreamOfOperations) {
                                Cuda(clique.stream()));
         if (result == ncclSuccess) result = axcclStreamSynchronize(clique.stream());
         if (result != ncclSuccess) break;
-        // What succeeded is right.
+        // A call that succeeded has the right result.
         ++done;
         for (const int value : data) ASSERT_EQ(value, 3) << "operation " << done;
       }
       EXPECT_EQ(result, ncclRemoteError) << ncclGetLastError(nullptr);
       EXPECT_LT(NowNs(), context.Await(kDeathCell) + AllowedNs(100));
       EXPECT_TRUE(harness::LastErrorHas("rank " + std::to_string(victim))) << ncclGetLastError(nullptr);
-      ASSERT_TRUE(context.Barrier(1, 2));  // one that left now could be taken for the victim
+      ASSERT_TRUE(context.Barrier(1, 2));  // a rank that left now could be mistaken for the victim
       EXPECT_OK(ncclCommAbort(clique.comm()));
       clique.ForgetComms();
     });
@@ -144,7 +145,7 @@ TEST_P(DeathTest, AnywhereInAStreamOfOperations) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, DeathTest, testing::Values(size_t{1}, size_t{5000}, size_t{1} << 20));
 
-TEST(Death, IsSeenByThoseWhoOnlyPoll) {
+TEST(Death, IsSeenByRanksThatOnlyPoll) {
   RunRanks(Processes(3), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -230,8 +231,8 @@ bool AwaitLogLine(int fd, const std::string& text) {
 }
 
 TEST(Death, DuringInitNamesTheRank) {
-  // Rank 1 has joined (its own thread polls a non-blocking init while rank 2 never comes) and then dies. That it has
-  // joined is told by the log of the process that serves the id, a pipe that rank 1 reads.
+  // Rank 1 has joined (its own thread polls a non-blocking init while rank 2 never comes) and then dies. The log of the
+  // process that serves the id, a pipe that rank 1 reads, shows that it has joined.
   int log[2];
   ASSERT_EQ(pipe(log), 0);
   harness::RunOptions options;
@@ -365,7 +366,7 @@ TEST(Abort, WithEveryPeerDead) {
     EXPECT_LT(NowNs() - start, AllowedNs(100));
     clique.ForgetComms();
     EXPECT_NE(axcclStreamSynchronize(clique.stream()), ncclSuccess);
-    // The library goes on, alone.
+    // The library still works for this rank alone.
     ncclUniqueId id;
     ASSERT_OK(ncclGetUniqueId(&id));
     ncclComm_t alone = nullptr;
@@ -379,7 +380,7 @@ TEST(Abort, WithEveryPeerDead) {
 }
 
 TEST(Abort, StormInTheMiddleOfOperations) {
-  // Ranks run operations and abort at random points; nobody hangs, crashes or writes after its abort has returned.
+  // Ranks run operations and abort at random points; no rank hangs, crashes or writes after its abort has returned.
   for (int round = 0; round < 10; ++round) {
     RunRanks(round % 2 == 0 ? Threads(3) : Processes(3), [round](RankContext& context) {
       Random random(Scramble(Seed(), static_cast<uint64_t>(round), static_cast<uint64_t>(context.rank())));
@@ -403,7 +404,7 @@ TEST(Abort, StormInTheMiddleOfOperations) {
         }
         aborter.join();
         axcclStreamSynchronize(clique.stream());
-        // After the abort the buffer is the caller's alone.
+        // After the abort the buffer belongs to the caller alone.
         std::vector<int>().swap(data);
         clique.ForgetComms();
         ASSERT_TRUE(context.Barrier());

@@ -1,6 +1,6 @@
-// Ranks made by fork: what programs for NCCL on one node do. The parent calls ncclGetUniqueId and forks; each child
-// calls ncclCommInitRank. The parent may be a rank itself, or wait for its children and serve their meeting. Nothing
-// else survives a fork, and children that come too late are told so.
+// Ranks made by fork, as NCCL programs on one node do. The parent calls ncclGetUniqueId and forks; each child calls
+// ncclCommInitRank. The parent may be a rank itself, or wait for its children and serve their meeting. Nothing else
+// survives a fork, and children that are forked too late get an error.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,13 +21,13 @@ using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
 
-// A process of its own, as the test's never uses the library.
+// Runs `body` in a separate process, because the test's process never uses the library.
 void InAProcess(const std::function<void()>& body, RunOptions options = {}) {
   RunRanks(
       Processes(1), [&](RankContext&) { body(); }, options);
 }
 
-// Exits with what `body` returns; ends in any case.
+// The child exits with the result of `body`; an alarm ends it in any case.
 pid_t Fork(const std::function<int()>& body) {
   const pid_t pid = fork();
   if (pid == 0) {
@@ -37,7 +37,7 @@ pid_t Fork(const std::function<int()>& body) {
   return pid;
 }
 
-// 0 when all children ended well.
+// Returns 0 if all children succeeded.
 int Await(const std::vector<pid_t>& children) {
   int worst = 0;
   for (const pid_t child : children) {
@@ -49,7 +49,7 @@ int Await(const std::vector<pid_t>& children) {
   return worst;
 }
 
-// 0 when it went well.
+// Returns 0 on success.
 int JoinAndAdd(const ncclUniqueId& id, int rank, int nranks) {
   ncclComm_t comm = nullptr;
   int sum = rank + 1;
@@ -68,7 +68,7 @@ std::vector<pid_t> ForkRanks(const ncclUniqueId& id, int first, int nranks) {
   return children;
 }
 
-// 0 when a child forked now is refused, and told why.
+// Returns 0 if a child forked now gets an error that gives the reason.
 int ForkRefused() {
   return Await({Fork([] {
     ncclUniqueId id{};
@@ -100,7 +100,7 @@ TEST(ForkedRanks, MeetTheirParentWhichIsARank) {
     EXPECT_EQ(JoinAndAdd(id, 0, 4), 0);
     EXPECT_EQ(Await(children), 0);
     EXPECT_EQ(ForkRefused(), 0);
-    EXPECT_OK(ncclGetUniqueId(&id)) << "the parent goes on";
+    EXPECT_OK(ncclGetUniqueId(&id)) << "the parent continues";
     EXPECT_EQ(JoinAndAdd(id, 0, 1), 0);
   });
 }
@@ -121,7 +121,7 @@ TEST(ForkedRanks, MayBeGrandchildren) {
     ASSERT_OK(ncclGetUniqueId(&id));
     const pid_t child = Fork([&] {
       if (Await(ForkRanks(id, 0, 2)) != 0) return 1;
-      // The child may do as its parent does, and its children as it.
+      // The child may do the same as its parent, and its children the same as it.
       ncclUniqueId own;
       if (ncclGetUniqueId(&own) != ncclSuccess) return 2;
       const std::vector<pid_t> grandchildren = ForkRanks(own, 1, 3);
@@ -129,7 +129,7 @@ TEST(ForkedRanks, MayBeGrandchildren) {
       return Await(grandchildren) == 0 && ForkRefused() == 0 ? 0 : 4;
     });
     EXPECT_EQ(Await({child}), 0);
-    ASSERT_OK(ncclGetUniqueId(&id)) << "what its children did is theirs";
+    ASSERT_OK(ncclGetUniqueId(&id)) << "its children's calls do not affect it";
     EXPECT_EQ(Await(ForkRanks(id, 0, 2)), 0);
   });
 }
@@ -149,9 +149,9 @@ TEST(ForkedRanks, AreRefusedOnceTheParentHasDoneMore) {
   });
 }
 
-// The service thread reads parameters and writes log lines, under locks that a child must not find taken by a thread
-// that it does not have. It is busy with the ranks of a round while more children are forked.
-TEST(ForkedRanks, FindNoLockTakenByTheThreadThatServesOthers) {
+// The service thread reads parameters and writes log lines, under locks. A child does not have that thread, so it must
+// not inherit a lock that the thread holds. The thread serves the ranks of a round while more children are forked.
+TEST(ForkedRanks, InheritNoLockOfTheServiceThread) {
   RunOptions options;
   options.environment = {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", "/dev/null"}};
   InAProcess(

@@ -15,7 +15,7 @@ class GpuWindow : public testing::Test {
  protected:
   void SetUp() override {
     if (!OnGpu()) GTEST_SKIP() << "AXCCL_TEST_DEVICE is not cuda";
-    void* managed = GpuAllocate(64);  // makes device 0 the thread's
+    void* managed = GpuAllocate(64);  // makes device 0 the thread's device
     ASSERT_NE(managed, nullptr);
     GpuFree(managed);
     const int device = 0;
@@ -57,15 +57,15 @@ TEST_F(GpuWindow, TakesMemoryOfTheDevice) {
   EXPECT_OK(ncclMemFree(allocated));
 }
 
-// Some systems let kernels use any memory of the host; a freed address is good nowhere.
-TEST_F(GpuWindow, RefusesWhatIsNoMemory) {
+// Some systems let kernels use any host memory; a freed address is invalid everywhere.
+TEST_F(GpuWindow, RefusesInvalidMemory) {
   EXPECT_EQ(Register(nullptr, kBytes), ncclInvalidArgument);
   EXPECT_EQ(window_, nullptr);
   std::vector<char> host(4096);
   const ncclResult_t result = Register(host.data(), host.size());
   if (result == ncclSuccess) {
     EXPECT_OK(ncclCommWindowDeregister(comm_, window_));
-    GTEST_SKIP() << "this device sees all memory of the host";
+    GTEST_SKIP() << "this device can use all memory of the host";
   }
   EXPECT_EQ(result, ncclInvalidArgument);
   EXPECT_EQ(window_, nullptr);

@@ -1,4 +1,4 @@
-// Groups: nesting, errors inside, several communicators, estimates.
+// Groups: nesting, errors inside, several communicators, and estimates.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -43,7 +43,7 @@ TEST(Group, OnlyTheOutermostEndActs) {
     for (int i = 0; i < 3; ++i) {
       ASSERT_OK(ncclGroupStart());
       ASSERT_OK(ncclAllReduce(&data[i], &data[i], 1, ncclInt32, ncclSum, clique.comm(i), Cuda(clique.stream(i))));
-      // If this launched, the next rank's call could never be reached by a blocking library.
+      // If this launched, a blocking library would never reach the next rank's call.
       ASSERT_OK(ncclGroupEnd());
       EXPECT_EQ(axcclStreamQuery(clique.stream(i)), ncclSuccess);
     }
@@ -122,7 +122,7 @@ TEST(Group, AnErrorInsideIsReturnedByTheEndAndNothingIsLaunched) {
     ncclResult_t state = ncclInternalError;
     ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
     EXPECT_EQ(state, ncclSuccess);
-    // The next group and the next lone call are not affected.
+    // Neither the next group nor the next single call is affected.
     ASSERT_TRUE(context.Barrier());
     ASSERT_OK(ncclGroupStart());
     ASSERT_OK(ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
@@ -154,7 +154,7 @@ TEST(Group, MixingBlockingAndNonBlockingIsRefused) {
     const ncclResult_t end = ncclGroupEnd();
     EXPECT_TRUE(end == ncclInvalidArgument || end == ncclInvalidUsage) << first << " " << second << " " << end;
     EXPECT_TRUE(harness::LastErrorHas("blocking")) << ncclGetLastError(nullptr);
-    // Each alone still works.
+    // Each still works alone.
     CaseRunner runner(context, clique, size_t{1} << 18);
     ASSERT_TRUE(runner.Run({Call::kAllReduce, ncclInt32, Fold::kSum, 10, 0, Seed()}, {}));
     EXPECT_OK(ncclCommDestroy(other));
@@ -204,7 +204,7 @@ TEST(Simulate, EstimatesGrowWithSizeAndMoveNothing) {
     }
     EXPECT_OK(axcclStreamSynchronize(clique.stream()));
     EXPECT_EQ(data[0], 1.0f);
-    // The group is closed, and real calls go on.
+    // The group is closed, and real calls still work.
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
     CaseRunner runner(context, clique, size_t{1} << 18);
     ASSERT_TRUE(runner.Run({Call::kAllReduce, ncclInt32, Fold::kSum, 10, 0, Seed()}, {}));

@@ -1,4 +1,4 @@
-// How communicators come to be: every init call, in threads, processes and groups, and what init refuses.
+// Ways to make communicators: every init call, in threads, processes and groups, and what init refuses.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ using harness::Seed;
 using harness::ShareUniqueId;
 using harness::Threads;
 
-// The communicator works: one all_reduce, checked.
+// Checks that the communicator works, with one all_reduce.
 void Exercise(RankContext& context, ncclComm_t comm) {
   Clique clique;
   ASSERT_TRUE(clique.Adopt(comm));
@@ -138,7 +138,7 @@ TEST(InitAll, RefusesBadLists) {
 TEST(InitScalable, AnyNumberOfIds) {
   RunRanks(Processes(4), [](RankContext& context) {
     for (const int ids : {1, 2, 4}) {
-      // Id i is made by rank i, as in NCCL, where each id's maker is a root of the rendezvous.
+      // Rank i makes id i, as in NCCL, where the maker of each id is a root of the rendezvous.
       ncclUniqueId all[4];
       if (context.rank() < ids) {
         ASSERT_OK(ncclGetUniqueId(&all[0]));
@@ -191,7 +191,7 @@ TEST(Init, OneIdMakesOneCommunicatorAndManyIdsMayBeOpen) {
 }
 
 TEST(Init, ThreadsInitConcurrentlyWithoutAGroup) {
-  // What XLA does: one thread per device, many communicators at once, on all of them.
+  // XLA does this: one thread per device makes many communicators at once, on all devices.
   RunRanks(Layout{2, 3, 1}, [](RankContext& context) {
     for (int round = 0; round < 5; ++round) {
       Clique clique;
@@ -215,7 +215,7 @@ void ExpectInitFails(RankContext& context, int nranks, int rank, const std::stri
       << ncclGetErrorString(result) << ": " << ncclGetLastError(nullptr);
   EXPECT_TRUE(LastErrorHas(words)) << ncclGetLastError(nullptr);
   ASSERT_TRUE(context.Barrier());
-  // And the library still works.
+  // The library still works.
   Clique clique;
   ASSERT_TRUE(clique.Init(context));
   CaseRunner runner(context, clique, size_t{1} << 18);
@@ -281,9 +281,9 @@ TEST(Library, LinksAndParametersAreVisible) {
   });
 }
 
-// A program that becomes a daemon closes what it has not opened. What needs the library's descriptors is an error from
-// then on, and what has been made works.
-TEST(ClosedDescriptors, AreAnErrorOfWhatNeedsThem) {
+// A program that becomes a daemon closes descriptors that it has not opened. From then on, calls that need the
+// library's descriptors fail, and communicators that exist still work.
+TEST(ClosedDescriptors, AreAnErrorOfCallsThatNeedThem) {
   RunRanks(Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));

@@ -1,8 +1,8 @@
-// Peers that leave a communicator at rest, and waits that last: what the ranks that stay are told, and when.
+// Peers that leave a communicator at rest, and waits that last: which errors the remaining ranks get, and when.
 //
-// NCCL has ncclCommGetAsyncError report what went wrong with work of the communicator, and applications tear themselves
-// down when it says anything (PyTorch's watchdog does). So a peer that ends, aborts or destroys after all work is done
-// is nobody's error; it is an error of the operations that need it.
+// NCCL has ncclCommGetAsyncError report what went wrong with work of the communicator, and applications shut down when
+// it reports an error (PyTorch's watchdog does). So a peer that ends, aborts or destroys after all work is done causes
+// no error by itself; it is an error of the operations that need it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ ncclResult_t AsyncError(ncclComm_t comm) {
   return state;
 }
 
-// Until the kernel has taken the process apart and nobody has waited for it yet.
+// Waits until the process has ended: it is a zombie, or gone.
 void AwaitEnd(RankContext& context, uint64_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   for (std::string line; !context.AnyFailed(); std::this_thread::yield()) {
@@ -103,10 +103,10 @@ TEST_P(LeavingTest, IsNoErrorUntilSomethingNeedsThePeer) {
     AwaitLeft(context);
     EXPECT_EQ(AsyncError(clique.comm()), ncclSuccess) << ncclGetLastError(nullptr);
 
-    // What does not need it still works.
+    // Calls that do not need it still work.
     const int peer = 2 - context.rank();
     int sent = context.rank(), received = -1;
-    ASSERT_TRUE(context.Step("messages among those who stay"));
+    ASSERT_TRUE(context.Step("messages among the remaining ranks"));
     ASSERT_OK(ncclGroupStart());
     ASSERT_OK(ncclSend(&sent, 1, ncclInt32, peer, clique.comm(), Cuda(clique.stream())));
     ASSERT_OK(ncclRecv(&received, 1, ncclInt32, peer, clique.comm(), Cuda(clique.stream())));
@@ -122,14 +122,14 @@ TEST_P(LeavingTest, IsNoErrorUntilSomethingNeedsThePeer) {
     EXPECT_LT(NowNs() - start, AllowedNs(100));
     EXPECT_TRUE(LastErrorHas("rank 1")) << ncclGetLastError(nullptr);
     EXPECT_EQ(AsyncError(clique.comm()), ncclRemoteError);
-    // One that left now could be taken for the first.
+    // A rank that left now could be mistaken for the first one.
     ASSERT_TRUE(context.Barrier(2, 2));
     EXPECT_OK(ncclCommAbort(clique.comm()));
     clique.ForgetComms();
   });
 }
 
-// A lone call that starts at once says so itself; nobody has to wait for its stream.
+// A single call that starts at once returns the error itself; the program need not wait for its stream.
 TEST_P(LeavingTest, FailsTheNextCallAtOnce) {
   RunCliques(GetParam().layout, [](RankContext& context, Clique& clique) {
     ASSERT_OK(AllReduce(clique));
@@ -140,7 +140,7 @@ TEST_P(LeavingTest, FailsTheNextCallAtOnce) {
     int data = 1;
     ASSERT_TRUE(context.Step("send"));
     ncclResult_t result = ncclSend(&data, 1, ncclInt32, kVictim, clique.comm(), Cuda(clique.stream()));
-    if (result == ncclSuccess) result = axcclStreamSynchronize(clique.stream());  // a thread was in its way
+    if (result == ncclSuccess) result = axcclStreamSynchronize(clique.stream());  // if another thread drove it
     EXPECT_EQ(result, ncclRemoteError);
     EXPECT_TRUE(LastErrorHas("rank 1")) << ncclGetLastError(nullptr);
     EXPECT_OK(ncclCommAbort(clique.comm()));
@@ -159,14 +159,14 @@ INSTANTIATE_TEST_SUITE_P(Ways, LeavingTest,
 
 // ---- deadlines ----
 
-// Each rank's own setting counts, not rank 0's.
+// Each rank's own setting applies, not rank 0's.
 TEST(Deadline, IsEachRanksOwn) {
   RunRanks(Processes(3), [](RankContext& context) {
     setenv("AXCCL_TIMEOUT", context.rank() == 2 ? "0.2" : "0", 1);
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     ASSERT_OK(AllReduce(clique));
-    if (context.rank() == 0) {  // never calls again
+    if (context.rank() == 0) {  // makes no more calls
       EXPECT_TRUE(context.Barrier(1));
       return;
     }
@@ -195,7 +195,7 @@ TEST(Deadline, IsTenMinutesUnlessSet) {
 enum class Ending { kDestroy, kFinalize };
 class EndingTest : public testing::TestWithParam<Ending> {};
 
-// With work outstanding that a peer never joins.
+// Work is outstanding that a peer never joins.
 TEST_P(EndingTest, EndsByTheDeadline) {
   RunOptions options;
   options.environment = {{"AXCCL_TIMEOUT", "0.3"}};
@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, EndingTest, testing::Values(Ending::kDestroy, End
 
 // ---- the line about a long wait ----
 
-// What is written to stderr from here on.
+// Collects what is written to stderr from now on.
 class Stderr {
  public:
   Stderr() {
@@ -261,14 +261,14 @@ class Stderr {
   int saved_ = -1;
 };
 
-TEST(LongWait, IsToldOnStderrWithoutAnyLogging) {
+TEST(LongWait, IsReportedOnStderrWithoutAnyLogging) {
   RunOptions options;
   options.environment = {{"AXCCL_WAIT_NOTICE", "0.1"}, {"NCCL_DEBUG", ""}};
   RunCliques(
       Processes(2),
       [](RankContext& context, Clique& clique) {
         ASSERT_OK(AllReduce(clique));
-        if (context.rank() == 1) context.Await(kLeftCell);  // comes late
+        if (context.rank() == 1) context.Await(kLeftCell);  // is late
         if (context.rank() == 0) {
           Stderr errors;
           int data = 1;

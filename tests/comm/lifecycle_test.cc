@@ -82,7 +82,7 @@ TEST(Lifecycle, RanksMayDestroyAtDifferentTimes) {
       ASSERT_TRUE(first.Init(context));
       ASSERT_TRUE(second.Init(context));
       CaseRunner runner(context, second, size_t{1} << 20);
-      // One rank lets go of the first communicator before, one while, one after the second is used.
+      // The ranks destroy the first communicator before, while or after the second one is used.
       if (context.rank() == 0) {
         ASSERT_TRUE(first.Destroy());
       }
@@ -97,7 +97,7 @@ TEST(Lifecycle, RanksMayDestroyAtDifferentTimes) {
 
 // ---- while they are being made ----
 
-// A rank whose peers never come.
+// Begins an init of a rank whose peers never come.
 ncclComm_t BeginAlone() {
   ncclUniqueId id;
   EXPECT_OK(ncclGetUniqueId(&id));
@@ -127,7 +127,7 @@ TEST(BeingMade, DestroyOrAbortEndsTheWait) {
       PatientInit());
 }
 
-// NCCL lets another thread abort a communicator whose init blocks; its handle is there from the start.
+// NCCL lets another thread abort a communicator while its init blocks; the handle is set from the start.
 TEST(BeingMade, AbortEndsAnInitThatBlocksAnotherThread) {
   RunRanks(
       Processes(1),
@@ -150,7 +150,7 @@ TEST(BeingMade, AbortEndsAnInitThatBlocksAnotherThread) {
       PatientInit());
 }
 
-// Whatever comes first, an init that returns success has made a communicator, and an abort that does has ended it.
+// In every order, an init that returns success has made a communicator, and an abort that returns success has ended it.
 TEST(BeingMade, AnInitThatIsAbortedAtAnyTimeNeverGivesADeadHandle) {
   RunRanks(
       Processes(1),
@@ -267,7 +267,7 @@ TEST(NonBlocking, EnvironmentOverridesTheConfig) {
         config.blocking = 1;
         ncclComm_t comm = nullptr;
         if (context.rank() == 1) {
-          ASSERT_EQ(context.Await(0), 1u);  // a blocking init of rank 0 would never get to set it
+          ASSERT_EQ(context.Await(0), 1u);  // if rank 0's init blocked, it would never set this
         }
         const ncclResult_t started = ncclCommInitRankConfig(&comm, 2, id, context.rank(), &config);
         ASSERT_TRUE(started == ncclSuccess || started == ncclInProgress) << started;
@@ -381,7 +381,8 @@ TEST(RedOp, RefusesBadArguments) {
     EXPECT_EQ(ncclRedOpCreatePreMulSum(nullptr, &scalar, ncclFloat32, ncclScalarHostImmediate, comm),
               ncclInvalidArgument);
     EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, nullptr, ncclFloat32, ncclScalarHostImmediate, comm), ncclInvalidArgument);
-    // C programs may pass any number: compilers assume only with -fstrict-enums that an enumeration names it.
+    // C programs may pass any number: only with -fstrict-enums do compilers assume that the value is in the
+    // enumeration.
     for (const int number : {99, -1}) {
       const auto datatype = static_cast<ncclDataType_t>(number);
       const auto residence = static_cast<ncclScalarResidence_t>(number);

@@ -1,4 +1,4 @@
-// Limits on a process and system calls that are forbidden to it: what then works, and what says which limit to raise.
+// Limits on a process, and system calls that it may not make: what then works, and errors that name the limit to raise.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -32,8 +32,8 @@ using harness::ReplaceDevShm;
 using harness::RunOptions;
 using harness::RunRanks;
 
-// Every rank sends to the next and receives from the one before: small ones and one that takes several turns of the
-// scratch.
+// Every rank sends to the next and receives from the previous one: small messages, and one that takes several turns of
+// the scratch memory.
 void PassOn(Clique& clique) {
   const int n = clique.nranks();
   for (const size_t bytes : {size_t{8}, size_t{5000}, size_t{700'000}}) {
@@ -60,7 +60,7 @@ void PassOn(Clique& clique) {
   }
 }
 
-// All kinds of calls, on memory of all kinds, are right; so are messages.
+// Checks calls of all kinds on memory of all kinds, and messages.
 void UseEverything(RankContext& context) {
   Clique clique;
   ASSERT_TRUE(clique.Init(context));
@@ -75,7 +75,7 @@ void UseEverything(RankContext& context) {
 
 // ---- many ---
 
-// What a communicator takes of the heap is address space, and little of it: as many as programs make find room.
+// A communicator takes only a little address space of the heap, so there is room for as many as programs make.
 TEST(Many, CommunicatorsOfEightRanksInAProcess) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
   RunRanks(Processes(1), [](RankContext&) {
@@ -121,7 +121,6 @@ TEST(Many, RanksInAProcess) {
 
 // ---- limits ----
 
-// Each process maps of the others what it uses, whatever their heaps could hold.
 TEST(Limits, HandlesOfAProcess) {
   RunRanks(Processes(1), [](RankContext&) {
     std::vector<axcclEvent_t> events(1 << 20);
@@ -137,6 +136,7 @@ TEST(Limits, HandlesOfAProcess) {
   });
 }
 
+// Each process maps only the parts of other heaps that it uses, not what they could hold.
 TEST(Limits, AddressSpace) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
   RunRanks(Processes(18), [](RankContext& context) {
@@ -180,10 +180,10 @@ TEST(Limits, FileSize) {
   });
 }
 
-// However few descriptors are left: what is short of one says what it needs, what there is and what to raise.
+// With too few descriptors, the error gives the number needed, the number available and the limit to raise.
 TEST(Limits, Descriptors) {
   RunOptions options;
-  options.environment = {{"AXCCL_INIT_TIMEOUT", "1"}};  // a connection that cannot be taken may be in a moment
+  options.environment = {{"AXCCL_INIT_TIMEOUT", "1"}};  // init waits this long for a descriptor to become free
   for (rlim_t left = 0; left < 16; ++left) {
     const auto use = [left](RankContext&) {
       const int lowest = dup(0);
@@ -205,7 +205,8 @@ TEST(Limits, Descriptors) {
   }
 }
 
-// mlock(2), MCL_FUTURE: what is mapped from now on is filled and locked. A heap is address space and must not be.
+// mlock(2), MCL_FUTURE: what is mapped from now on is filled and locked. A heap is only address space, so it must not
+// be.
 TEST(Limits, LockedMemory) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers map memory of their own";
   if (!harness::LocksWithoutLimit()) GTEST_SKIP() << "this process may lock memory up to a limit only";
@@ -220,8 +221,8 @@ TEST(Limits, LockedMemory) {
   });
 }
 
-// Then there may be no room for the stack of a thread.
-TEST(Limits, LockedMemoryOfTooLittle) {
+// With a low limit there may be no room for a thread's stack.
+TEST(Limits, LockedMemoryBelowALimit) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers map memory of their own";
   if (!harness::MayLock(8 << 20)) GTEST_SKIP() << "this process may not lock 8 MiB (ulimit -l)";
   RunRanks(Processes(1), [](RankContext&) {
@@ -275,14 +276,14 @@ INSTANTIATE_TEST_SUITE_P(Calls, ForbiddenTest,
 TEST(Container, RunsEverything) {
   for (const bool copies : {true, false}) {
     RunRanks(Processes(4), [copies](RankContext& context) {
-      (void)ReplaceDevShm("size=64m");  // where the test may
+      (void)ReplaceDevShm("size=64m");  // if the test may
       ASSERT_TRUE(Refuse(copies ? ContainerWithCopies() : harness::RefusedInContainers()));
       UseEverything(context);
     });
   }
 }
 
-// The same without memfd_create: then shared memory is in /dev/shm.
+// The same without memfd_create, so that shared memory is in /dev/shm.
 TEST(Container, RunsEverythingInDevShm) {
   if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "there is no /dev/shm to write to";
   RunRanks(Processes(3), [](RankContext& context) {
@@ -291,7 +292,7 @@ TEST(Container, RunsEverythingInDevShm) {
     calls.push_back({SYS_memfd_create, EPERM});
     ASSERT_TRUE(Refuse(calls));
     UseEverything(context);
-    // More than there is is an error, and no signal.
+    // Allocating more than there is returns an error and raises no signal.
     if (context.rank() != 0) return;
     std::vector<void*> given;
     void* memory = nullptr;

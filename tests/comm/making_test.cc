@@ -1,6 +1,6 @@
-// Splits, shrinks and grows as calls that go on: several of one parent at a time, and how they end when not all
-// ranks do as they should. NCCL numbers such calls where they are made, and asks all ranks for the same order;
-// so which thread carries them out, and when, is nobody's business.
+// Splits, shrinks and grows that run in the background: several of one parent at a time, and how they end when not all
+// ranks make the right call. NCCL numbers such calls in the order in which they are made, and requires the same order
+// on all ranks; so it does not matter which thread carries them out, or when.
 #include <gtest/gtest.h>
 
 #include <sys/socket.h>
@@ -108,7 +108,7 @@ TEST_P(MakingTest, SplitsOfTwoThreadsAtATimeAreBothWhole) {
     const int n = context.nranks(), r = context.rank();
     for (int round = 0; round < 8; ++round) {
       ASSERT_TRUE(context.Step("round %d", round));
-      // Which is the first of the two is left to chance on every rank, so they ask for the same.
+      // The order of the two calls is random on every rank, so both ask for the same.
       ncclComm_t made[2] = {};
       const auto split = [&](int i) { EXPECT_OK(ncclCommSplit(clique.comm(), 0, n - r, &made[i], nullptr)); };
       std::thread other(split, 1);
@@ -123,7 +123,7 @@ TEST_P(MakingTest, SplitsOfTwoThreadsAtATimeAreBothWhole) {
   });
 }
 
-// A rank may make many before its peer comes to the first of them, and each is another one's.
+// A rank may begin many splits before its peer makes the first one, and each pairs with the right one.
 TEST(Making, ARankMayBeFarAheadOfItsPeer) {
   RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     ncclConfig_t config = NonBlocking();
@@ -146,7 +146,7 @@ TEST(Making, ARankMayBeFarAheadOfItsPeer) {
                                     : ncclCommSplit(clique.comm(), 0, 0, &made[i], nullptr));
     }
     for (const ncclComm_t comm : made) ASSERT_OK(ncclCommDestroy(comm));
-    // What was refused counts for nothing.
+    // Refused calls do not count.
     ncclComm_t child = nullptr;
     ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
     ExpectShape(child, 2, context.rank());
@@ -154,8 +154,8 @@ TEST(Making, ARankMayBeFarAheadOfItsPeer) {
   });
 }
 
-// What a rank has told in a call stays until all have read it, however many others come in between.
-TEST_P(MakingTest, ALateRankFindsWhatItsPeersHaveTold) {
+// What a rank has published in a call stays until all have read it, however many other calls come in between.
+TEST_P(MakingTest, ALateRankFindsWhatItsPeersHavePublished) {
   RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks(), r = context.rank();
     ncclComm_t split = nullptr;
@@ -181,7 +181,7 @@ TEST_P(MakingTest, ALateRankFindsWhatItsPeersHaveTold) {
   });
 }
 
-// NCCL makes no communicator of a rank without a colour, and so gives it none.
+// NCCL makes no communicator for a rank without a colour, and sets its handle to null.
 TEST_P(MakingTest, ANonBlockingSplitWithoutAColourGivesNone) {
   RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const bool in = context.rank() != 0;
@@ -200,7 +200,7 @@ TEST_P(MakingTest, ANonBlockingSplitWithoutAColourGivesNone) {
   });
 }
 
-// The k-th split of all is the k-th on every rank, whoever was left out of a shrink before.
+// The k-th split is the k-th on every rank, also for ranks that a shrink left out before.
 TEST_P(MakingTest, ARankThatWasLeftOutMayWaitForTheOthersInASplit) {
   RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks(), r = context.rank();
@@ -223,7 +223,7 @@ TEST_P(MakingTest, ARankThatWasLeftOutMayWaitForTheOthersInASplit) {
 
 // ---- ends ----
 
-// Begins a split that rank 1 does not make, and ends it by `end`. Nobody waits for the other.
+// Begins a split that rank 1 does not make, and ends it with `end`. No rank waits for the other.
 void EndSplitBy(const std::function<void(RankContext&, Clique&, ncclComm_t)>& end) {
   RunCliques(Processes(2), [&](RankContext& context, Clique& clique) {
     if (context.rank() == 0) {
@@ -244,7 +244,7 @@ TEST(Making, ASplitEndsWithItsOwnAbort) {
     if (context.rank() == 0) {
       EXPECT_OK(ncclCommAbort(child));
     }
-    ASSERT_TRUE(context.Barrier());  // rank 1 is there all the time
+    ASSERT_TRUE(context.Barrier());  // rank 1 stays until the end
   });
 }
 
@@ -290,8 +290,8 @@ TEST(Making, ASplitEndsWithADeath) {
   });
 }
 
-// What a rank has told in a call that it has given up is still there to be read.
-TEST(Making, WhatAPeerHasGivenUpEnds) {
+// What a rank has published in a call stays readable after it has aborted the call.
+TEST(Making, ACallThatAPeerHasAbortedFails) {
   RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     ncclUniqueId id;
     if (context.rank() == 0) {
@@ -322,10 +322,10 @@ TEST(Making, WhatAPeerHasGivenUpEnds) {
   });
 }
 
-// The rendezvous of a grow, at which nobody is let in.
-class DeafRendezvous {
+// The rendezvous of a grow, which accepts connections and never answers.
+class SilentRendezvous {
  public:
-  DeafRendezvous() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  SilentRendezvous() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     boot::IdFields fields;
     fields.num_addresses = 1;
     fields.address[0].family = 4;
@@ -340,7 +340,7 @@ class DeafRendezvous {
     static_assert(sizeof(id_) == sizeof(id));
     std::memcpy(&id_, &id, sizeof(id));
   }
-  ~DeafRendezvous() {
+  ~SilentRendezvous() {
     for (const int guest : guests_) close(guest);
     close(fd_);
   }
@@ -353,11 +353,11 @@ class DeafRendezvous {
   ncclUniqueId id_;
 };
 
-// All present ranks have found the rendezvous, and none has been let in, when rank 1 gives up as `give_up` does.
-void EndGrowBy(int living, std::string_view says,
+// All present ranks have connected to the rendezvous, which has admitted none, when rank 1 ends with `give_up`.
+void EndGrowBy(int living, std::string_view text,
                const std::function<void(RankContext&, Clique&, ncclComm_t child)>& give_up) {
   RunCliques(Processes(3), [&](RankContext& context, Clique& clique) {
-    std::optional<DeafRendezvous> rendezvous;
+    std::optional<SilentRendezvous> rendezvous;
     if (context.rank() == 0) rendezvous.emplace();
     ncclComm_t child = nullptr;
     ncclConfig_t config = NonBlocking();
@@ -371,7 +371,7 @@ void EndGrowBy(int living, std::string_view says,
     } else {
       EXPECT_EQ(AwaitComm(context, child), ncclRemoteError);
       EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
-      EXPECT_NE(std::string_view(ncclGetLastError(child)).find(says), std::string_view::npos)
+      EXPECT_NE(std::string_view(ncclGetLastError(child)).find(text), std::string_view::npos)
           << ncclGetLastError(child);
       EXPECT_OK(ncclCommAbort(child));
     }
@@ -387,7 +387,7 @@ TEST(Making, AGrowEndsWithTheDeathOfAPeerOnItsWay) {
   EndGrowBy(2, "died", [](RankContext& context, Clique&, ncclComm_t) { context.Die(); });
 }
 
-// New ranks know nothing but the rendezvous: what ends a grow for the present ranks ends it for them.
+// New ranks know only the rendezvous: an error that ends a grow for the present ranks ends it for the new ones.
 TEST(Making, AGrowThatPresentRanksGiveUpEndsForNewRanks) {
   RunRanks(Processes(3), [](RankContext& context) {
     const int rank = context.rank();
@@ -422,7 +422,7 @@ TEST(Making, AGrowThatPresentRanksGiveUpEndsForNewRanks) {
   });
 }
 
-// AXCCL_INIT_TIMEOUT is how long ranks wait for each other when a communicator is made, however it is made.
+// AXCCL_INIT_TIMEOUT limits how long ranks wait for each other when a communicator is made, in whatever way.
 TEST(Making, EveryWayEndsInTime) {
   RunCliques(
       Processes(3),
@@ -446,7 +446,7 @@ TEST(Making, EveryWayEndsInTime) {
           }
         }
         ASSERT_TRUE(context.Barrier());
-        // Who comes when the others have given up learns it, and then all are where they were.
+        // A rank that comes after the others have given up gets an error; afterwards all ranks agree again.
         if (context.rank() == 1) {
           ncclComm_t child = nullptr;
           EXPECT_NE(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclSuccess);
@@ -464,7 +464,7 @@ TEST(Making, EveryWayEndsInTime) {
 
 struct Lists {
   const char* name;
-  std::vector<std::vector<int>> of_rank;  // whom it leaves out; empty: it does not call
+  std::vector<std::vector<int>> of_rank;  // the ranks that it leaves out; empty: it does not call
   int dead = -1;
 };
 
@@ -475,15 +475,15 @@ INSTANTIATE_TEST_SUITE_P(Shrinks, DisagreeingTest,
                                          Lists{"AllInADifferentWay", {{1}, {2}, {3}, {0}}}),
                          [](const auto& info) { return info.param.name; });
 
-// Each rank that takes part with one that has another list learns it within a second, with both lists, and when they
-// agree they may call again.
+// Each rank whose list differs from another participant's gets an error within a second, with both lists. Then the
+// ranks may call again with equal lists.
 TEST_P(DisagreeingTest, LearnBothListsAndMayAgree) {
   const Lists& lists = GetParam();
   RunCliques(Processes(4), [&](RankContext& context, Clique& clique) {
     const int r = context.rank();
     if (r == lists.dead) context.Die();
     const auto& mine = lists.of_rank[static_cast<size_t>(r)];
-    // As the ranks that it keeps have called.
+    // Agreed: the ranks that this one keeps have passed the same list.
     const bool agreed = std::all_of(lists.of_rank.begin(), lists.of_rank.end(), [&](const auto& other) {
       const auto index = static_cast<int>(&other - lists.of_rank.data());
       return std::find(mine.begin(), mine.end(), index) != mine.end() || other == mine;
@@ -514,7 +514,7 @@ TEST_P(DisagreeingTest, LearnBothListsAndMayAgree) {
   });
 }
 
-TEST(Disagreeing, OfSplitShrinkAndGrowSaysWhoCalledWhich) {
+TEST(Disagreeing, OfSplitShrinkAndGrowNamesRanksAndCalls) {
   RunCliques(Processes(3), [](RankContext& context, Clique& clique) {
     ncclComm_t child = nullptr;
     const int64_t begin = NowNs();

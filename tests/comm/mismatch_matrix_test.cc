@@ -1,6 +1,6 @@
-// Every pair of different calls that two ranks can make at one place of their programs: ncclInvalidUsage on both,
-// within a second, in a text that names both calls as the programs did. Point-to-point calls against collectives
-// included, for which NCCL hangs. What is right stays right, however late a rank comes.
+// Every pair of different calls that two ranks can make at one place of their programs, point-to-point calls against
+// collectives included, for which NCCL hangs: ncclInvalidUsage on both within a second, in a text that names both calls
+// as the programs made them. Calls that match succeed, however late a rank comes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ axcclView_t View(const void* data, const int64_t* sizes, ncclDataType_t type = n
   return view;
 }
 
-// One rank's place to call from.
+// One rank's communicator, channel, stream and buffers for a call.
 struct Site {
   ncclComm_t comm;
   axcclChannel_t channel;
@@ -132,7 +132,7 @@ bool IsRight(const Pair& pair) {
   return pair.made[0]->family == pair.made[1]->family && !same_way;
 }
 
-// All pairs, or every `step`-th; on a created channel those of calls that take one.
+// All pairs, or every `step`-th; on a created channel, only pairs of calls that take one.
 std::vector<Pair> Pairs(bool created, size_t step) {
   std::vector<Pair> pairs;
   size_t n = 0;
@@ -156,7 +156,7 @@ void ExpectBothNamed(const Pair& pair, ncclComm_t comm, uint64_t deadline) {
   for (const Made* made : pair.made) EXPECT_TRUE(Names(text, made->name)) << made->name << " is not in: " << text;
 }
 
-// Each pair on a communicator of its own, many at a time.
+// Runs each pair on its own communicator, many at a time.
 void RunPairs(RankContext& context, const std::vector<Pair>& pairs, bool created) {
   constexpr size_t kAtATime = 192;
   harness::Clique clique;
@@ -211,7 +211,7 @@ TEST(MismatchMatrix, SomePairsOfProcesses) {
   RunRanks(Processes(2), [](RankContext& context) { RunPairs(context, Pairs(false, 7), false); });
 }
 
-// Each rank waits for the next, and none for the one before: what no two of them can tell.
+// Each rank waits for the next, and none for the previous one, so no two ranks can detect it alone.
 struct Circle {
   harness::Layout layout;
   bool created;  // a channel, and views
@@ -263,7 +263,7 @@ void RunInCircle(RankContext& context, const Circle& circle) {
   clique.ForgetComms();
 }
 
-TEST(MismatchMatrix, ACircleIsTold) {
+TEST(MismatchMatrix, ACircleIsReported) {
   const Circle circles[] = {{Threads(3), false, false},
                             {Processes(3), false, false},
                             {Processes(3), true, false},
@@ -273,8 +273,8 @@ TEST(MismatchMatrix, ACircleIsTold) {
     RunRanks(circle.layout, [&](RankContext& context) { RunInCircle(context, circle); });
 }
 
-// Of long ones some.
-TEST(MismatchMatrix, ALongCircleIsTold) {
+// The text names only some ranks of a long circle.
+TEST(MismatchMatrix, ALongCircleIsReported) {
   RunRanks(Threads(7), [](RankContext& context) {
     harness::Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -285,9 +285,9 @@ TEST(MismatchMatrix, ALongCircleIsTold) {
   });
 }
 
-// Programs made of events that all ranks see in one order: collectives and messages, of which every rank puts some that
-// follow each other into groups as it likes. By the rule (nccl.h, "Order") they must run, also when ranks come so late
-// that the others have stood still, in whatever they had come to.
+// Programs of events, collectives and messages, that all ranks see in one order; every rank puts some consecutive
+// events into groups as it likes. By the rule (nccl.h, "Order") they must run, also if ranks come so late that the
+// others have long waited in any of these calls.
 void RunInOrder(RankContext& context, bool created) {
   constexpr int kEvents = 24, kWords = 512;
   harness::Clique clique;
@@ -346,8 +346,8 @@ void RunInOrder(RankContext& context, bool created) {
   }
 }
 
-// With more than two ranks, who is the odd one out.
-TEST(MismatchMatrix, TheOddOneOutIsCounted) {
+// With more than two ranks, the text names the odd one.
+TEST(MismatchMatrix, TheOddRankIsNamed) {
   RunRanks(Processes(4), [](RankContext& context) {
     harness::Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -359,7 +359,7 @@ TEST(MismatchMatrix, TheOddOneOutIsCounted) {
   });
 }
 
-TEST(MismatchMatrix, LateRanksInOneOrderAreNone) {
+TEST(MismatchMatrix, LateRanksInOneOrderAreNoMismatch) {
   RunRanks(Threads(4), [](RankContext& context) { RunInOrder(context, false); });
   RunRanks(Processes(3), [](RankContext& context) { RunInOrder(context, true); });
 }

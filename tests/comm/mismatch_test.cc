@@ -1,5 +1,5 @@
-// Ranks that call different things at the same place: ncclInvalidUsage on every rank within a second, both calls in the
-// text, and never wrong data.
+// Ranks that make different calls at the same place: ncclInvalidUsage on every rank within a second, a text with both
+// calls, and never wrong data.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -38,10 +38,10 @@ using CallFunction = ncclResult_t (*)(const Args&);
 
 struct Mismatch {
   const char* name;
-  const char* words[2];  // both must be in the text on every rank
-  CallFunction odd;      // what the last rank calls
+  const char* words[2];  // both required in the text on every rank
+  CallFunction odd;      // the call of the last rank
   CallFunction others;
-  bool may_succeed = false;  // one side may finish without hearing from the others
+  bool may_succeed = false;  // one side may finish before it learns of the others' calls
 };
 
 const CallFunction kAllReduceSum = [](const Args& a) {
@@ -110,7 +110,7 @@ void RunMismatch(RankContext& context, const Mismatch& mismatch, size_t count) {
   const ncclResult_t called = (context.rank() == n - 1 ? mismatch.odd : mismatch.others)(args);
   EXPECT_TRUE(called == ncclSuccess || called == ncclInvalidUsage) << called;
   const ncclResult_t ended = axcclStreamSynchronize(clique.stream());
-  // A root that only sends may be done before its peers call; it learns of the mismatch as an asynchronous error.
+  // A root that only sends may finish before its peers call; it gets the mismatch as an asynchronous error.
   const bool only_sends = mismatch.may_succeed && ended == ncclSuccess;
   EXPECT_TRUE(only_sends || ended == ncclInvalidUsage) << ended << ": " << ncclGetLastError(nullptr);
   ncclResult_t state = ncclSuccess;
@@ -125,7 +125,7 @@ void RunMismatch(RankContext& context, const Mismatch& mismatch, size_t count) {
   ASSERT_TRUE(context.Step("abort"));
   EXPECT_OK(ncclCommAbort(clique.comm()));
   clique.ForgetComms();
-  // The library, in the same processes, is fine.
+  // The library still works in the same processes.
   ASSERT_TRUE(context.Barrier());
   Clique next;
   ASSERT_TRUE(next.Init(context));
@@ -189,7 +189,7 @@ TEST(Mismatch, SendAndReceiveOfDifferentCounts) {
 }
 
 TEST(Mismatch, CountOfZeroAgainstSome) {
-  // A count of 0 still takes its place in the sequence, or is dropped on one rank only: either way it is a mismatch.
+  // A call with a count of 0 takes its place in the sequence, or is dropped on one rank only: both are a mismatch.
   RunRanks(Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));

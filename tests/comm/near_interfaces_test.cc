@@ -1,4 +1,4 @@
-// Which of the interfaces that data may go over are used, by ranks that are near some of them.
+// Which of the interfaces that data may use are chosen by ranks that are near some of them.
 #include <gtest/gtest.h>
 
 #include "src/comm/net/placement.h"
@@ -10,7 +10,7 @@ namespace {
 using boot::Interface;
 using topo::NicKind;
 
-// Two packages, each with a NIC of the fast network; two slower ones; one of another network.
+// Two packages, each with a NIC of the fast network; two slower NICs; one of another network.
 topo::Machine Machine() {
   topo::Machine machine = ReadMachine("two_packages");
   machine.nics = {{"fast0", NicKind::kEthernet, 100000, 0}, {"fast1", NicKind::kEthernet, 100000, 2},
@@ -43,12 +43,12 @@ TEST(NearInterfaces, AreChosenOnlyAmongThoseThatCanStandForEachOther) {
       {"the first rank is at the first package", {"fast0", "fast1"}, {2, 0, {0}}, {}, {"fast0"}},
       {"the second at the second", {"fast0", "fast1"}, {2, 1, {1}}, {}, {"fast1"}},
       {"both in one process", {"fast0", "fast1"}, {2, 1, {0, 1}}, {}, {"fast0", "fast1"}},
-      {"a lone rank uses all, since nobody else does", {"fast0", "fast1"}, {1, 0, {0}}, {}, {"fast0", "fast1"}},
+      {"a lone rank uses all, since no other rank does", {"fast0", "fast1"}, {1, 0, {0}}, {}, {"fast0", "fast1"}},
       {"bound to the second package", {"fast0", "fast1"}, {2, 0, {0}}, {16, 17}, {"fast1"}},
       {"another network is the way to other peers", {"fast0", "rail1"}, {4, 0, {0}}, {}, {"fast0", "rail1"}},
       {"another speed", {"fast0", "slow0"}, {4, 3, {3}}, {}, {"fast0", "slow0"}},
       {"another kind", {"fast0", "ib0"}, {4, 0, {0}}, {}, {"fast0", "ib0"}},
-      {"nobody knows where it is", {"fast0", "lost"}, {4, 3, {3}}, {}, {"fast0", "lost"}},
+      {"its place is unknown", {"fast0", "lost"}, {4, 3, {3}}, {}, {"fast0", "lost"}},
       {"no hardware that is known", {"fast0", "vlan7"}, {4, 3, {3}}, {}, {"fast0", "vlan7"}},
       {"all at once",
        {"rail1", "fast1", "slow0", "fast0", "lost"},

@@ -1,4 +1,4 @@
-// The measurement between two ranks, over a network of this process: it ends, whatever becomes of the other side.
+// The measurement between two ranks, over a network inside this process: it always ends, whatever happens to the peer.
 #include "src/comm/net/probe.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// One end of a wire: what it sends is in the other's mirror at once, unless it is cut.
+// One end of a wire: what it sends appears at once in the other's mirror, unless the wire is cut.
 class Wire final : private transport::PeerProcess, public transport::Reach, public transport::Inbox {
  public:
   Wire() : Reach(this, nullptr) {
@@ -35,8 +35,8 @@ class Wire final : private transport::PeerProcess, public transport::Reach, publ
   }
   void Die() { __atomic_store_n(reinterpret_cast<uint32_t*>(&page_.liveness), 0x40000000u, __ATOMIC_SEQ_CST); }
   void Cut() { cut_ = true; }
-  // What the peer seems to say.
-  void Hear(uint64_t word) {
+  // Stores a word as if the peer had sent it.
+  void Receive(uint64_t word) {
     __atomic_store_n(reinterpret_cast<uint64_t*>(mirror_.data()), word, __ATOMIC_SEQ_CST);
     device::host::Scheduler::Process().Notify();
   }
@@ -56,7 +56,7 @@ class Wire final : private transport::PeerProcess, public transport::Reach, publ
     sent_bytes += stretches.empty() ? 0 : stretches[0].bytes;
     uint64_t word;
     std::memcpy(&word, own_ + line, sizeof(word));
-    other_->Hear(word);
+    other_->Receive(word);
   }
   void Progress() override {}
   void BeginPolling() override { ++polling; }
@@ -91,7 +91,7 @@ class NetworkProbeTest : public testing::Test {
     return {Clock::now() + limit, &abort_};
   }
 
-  // What `side` (0 asks, 1 answers) ends with, alone, while `meanwhile` happens.
+  // The result of `side` (0 asks, 1 answers) when only this side runs, while `meanwhile` happens.
   Status Alone(int side, const std::function<void()>& meanwhile, milliseconds limit = milliseconds(60000)) {
     Status status;
     std::thread thread([&] {
@@ -100,11 +100,11 @@ class NetworkProbeTest : public testing::Test {
     });
     meanwhile();
     thread.join();
-    EXPECT_EQ(wires_[side]->polling, 0) << "the library's thread takes over";
+    EXPECT_EQ(wires_[side]->polling, 0) << "the measurement must leave polling to the library's thread";
     return status;
   }
 
-  // Longer than what they are used by.
+  // Declared first, because the probes use them until they are destroyed.
   std::shared_ptr<Wire> wires_[2];
   exec::BlockHeader headers_[2]{};
   std::unique_ptr<NetworkProbe> probes_[2];
@@ -126,12 +126,12 @@ TEST_F(NetworkProbeTest, EndsWithFiguresOfTheWire) {
   EXPECT_TRUE(plausible.ok()) << plausible.status().message();
   EXPECT_GE(wires_[0]->sent_bytes, 128u << 10);
   EXPECT_LE(wires_[0]->sent_bytes, 3 * ((1u << 20) + (128u << 10)))
-      << "three transfers of 1 MiB, and a piece that was begun";
+      << "three transfers of 1 MiB, and a piece that was started";
   EXPECT_EQ(wires_[1]->sent_bytes, 0u);
   EXPECT_EQ(wires_[0]->polling, 0);
   EXPECT_EQ(wires_[1]->polling, 0);
-  // After it has ended well nobody is told of anything.
-  wires_[1]->Hear(0);
+  // After a successful end, giving up sends the peer nothing.
+  wires_[1]->Receive(0);
   probes_[0]->GiveUp();
   EXPECT_EQ(Alone(
                 1, [] {}, milliseconds(50))
@@ -177,12 +177,12 @@ TEST_F(NetworkProbeTest, EndsAtTheDeadline) {
   }
 }
 
-// Answers to what was never asked, in any stage: no answers.
-TEST_F(NetworkProbeTest, BelievesNothingThatCannotBe) {
+// Ignores answers to questions that were never asked, at any stage.
+TEST_F(NetworkProbeTest, IgnoresImpossibleAnswers) {
   std::atomic<bool> over{false};
   std::thread liar([&] {
     for (uint64_t word = 1; !over; word = word * 6364136223846793005u + 1442695040888963407u) {
-      if (word % 4 != 3) wires_[0]->Hear(word >> (word % 60) & ~uint64_t{3});
+      if (word % 4 != 3) wires_[0]->Receive(word >> (word % 60) & ~uint64_t{3});
       std::this_thread::yield();
     }
   });

@@ -1,4 +1,4 @@
-// Which interfaces become rails, and how a process's address is told to others.
+// Which interfaces become rails, and how a process's address is sent to others.
 #include "src/comm/net/network.h"
 
 #include <gtest/gtest.h>
@@ -62,15 +62,15 @@ ucx::NetworkAddress Address(size_t rails, size_t bytes) {
 
 TEST(WireNetworks, AreReadAsTheyWereWritten) {
   for (size_t rails = 1; rails <= ucx::kMostRails; ++rails) {
-    const ucx::NetworkAddress told = Address(rails, 700);
-    const auto packed = Pack(told, NetworkText{});
+    const ucx::NetworkAddress sent = Address(rails, 700);
+    const auto packed = Pack(sent, NetworkText{});
     ASSERT_TRUE(packed.ok()) << packed.status().message();
     const auto read = Unpack(packed.value(), 3);
     ASSERT_TRUE(read.ok()) << read.status().message();
-    EXPECT_EQ(read.value().key, told.key);
+    EXPECT_EQ(read.value().key, sent.key);
     ASSERT_EQ(read.value().rails.size(), rails);
     for (size_t i = 0; i < rails; ++i) {
-      const ucx::RailAddress &a = read.value().rails[i], &b = told.rails[i];
+      const ucx::RailAddress &a = read.value().rails[i], &b = sent.rails[i];
       EXPECT_EQ(a.network, b.network);
       EXPECT_EQ(a.megabits, b.megabits);
       EXPECT_EQ(a.worker, b.worker);
@@ -86,8 +86,8 @@ TEST(WireNetworks, HaveNoRoomForEverything) {
   EXPECT_NE(packed.status().message().find("takes 3004 bytes, at most 3000"), std::string_view::npos);
 }
 
-// Another rank wrote them.
-TEST(WireNetworks, AreRefusedWhereTheyAreNone) {
+// Another rank wrote them, so they may hold anything.
+TEST(WireNetworks, AreRefusedIfInvalid) {
   const WireNetwork good = Pack(Address(2, 1000), NetworkText{}).value();
   const auto refused = [&](const char* why, void (*spoil)(WireNetwork*)) {
     WireNetwork network = good;

@@ -1,5 +1,5 @@
-// Making and ending communicators where the system gives no more threads (ulimit -u, the pids limit of a container):
-// errors of the call, after which everything is as it was.
+// Making and ending communicators when the system starts no more threads (ulimit -u, the pids limit of a container):
+// the call fails, and leaves everything unchanged.
 #include <dlfcn.h>
 #include <errno.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace axccl::tests {
 
-// Threads that this process may still start.
+// The number of threads that this process may still start.
 std::atomic<int> g_threads_left{1 << 20};
 
 namespace {
@@ -35,7 +35,7 @@ class FewThreads {
 TEST(NoThreads, InitAllFailsAndWorksLater) {
   RunRanks(Processes(1), [](RankContext&) {
     ncclComm_t comms[4] = {};
-    ASSERT_OK(ncclCommInitAll(comms, 1, nullptr));  // what a process needs once is there
+    ASSERT_OK(ncclCommInitAll(comms, 1, nullptr));  // starts the threads that a process needs once
     for (int left = 0; left < 3; ++left) {
       const FewThreads few(left);
       ncclComm_t none[4] = {};
@@ -65,7 +65,7 @@ TEST(NoThreads, GroupOfSplitsFailsAndWorksLater) {
     }
     ncclComm_t children[3] = {};
     ASSERT_OK(split(children));
-    // Ends do not wait for each other.
+    // Each destruction ends without waiting for the others.
     const FewThreads none(0);
     ASSERT_OK(ncclGroupStart());
     for (const ncclComm_t comm : children) ASSERT_OK(ncclCommDestroy(comm));
@@ -91,7 +91,7 @@ TEST(NoThreads, NonBlockingCallsFailAndWorkLater) {
       const FewThreads none(0);
       EXPECT_EQ(ncclCommFinalize(child), ncclSystemError);
     }
-    // It takes calls as before.
+    // The communicator still takes calls.
     int value = 1;
     ASSERT_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, child, Cuda(clique.stream())));
     ASSERT_OK(axcclStreamSynchronize(clique.stream()));
@@ -103,7 +103,7 @@ TEST(NoThreads, NonBlockingCallsFailAndWorkLater) {
 }  // namespace
 }  // namespace axccl::tests
 
-// Stands before the C library's in the program.
+// Takes precedence over the C library's function.
 extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                                              void* (*start)(void*), void* argument) noexcept {
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);

@@ -1,4 +1,4 @@
-// Which pairs of machines are of one class.
+// Which pairs of machines belong to one class.
 #include "src/comm/net/pair_class.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(PairClasses, AreTheSameForEqualDevicesOnOneSubnet) {
   EXPECT_EQ(Names(FindPairClasses(machine_of, networks)), "1: eth0 fast - eth0 fast, subnet 10.0.0.0/24\n");
 }
 
-TEST(PairClasses, AreToldApartByDevicesAndWays) {
+TEST(PairClasses, DifferByDevicesAndRoutes) {
   const std::vector<int> machine_of = {0, 1, 2, 3, 4, 0};
   const std::vector<NetworkText> networks = {
       Text("eth0 fast", "10.0.0.0/24", "10.0.0.1"), Text("eth0 slow", "10.0.0.0/24", "10.0.0.2"),
@@ -57,8 +57,8 @@ TEST(PairClasses, AreNoneOnOneMachineAndFewOnMany) {
   EXPECT_EQ(FindPairClasses(machine_of, networks).size(), kMostClasses);
 }
 
-// Another rank wrote them.
-TEST(PairClasses, TakeTextsAsTheyCome) {
+// Another rank wrote them, so they may hold anything.
+TEST(PairClasses, TakeAnyText) {
   std::vector<NetworkText> networks(2);
   for (NetworkText& text : networks) {
     std::fill(std::begin(text.devices), std::end(text.devices), '\n');
@@ -68,7 +68,7 @@ TEST(PairClasses, TakeTextsAsTheyCome) {
   const auto classes = FindPairClasses(std::vector<int>{0, 1}, networks);
   ASSERT_EQ(classes.size(), 1u);
   for (const char c : classes[0].name) EXPECT_TRUE(c >= ' ' && c <= '~');
-  EXPECT_LE(classes[0].name.size(), 600u) << "more than a file takes";
+  EXPECT_LE(classes[0].name.size(), 600u) << "too long for a file";
 }
 
 TEST(NetworkTexts, DescribeWhatThereIs) {

@@ -1,5 +1,5 @@
-// What a communicator does about the machine it is made on. The machine is a pretended one: the first two processors
-// that the test may use, each in a package and at a node of its own.
+// What a communicator does with the machine it is made on. The machine is simulated: the first two processors that the
+// test may use, each in its own package and node.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -56,7 +56,7 @@ std::multimap<std::string, std::vector<int>> ThreadsOfThis() {
   return threads;
 }
 
-// Those that run the library's own code only, all of which last as long as the process.
+// The threads that only run the library's own code; they last as long as the process.
 void ExpectOwnThreadsOn(const std::vector<int>& processors) {
   int found = 0;
   for (const auto& [name, allowed] : ThreadsOfThis()) {
@@ -84,7 +84,7 @@ class PlacementTest : public testing::Test {
                             {"NCCL_DEBUG_FILE", folder_.Path("log.%p")}};
   }
 
-  // What all processes have logged.
+  // The logs of all processes.
   std::string Logs() const {
     std::string logs;
     for (const auto& entry : fs::directory_iterator(folder_.path()))
@@ -109,7 +109,7 @@ TEST_F(PlacementTest, OwnThreadsOfARankRunWhereItIsPlacedAndNoOthers) {
         Clique clique;
         ASSERT_TRUE(clique.Init(context));
         ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
-        EXPECT_EQ(Allowed(0), all_) << "the application's";
+        EXPECT_EQ(Allowed(0), all_) << "the application's thread";
       },
       options_);
   for (const char* rank : {"0", "1"}) {
@@ -120,7 +120,7 @@ TEST_F(PlacementTest, OwnThreadsOfARankRunWhereItIsPlacedAndNoOthers) {
 }
 
 TEST_F(PlacementTest, ScratchMemoryComesFromTheNodeOfItsRank) {
-  if (Contents("/proc/self/numa_maps").empty()) GTEST_SKIP() << "the kernel knows no nodes";
+  if (Contents("/proc/self/numa_maps").empty()) GTEST_SKIP() << "the kernel has no nodes";
   RunRanks(
       Processes(2),
       [this](RankContext& context) {
@@ -129,7 +129,7 @@ TEST_F(PlacementTest, ScratchMemoryComesFromTheNodeOfItsRank) {
         if (context.rank() == 0) std::ofstream(folder_.Path("maps")) << Contents("/proc/self/numa_maps");
       },
       options_);
-  // Node 0 is everywhere, but some containers do not let a process choose. What is logged is what is.
+  // Node 0 always exists, but some containers do not let a process choose. The log must say what was done.
   const std::string maps = Contents(folder_.Path("maps"));
   ASSERT_FALSE(maps.empty());
   ExpectLogged("placement: scratch memory of rank 0 comes from node 0", maps.find(" prefer:0 ") != std::string::npos);
@@ -172,7 +172,7 @@ TEST_F(PlacementTest, ABindingCanBeIgnored) {
         Clique clique;
         ASSERT_TRUE(clique.Init(context));
         ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
-        EXPECT_EQ(Allowed(0), std::vector<int>{all_[1]}) << "the application's";
+        EXPECT_EQ(Allowed(0), std::vector<int>{all_[1]}) << "the application's thread";
       },
       options_);
 }
@@ -199,7 +199,7 @@ TEST_F(PlacementTest, NothingIsDoneWhereThereIsOneNode) {
         Clique clique;
         ASSERT_TRUE(clique.Init(context));
         ExpectOwnThreadsOn(all_);
-        EXPECT_EQ(Contents("/proc/self/maps").find("libhwloc"), std::string::npos) << "loaded for nothing";
+        EXPECT_EQ(Contents("/proc/self/maps").find("libhwloc"), std::string::npos) << "loaded without need";
       },
       options_);
   ExpectLogged("placement:", false);
@@ -213,14 +213,14 @@ TEST_F(PlacementTest, TheFirstCommunicatorDecides) {
         ASSERT_TRUE(clique.Init(context));
         ncclComm_t alone = nullptr;
         ASSERT_OK(ncclCommSplit(clique.comm(0), context.rank(), 0, &alone, nullptr));
-        // As a lone rank it would have got everything.
+        // A communicator of one rank alone would have got all processors.
         ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank())]});
         ASSERT_OK(ncclCommDestroy(alone));
       },
       options_);
 }
 
-// A thread that runs the application's callbacks may be started by one of the library's own.
+// One of the library's own threads may start the thread that runs the application's callbacks.
 void KeepProcessors(void* processors) { *static_cast<std::vector<int>*>(processors) = Allowed(0); }
 
 TEST_F(PlacementTest, CallbacksMayUseWhatTheApplicationMay) {
@@ -231,8 +231,8 @@ TEST_F(PlacementTest, CallbacksMayUseWhatTheApplicationMay) {
         ASSERT_TRUE(clique.Init(context));
         float value = 1;
         std::vector<int> seen;
-        // The callback comes after an operation that ends only once the other rank calls: whoever drives it then,
-        // starts it.
+        // The callback comes after an operation that ends only once the other rank calls: the thread that drives the
+        // operation then starts the callback's thread.
         ASSERT_OK(
             ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, clique.comm(0), harness::Cuda(clique.stream(0))));
         ASSERT_OK(axcclLaunchHostFunc(clique.stream(0), KeepProcessors, &seen));
@@ -245,7 +245,7 @@ TEST_F(PlacementTest, CallbacksMayUseWhatTheApplicationMay) {
 
 // ---- files ----
 
-TEST_F(PlacementTest, TheMachineIsWrittenByTheRankThatIsAsked) {
+TEST_F(PlacementTest, TheChosenRankWritesTheMachine) {
   const std::string dump = folder_.Path("dump");
   Set("NCCL_TOPO_DUMP_FILE", dump);
   RunRanks(
@@ -258,7 +258,7 @@ TEST_F(PlacementTest, TheMachineIsWrittenByTheRankThatIsAsked) {
   EXPECT_EQ(Contents(dump), text_);
 
   fs::remove(dump);
-  Set("NCCL_TOPO_DUMP_FILE_RANK", "2");  // nobody
+  Set("NCCL_TOPO_DUMP_FILE_RANK", "2");  // no such rank
   RunRanks(
       Processes(2),
       [&](RankContext& context) {
@@ -269,7 +269,7 @@ TEST_F(PlacementTest, TheMachineIsWrittenByTheRankThatIsAsked) {
   EXPECT_FALSE(fs::exists(dump));
 
   Set("NCCL_TOPO_DUMP_FILE_RANK", "1");
-  Set("AXCCL_PLACE", "0");  // has nothing to do with it
+  Set("AXCCL_PLACE", "0");  // does not matter for the file
   RunRanks(
       Processes(2),
       [&](RankContext& context) {
@@ -280,7 +280,7 @@ TEST_F(PlacementTest, TheMachineIsWrittenByTheRankThatIsAsked) {
   EXPECT_EQ(Contents(dump), text_);
 }
 
-TEST_F(PlacementTest, FilesThatCannotBeUsedAreReportedAndNoMore) {
+TEST_F(PlacementTest, FilesThatCannotBeUsedAreOnlyReported) {
   std::ofstream(folder_.Path("machine")) << "<system version=\"1\">\n</system>\n";
   Set("NCCL_TOPO_DUMP_FILE", "/nowhere/at/all");
   RunRanks(
@@ -295,7 +295,7 @@ TEST_F(PlacementTest, FilesThatCannotBeUsedAreReportedAndNoMore) {
 }
 
 #ifdef AXCCL_TEST_UCX
-// Two pretended machines of two ranks each.
+// Two simulated machines with two ranks each.
 TEST_F(PlacementTest, TheThreadForMessagesIsPlacedToo) {
   if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
   RunRanks(

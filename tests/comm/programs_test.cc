@@ -1,4 +1,4 @@
-// What a process keeps of plans: its ranks' own programs, and no more plans than ranks of it may still ask for.
+// What a process keeps of plans: its ranks' own programs, and only the plans that its ranks may still ask for.
 #include "src/comm/programs.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ std::shared_ptr<const exec::Program> Get(Programs* programs, const Programs::Req
   return program.ok() ? *program : nullptr;
 }
 
-// Broadcasts from every root, as optimisers make that shard their state; the plan of each has all ranks' operations.
+// Broadcasts from every root, as optimisers that shard their state make them; each plan has the operations of all
+// ranks.
 size_t BytesOfAllRoots(int ranks, std::string_view algorithm) {
   Programs programs(kPlenty, kPlenty);
   for (int root = 0; root < ranks; ++root) {
@@ -34,7 +35,7 @@ size_t BytesOfAllRoots(int ranks, std::string_view algorithm) {
     EXPECT_EQ(program->plan->schedule.contract.root, root);
   }
   const Programs::Usage usage = programs.usage();
-  EXPECT_EQ(usage.plans, 0u) << "nobody else of the process will ask for it";
+  EXPECT_EQ(usage.plans, 0u) << "no other rank of the process will ask for it";
   EXPECT_EQ(usage.programs, static_cast<size_t>(ranks));
   EXPECT_EQ(usage.made, static_cast<uint64_t>(ranks));
   return usage.program_bytes;
@@ -43,7 +44,7 @@ size_t BytesOfAllRoots(int ranks, std::string_view algorithm) {
 TEST(ProgramsTest, ARankKeepsItsOwnProgramOfEveryRoot) {
   for (const std::string_view algorithm : {"direct", "oneshot", "tree", "ring"}) {
     const size_t of_16 = BytesOfAllRoots(16, algorithm), of_32 = BytesOfAllRoots(32, algorithm);
-    // A program is as long as there are ranks at most, so that twice the ranks take four times the memory; not eight.
+    // A program's length grows at most with the number of ranks, so twice the ranks take at most four times the memory.
     EXPECT_LE(of_32, 4 * of_16) << algorithm;
     EXPECT_LE(of_32, 32 * 4096u) << algorithm;
   }
@@ -64,7 +65,7 @@ TEST(ProgramsTest, RanksOfAProcessShareAPlanUntilAllHaveTheirs) {
   EXPECT_EQ(programs.usage().made, 4u);
 }
 
-// Ranks that do not ask for theirs, and shapes that nobody uses any more, do not add up.
+// Ranks that do not ask for their programs, and shapes that are no longer used, do not accumulate.
 TEST(ProgramsTest, WhatIsKeptIsBounded) {
   constexpr size_t kMostPlans = 100'000, kMostPrograms = 50'000;
   Programs programs(kMostPlans, kMostPrograms);
@@ -80,13 +81,13 @@ TEST(ProgramsTest, WhatIsKeptIsBounded) {
       EXPECT_LE(usage.program_bytes, kMostPrograms);
     }
   }
-  EXPECT_LT(largest, kMostPrograms / 4) << "the bound is of several";
+  EXPECT_LT(largest, kMostPrograms / 4) << "the bound allows several programs";
   EXPECT_GT(programs.usage().programs, 4u);
 }
 
-// What a communicator uses it finds again, and makes nothing anew for it, however much else was asked for.
+// A communicator finds the programs that it uses without making them again, however many others were requested.
 TEST(ProgramsTest, WhatIsUsedIsFound) {
-  Programs programs(1, 1);  // the last of each
+  Programs programs(1, 1);  // keeps only the last of each
   std::vector<std::shared_ptr<const exec::Program>> used;
   for (int root = 0; root < 200; ++root) used.push_back(Get(&programs, {{Kind::kReduce, 200, root}, "tree"}));
   const uint64_t made = programs.usage().made;
@@ -97,7 +98,7 @@ TEST(ProgramsTest, WhatIsUsedIsFound) {
   used.clear();
   const auto again = Get(&programs, {{Kind::kReduce, 200, 0}, "tree"});
   EXPECT_EQ(programs.usage().made, made + 1);
-  EXPECT_EQ(again->plan->hash, hash) << "by which channels know what ran before";
+  EXPECT_EQ(again->plan->hash, hash) << "channels recognise the previous plan by its hash";
 }
 
 TEST(ProgramsTest, NamesOutliveThePlan) {
@@ -107,7 +108,7 @@ TEST(ProgramsTest, NamesOutliveThePlan) {
   EXPECT_STREQ(name, "twoshot");
 }
 
-// GPU ranks look at what others do; and between machines a rank keeps what it sends with its signals.
+// GPU ranks need the programs of all ranks; and between machines, a rank keeps what it sends with its signals.
 TEST(ProgramsTest, KeepsWhatElseIsNeeded) {
   Programs programs(kPlenty, kPlenty);
   Programs::Request request{{Kind::kAllReduce, 4, 0}, "ring"};
@@ -120,7 +121,7 @@ TEST(ProgramsTest, KeepsWhatElseIsNeeded) {
   EXPECT_NE(Get(&programs, request)->outbound, nullptr);
 }
 
-// What could not be kept for want of memory is not half kept: nobody would ever throw it away.
+// An entry for which memory ran out is not half kept: it would never be thrown away.
 TEST(LruCacheTest, KeepsWholeEntriesOnly) {
   LruCache<int, int> cache(3);
   for (int key = 0; key < 20; ++key) {

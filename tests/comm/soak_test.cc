@@ -1,5 +1,5 @@
-// Many lives: memory, descriptors, threads and mappings stay flat over init/operate/destroy cycles, hundreds of
-// communicators live at once, and nothing is left in /dev/shm.
+// Repeated use: memory, descriptors, threads and mappings stay flat over init/operate/destroy cycles, hundreds of
+// communicators exist at once, and nothing is left in /dev/shm.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -58,7 +58,7 @@ size_t ResidentBytes() {
   return fields == 2 ? resident * static_cast<size_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
-// What a process holds.
+// The resources of a process.
 struct Holdings {
   size_t descriptors = Entries("/proc/self/fd").size();
   size_t threads = Entries("/proc/self/task").size();
@@ -66,8 +66,8 @@ struct Holdings {
   size_t resident = ResidentBytes();
 };
 
-// The rendezvous' sockets are closed by a thread of its own, after the communicator is there: a descriptor counts as
-// left behind when it has not gone within AllowedNs. The bounds themselves are the caller's.
+// A separate thread closes the rendezvous' sockets after the communicator exists: a descriptor counts as left behind if
+// it is still open after AllowedNs. The caller checks the bounds.
 Holdings WhenSettled(size_t descriptors) {
   const uint64_t give_up = harness::NowNs() + harness::AllowedNs(1000);
   Holdings now;
@@ -97,13 +97,13 @@ TEST_P(SoakTest, CyclesLeaveNothingBehind) {
   RunRanks(
       GetParam(),
       [cycles](RankContext& context) {
-        // Which of several arenas a thread gets, and so what is resident, would be a matter of who runs when.
+        // With several arenas, the resident memory would depend on which thread gets which.
         mallopt(M_ARENA_MAX, 1);
         Holdings before;
         for (int i = 0; i < cycles; ++i) {
           ASSERT_NO_FATAL_FAILURE(Cycle(context, i));
           ASSERT_FALSE(context.AnyFailed());
-          // Caches and pools are full after a while; from then on everything is flat.
+          // Caches and pools fill up first; from then on everything is flat.
           if (i == cycles / 3) before = Holdings();
         }
         ASSERT_TRUE(context.Barrier());
@@ -116,7 +116,7 @@ TEST_P(SoakTest, CyclesLeaveNothingBehind) {
               after.mappings, before.resident >> 10, after.resident >> 10);
           std::fflush(stdout);
         }
-        // Threads of one process see each other's streams and sockets come and go.
+        // Threads of one process also count each other's streams and sockets.
         const size_t slack = context.layout().threads > 1 ? 4 : 0;
         EXPECT_LE(after.descriptors, before.descriptors + slack);
         EXPECT_LE(after.threads, before.threads + slack);

@@ -1,4 +1,4 @@
-// Split and Shrink: colours, keys, nesting, and that parents and children do not disturb each other.
+// Split and Shrink: colours, keys, nesting, and that parents and children do not affect each other.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -116,7 +116,7 @@ TEST_P(SplitTest, ShrinkRemovesRanks) {
     }
     ASSERT_TRUE(context.Barrier());
     EXPECT_EQ(Sum(clique.comm(), clique.stream(), 1), n);
-    // The parent's ranks, the excluded one too, still agree on how to make communicators.
+    // The parent's ranks, the excluded one included, still agree on how to make communicators.
     ASSERT_TRUE(context.Step("split after shrink"));
     ncclComm_t child = nullptr;
     ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
@@ -127,7 +127,7 @@ TEST_P(SplitTest, ShrinkRemovesRanks) {
 }
 
 TEST_P(SplitTest, ManySplitsInARowOfUnequalGroups) {
-  // Groups make their communicators at their own pace; a fast one must not disturb what a slow one still reads.
+  // Groups make their communicators at their own pace; a fast group must not disturb what a slow one still reads.
   RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks();
     const int r = context.rank();

@@ -1,10 +1,10 @@
-// Random programs of streams, events, waits and host functions against what CUDA's rules say of them
-// (stream_rules_test.cc).
+// Random programs of streams, events, waits and host functions, checked against CUDA's rules (stream_rules_test.cc).
 //
-// An oracle keeps for every stream and event the host functions that they stand for. One function of each program is a
-// gate that stays shut at first. What the rules put behind it must not run, or be complete, before it opens; everything
-// else must come to an end while it is shut (else the program hangs, and the run's deadline says so): so order is
-// neither missing nor made up. Then the gate opens and every function must have run after all those before it.
+// An oracle keeps, for every stream and event, the host functions that must run before it is complete. One function of
+// each program waits at a gate, which is closed at first. Functions that the rules order after the gate must not run,
+// or be complete, before it opens; all others must end while it is closed (otherwise the program hangs until the run's
+// deadline). So the test finds order that is missing and order that is added. Then the gate opens, and every function
+// must have run after all those before it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ enum Kind { kNull, kBlocking, kNonBlocking };
 // A host function of the program.
 struct Function {
   std::atomic<int>* clock;
-  Gate* gate = nullptr;  // of the one that waits
+  Gate* gate = nullptr;  // of the function that waits
   std::atomic<int> begun{0}, ended{0};
   Functions before;
 
@@ -82,7 +82,7 @@ class Program {
           break;
       }
     }
-    CheckWhileShut();
+    CheckWhileClosed();
     gate_.Open();
     ASSERT_OK(axcclHostDeviceSynchronize());
     CheckOrder();
@@ -91,8 +91,8 @@ class Program {
  private:
   axcclStream_t At(size_t stream) const { return made_[stream] == nullptr ? nullptr : axcclStream_t(*made_[stream]); }
 
-  // What a stream stands for: its own work and, by the legacy rule, others'.
-  Functions StandsFor(size_t stream) const {
+  // The functions that a stream waits for: its own work and, by the legacy rule, that of other streams.
+  Functions WaitsFor(size_t stream) const {
     Functions all = work_[stream];
     for (size_t s = 0; s < kinds_.size(); ++s) {
       if (kinds_[stream] == kNull && kinds_[s] == kBlocking) all.insert(work_[s].begin(), work_[s].end());
@@ -100,8 +100,8 @@ class Program {
     }
     return all;
   }
-  // An action on the stream: it comes after all that the stream stands for.
-  void Act(size_t stream) { work_[stream] = StandsFor(stream); }
+  // An action on the stream comes after all functions that the stream waits for.
+  void Act(size_t stream) { work_[stream] = WaitsFor(stream); }
 
   void Launch(size_t stream, bool gate) {
     Act(stream);
@@ -136,9 +136,9 @@ class Program {
 
   bool BehindTheGate(const Functions& work) const { return work.count(gate_number_) != 0; }
 
-  void CheckWhileShut() {
+  void CheckWhileClosed() {
     for (size_t s = 0; s < kinds_.size(); ++s) {
-      if (BehindTheGate(StandsFor(s))) {
+      if (BehindTheGate(WaitsFor(s))) {
         EXPECT_EQ(axcclStreamQuery(At(s)), ncclInProgress) << "stream " << s;
       } else {
         EXPECT_OK(axcclStreamSynchronize(At(s)));

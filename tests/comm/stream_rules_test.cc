@@ -1,6 +1,6 @@
 // CUDA's rules of streams, events and the legacy NULL stream, one by one, over the public API.
 //
-// What CUDA promises (CUDA Runtime API, "Stream synchronization behavior", cudaStreamWaitEvent, cudaEventRecord,
+// CUDA's guarantees (CUDA Runtime API, "Stream synchronization behavior", cudaStreamWaitEvent, cudaEventRecord,
 // cudaEventQuery):
 //   - Work of a stream runs in order; streams are independent, but for what follows.
 //   - Legacy default stream: "when an action is taken in the legacy stream such as a kernel launch or
@@ -12,8 +12,8 @@
 //   - An event that was never recorded is complete, and waiting for it "is a functional no-op".
 //   - Destroying an event or a stream does not take back what was enqueued.
 //
-// Work is held up by a gate that only the test opens, so "has not run" is not a matter of time: Settle() lets
-// everything run that may, and what runs too early says so itself, by finding the gate closed.
+// A gate that only the test opens holds up the work, so "has not run" does not depend on time: Settle() lets everything
+// run that may, and work that runs too early records it, because it finds the gate closed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class AnyStream {
   std::list<Stream> made_;
 };
 
-// A host function that notes whether it ran before the gate was open.
+// A host function that records whether it ran before the gate was open.
 class Probe {
  public:
   explicit Probe(const Gate* gate) : gate_(gate) {}
@@ -68,7 +68,7 @@ class Probe {
   std::atomic<State> state_{kWaits};
 };
 
-// Returns when everything that may run by now has been started.
+// Returns when everything that may run has been started.
 void Settle() {
   Stream apart;
   ASSERT_OK(axcclLaunchHostFunc(
@@ -82,7 +82,7 @@ void Alone(void (*body)()) {
   RunRanks(Processes(1), [body](RankContext&) { body(); });
 }
 
-// `wait` must not return before the gate is open. Opens it.
+// Checks that `wait` does not return before the gate is open. Opens it.
 template <class Wait>
 void ExpectWaitsForTheGate(Gate* gate, Wait wait) {
   bool open_after = false;
@@ -93,12 +93,12 @@ void ExpectWaitsForTheGate(Gate* gate, Wait wait) {
   Settle();
   gate->Open();
   waiter.join();
-  EXPECT_TRUE(open_after) << "returned while what it stands for was still running";
+  EXPECT_TRUE(open_after) << "returned while work that it waits for was still running";
 }
 
 // ---- relays ----
 
-TEST(StreamRules, AnEventRelayedOverThreeStreamsStandsForTheFirst) {
+TEST(StreamRules, AnEventRelayedOverThreeStreamsWaitsForTheFirst) {
   Alone([] {
     for (int i = 0; i < 27; ++i) {
       const Kind kinds[] = {Kind(i / 9), Kind(i / 3 % 3), Kind(i % 3)};
@@ -127,7 +127,7 @@ TEST(StreamRules, AnEventRelayedOverThreeStreamsStandsForTheFirst) {
   });
 }
 
-TEST(StreamRules, WhoWaitsBehindAWaitWaits) {
+TEST(StreamRules, AWaitAloneMakesItsStreamWait) {
   Alone([] {
     for (int i = 0; i < 27; ++i) {
       const Kind kinds[] = {Kind(i / 9), Kind(i / 3 % 3)};
@@ -154,7 +154,7 @@ TEST(StreamRules, WhoWaitsBehindAWaitWaits) {
 
 // ---- the legacy NULL stream ----
 
-// What may be enqueued between work on `a` and work on `b`: an action of the NULL stream.
+// Actions of the NULL stream that may be enqueued between work on `a` and work on `b`.
 void ActOnNullStream(int action, const Event& complete, Event* recorded) {
   static char from, to;
   switch (action) {
@@ -236,7 +236,7 @@ TEST(NullStreamRules, StreamsAreOtherwiseIndependent) {
   });
 }
 
-TEST(NullStreamRules, ItAndItsEventsStandForTheBlockingStreams) {
+TEST(NullStreamRules, ItAndItsEventsWaitForTheBlockingStreams) {
   Alone([] {
     for (const Kind kind : {kBlocking, kNonBlocking}) {
       for (int how = 0; how < 2; ++how) {
@@ -261,7 +261,7 @@ TEST(NullStreamRules, ItAndItsEventsStandForTheBlockingStreams) {
 }
 
 // "... and then all blocking streams wait on the legacy stream."
-TEST(NullStreamRules, BlockingStreamsStandForItsWork) {
+TEST(NullStreamRules, BlockingStreamsWaitForItsWork) {
   Alone([] {
     for (int how = 0; how < 2; ++how) {
       Stream blocking(axcclStreamDefault), apart;
@@ -278,14 +278,14 @@ TEST(NullStreamRules, BlockingStreamsStandForItsWork) {
   });
 }
 
-TEST(NullStreamRules, WaitingForItHoldsNothingBack) {
+TEST(NullStreamRules, WaitingForItDelaysNothing) {
   Alone([] {
     Stream a(axcclStreamDefault), b(axcclStreamDefault);
     Gate gate;
     Block(a, &gate);
     std::thread waiter([] { EXPECT_OK(axcclStreamSynchronize(nullptr)); });
     Settle();
-    // Synchronising is no action on the stream: were b held back, this would hang.
+    // Synchronising is no action on the stream: if it delayed b, this would hang.
     ASSERT_OK(axcclLaunchHostFunc(b, OpenGate, &gate));
     waiter.join();
   });
@@ -340,13 +340,13 @@ TEST(EventRules, AWaitIsForTheRecordThatWasThere) {
     ASSERT_OK(axcclEventRecord(event, a));
     ASSERT_OK(axcclStreamWaitEvent(b, event));
     behind_first.EnqueueOn(b);
-    ASSERT_OK(axcclEventRecord(event, c));  // the wait stays one for a's work
+    ASSERT_OK(axcclEventRecord(event, c));  // the wait is still for a's work
     Settle();
     EXPECT_FALSE(behind_first.ran());
     first.Open();
     ASSERT_OK(axcclStreamSynchronize(b));
     EXPECT_TRUE(behind_first.ran() && !behind_first.early());
-    EXPECT_EQ(axcclEventQuery(event), ncclInProgress) << "the event is c's now";
+    EXPECT_EQ(axcclEventQuery(event), ncclInProgress) << "the event now records c";
     second.Open();
     ASSERT_OK(axcclEventSynchronize(event));
     EXPECT_EQ(axcclStreamQuery(c), ncclSuccess);
@@ -434,7 +434,7 @@ TEST(EventRules, OrderStreamsOfDifferentDevices) {
   });
 }
 
-// Nobody waits in the library: what a host function releases on another device still runs.
+// No thread waits in the library: work that a host function releases on another device still runs.
 TEST(EventRules, WhatAnotherDeviceReleasesRunsByItself) {
   Alone([] {
     ASSERT_OK(axcclHostSetDevice(5));
@@ -485,8 +485,8 @@ TEST(EventRules, DestroyingThemTakesNothingBack) {
 
 // ---- with collectives ----
 
-// The input comes from a host function on one stream and the result goes by a copy on another; the collective between
-// them is on a third of each kind, and only events order the three.
+// A host function on one stream writes the input, and a copy on another stream reads the result. The collective between
+// them is on a third stream, of each kind in turn; only events order the three.
 TEST(EventRules, OrderCollectivesBehindTheirInputAndBeforeWhatReadsThem) {
   RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     for (const Kind kind : {kNull, kBlocking, kNonBlocking}) {
@@ -527,7 +527,7 @@ TEST(EventRules, OrderCollectivesBehindTheirInputAndBeforeWhatReadsThem) {
   });
 }
 
-// "If calls of a group use several streams, all of them are joined": in whatever order, on whatever streams.
+// "If calls of a group use several streams, all of them are joined": in any order, on any streams.
 TEST(NullStreamRules, GroupsMayUseItBesideOtherStreamsInAnyOrder) {
   for (const int ranks : {1, 2}) {
     RunCliques(Processes(ranks), [](RankContext& context, Clique& clique) {
@@ -551,7 +551,8 @@ TEST(NullStreamRules, GroupsMayUseItBesideOtherStreamsInAnyOrder) {
   }
 }
 
-// The ranks of two communicators enqueue them the other way round; one on the NULL stream, one on a blocking stream.
+// The two ranks enqueue the calls of two communicators in opposite orders, one on the NULL stream, one on a blocking
+// stream.
 TEST(NullStreamRules, CallsOfAGroupDoNotWaitForEachOther) {
   RunRanks(Processes(2), [](RankContext& context) {
     Clique first, second;

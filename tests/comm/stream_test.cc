@@ -1,6 +1,6 @@
 // Host streams and events: order, asynchrony, the NULL stream, and callbacks that overlap communication.
 //
-// Nothing here waits for time to pass: every wait is for an event that must come, under the run's deadline.
+// Nothing here waits for time to pass: every wait is for an event that must happen, under the run's deadline.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -51,7 +51,7 @@ TEST(Stream, WorkRunsInOrder) {
   });
 }
 
-TEST(Stream, QueryTellsWithoutWaiting) {
+TEST(Stream, QueryReturnsWithoutWaiting) {
   RunRanks(Processes(1), [](RankContext&) {
     Stream stream;
     Event event;
@@ -195,7 +195,7 @@ TEST(Stream, RefusesBadArguments) {
 
 // ---- the NULL stream ----
 
-TEST(NullStream, WaitsForEarlierWorkOfBlockingStreamsAndHoldsBackLater) {
+TEST(NullStream, WaitsForEarlierWorkOfBlockingStreamsAndDelaysLater) {
   RunRanks(Processes(1), [](RankContext&) {
     Stream blocking(axcclStreamDefault);
     struct State {
@@ -329,7 +329,7 @@ TEST_P(CollectiveStreamTest, OtherStreamsWaitByEvent) {
 
 TEST_P(CollectiveStreamTest, CallbackComputeOverlapsCommunication) {
   // While rank 0 computes in a callback of one stream, its all_reduce on another stream completes on the other ranks:
-  // the computation does not end before they say so.
+  // the computation only ends when they report that.
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context, 2));
@@ -348,7 +348,7 @@ TEST_P(CollectiveStreamTest, CallbackComputeOverlapsCommunication) {
       ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(),
                               Cuda(clique.stream(0, 0))));
       if (context.rank() == 0) {
-        ASSERT_OK(axcclStreamSynchronize(clique.stream(0, 1)));  // nobody helps the all_reduce but the library
+        ASSERT_OK(axcclStreamSynchronize(clique.stream(0, 1)));  // only the library drives the all_reduce
       } else {
         ASSERT_OK(axcclStreamSynchronize(clique.stream(0, 0)));
         context.Barrier(3, context.nranks());

@@ -1,5 +1,5 @@
-// Where threads cannot be started (ulimit -u, the pids limit of a container): calls say so, nothing stays half begun
-// behind them, and all works when there are threads again. And functions of the application that throw.
+// When threads cannot be started (ulimit -u, the pids limit of a container): calls return an error, nothing stays half
+// done, and everything works again once threads can be started. And application functions that throw.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -23,7 +23,8 @@ using harness::RunCliques;
 using harness::RunRanks;
 using harness::Threads;
 
-// This process can start no thread while it lives. Root is not limited, so the process is nobody from here on.
+// While it exists, this process can start no thread. The limit does not apply to root, so the process becomes the user
+// "nobody" for good.
 class NoThreads {
  public:
   NoThreads() {
@@ -51,7 +52,7 @@ void Alone(void (*body)()) {
 
 void AloneAndLimited(void (*body)()) {
   if (geteuid() == 0 && !harness::MayActForOthers())
-    GTEST_SKIP() << "the threads of root are not limited, and this root may become nobody else";
+    GTEST_SKIP() << "the limit does not apply to root, and this root may not change its user";
   Alone(body);
 }
 
@@ -74,7 +75,7 @@ TEST(NoThreads, WorkOnStreamsIsRefusedAndNothingStaysBehind) {
     EXPECT_FALSE(gate.is_open());
     ASSERT_OK(axcclMemcpyAsync(&to, &from, sizeof(int), stream));
     ASSERT_OK(axcclLaunchHostFunc(stream, OpenGate, &gate));
-    gate.Wait();  // nobody waits in the library
+    gate.Wait();  // no thread waits in the library
     EXPECT_EQ(to, 1);
   });
 }
@@ -99,8 +100,8 @@ TEST(NoThreads, HostFunctionsShareTheWorkerThereIs) {
   });
 }
 
-// The worker that was lacking is started when there are threads again, though nothing else is called.
-TEST(NoThreads, LackingWorkersAreStartedLater) {
+// The missing worker is started once threads are available again, although nothing else is called.
+TEST(NoThreads, MissingWorkersAreStartedLater) {
   AloneAndLimited([] {
     Stream first, second;
     Gate gate;
@@ -115,8 +116,8 @@ TEST(NoThreads, LackingWorkersAreStartedLater) {
   });
 }
 
-// What was left under way meanwhile goes on though nobody waits for it.
-TEST(NoThreads, CallsGoOnByThemselvesAfterwards) {
+// Work that was left running meanwhile continues although no thread waits for it.
+TEST(NoThreads, CallsContinueByThemselvesAfterwards) {
   AloneAndLimited([] {
     ncclComm_t comms[2];
     ASSERT_OK(ncclCommInitAll(comms, 2, nullptr));
@@ -151,7 +152,7 @@ TEST(Throwing, AHostFunctionFailsItsStreamAlone) {
       EXPECT_EQ(axcclStreamSynchronize(stream), ncclInvalidUsage);
       harness::ExpectLastErrorHas({"axcclLaunchHostFunc", "out of luck"});
       EXPECT_TRUE(ran) << "work behind a failure still runs";
-      EXPECT_OK(axcclStreamSynchronize(stream)) << "told once";
+      EXPECT_OK(axcclStreamSynchronize(stream)) << "reported once";
       ASSERT_OK(axcclLaunchHostFunc(
           stream, [](void*) { throw 7; }, nullptr));
       EXPECT_EQ(axcclStreamSynchronize(stream), ncclInvalidUsage);
@@ -187,8 +188,8 @@ TEST(Throwing, AReductionFailsItsCommunicatorAlone) {
   }
 }
 
-// The text is another rank's, and says so there.
-TEST(Throwing, AReductionIsToldWithTheRankThatRunsIt) {
+// The text comes from the rank that ran the reduction, and names it on the other ranks.
+TEST(Throwing, AFailedReductionNamesTheRankThatRanIt) {
   RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     const auto fails = [](void*, const void*, size_t, void*) { throw std::runtime_error("cannot add"); };
     const auto works = [](void*, const void*, size_t, void*) {};

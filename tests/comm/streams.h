@@ -1,5 +1,4 @@
-// Host streams and events that end with their scope, and gates that host functions wait at: what tests of order are
-// made of.
+// Host streams and events that end with their scope, and gates at which host functions wait, for tests of order.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
-// The NULL stream of threads that chose no device, which is most of them on a CPU: pools whose threads make, call and
-// wait for each other's communicators, and ranks that are threads of one process.
+// The NULL stream of threads that chose no device (on a CPU, most threads): pools whose threads make, call and wait for
+// each other's communicators, and ranks that are threads of one process.
 //
-// In CUDA all of them are on device 0 until they say otherwise, and NULL is one stream. Here each rank has a host
-// device, so NULL has to mean those that the thread uses.
+// In CUDA all of them are on device 0 unless they choose another, and NULL is one stream. Here each rank has its own
+// host device, so NULL must mean the NULL streams of all devices that the thread uses.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -24,10 +24,10 @@ using harness::RunRanks;
 using harness::ShareUniqueId;
 using harness::Threads;
 
-// A thread of a pool: what it runs is over when this returns, the thread is gone.
+// Runs `fn` on a pool thread; when this returns, the thread has ended.
 void OnPoolThread(const std::function<void()>& fn) { std::thread(fn).join(); }
 
-// Communicators of all ranks, each made by another thread while the threads of the others live.
+// Communicators of all ranks. Different threads make them, each while those of the previous ones still run.
 class PoolComms {
  public:
   explicit PoolComms(int n) : comms_(static_cast<size_t>(n)) {}
@@ -94,7 +94,7 @@ TEST(PoolThreads, WaitForCallsOnCommunicatorsThatOthersMade) {
   });
 }
 
-// A thread that has called nothing means what all threads called.
+// For a thread that has made no calls, NULL means the calls of all threads.
 TEST(PoolThreads, WaitForCallsOfOtherThreads) {
   RunRanks(Processes(2), [](RankContext& context) {
     PoolComms comms(2);
@@ -115,7 +115,7 @@ TEST(PoolThreads, WaitForCallsOfOtherThreads) {
   });
 }
 
-// Host functions and copies on NULL come before and after calls on NULL, whatever devices those are on.
+// Host functions and copies on NULL are ordered with calls on NULL, on whatever devices those are.
 TEST(PoolThreads, NullIsOneStreamForWorkAndCalls) {
   RunRanks(Processes(2), [](RankContext& context) {
     PoolComms comms(3);
@@ -147,7 +147,7 @@ TEST(PoolThreads, NullIsOneStreamForWorkAndCalls) {
   });
 }
 
-TEST(PoolThreads, WaitsOnNullHoldCallsBack) {
+TEST(PoolThreads, WaitsOnNullDelayCalls) {
   RunRanks(Processes(2), [](RankContext& context) {
     PoolComms comms(2);
     ASSERT_TRUE(comms.Init(context));
@@ -175,7 +175,7 @@ TEST(PoolThreads, WaitsOnNullHoldCallsBack) {
   });
 }
 
-// The calls of a group are launched together, though one by one each would wait for the one before.
+// The calls of a group are launched together; launched one by one, each would wait for the previous one.
 TEST(PoolThreads, CallsOfAGroupDoNotWaitForEachOther) {
   RunRanks(Processes(2), [](RankContext& context) {
     PoolComms comms(2);
@@ -183,7 +183,7 @@ TEST(PoolThreads, CallsOfAGroupDoNotWaitForEachOther) {
     OnPoolThread([&] {
       for (int round = 0; round < 10; ++round) {
         int x[2] = {1, 10};
-        const int first = context.rank();  // the ranks call in different order
+        const int first = context.rank();  // the ranks call in different orders
         ASSERT_OK(ncclGroupStart());
         ASSERT_OK(Sum(&x[first], comms[static_cast<size_t>(first)]));
         ASSERT_OK(Sum(&x[1 - first], comms[static_cast<size_t>(1 - first)]));
@@ -210,7 +210,7 @@ TEST(OneThread, MayCallTheRanksOfInitAllOneAfterTheOtherOnNull) {
   });
 }
 
-// One rank is ahead by a call that cannot end before the other has waited.
+// One rank is a call ahead, which cannot end before the other has waited.
 TEST(RankThreads, DoNotWaitForEachOthersNullStreams) {
   RunCliques(Threads(2), [](RankContext& context, Clique& clique) {
     for (int round = 0; round < 4; ++round) {
@@ -233,7 +233,7 @@ TEST(RankThreads, DoNotWaitForEachOthersNullStreams) {
   });
 }
 
-// More threads than there are device numbers, over the life of a process.
+// A process may start more threads over time than there are device numbers.
 TEST(ManyThreads, GiveTheirDevicesBack) {
   RunRanks(Processes(1), [](RankContext&) {
     ncclComm_t kept = nullptr;
@@ -251,7 +251,7 @@ TEST(ManyThreads, GiveTheirDevicesBack) {
       ASSERT_OK(ncclGetUniqueId(&id));
       ASSERT_OK(ncclCommInitRank(&comm, 1, id, 0));
       ASSERT_OK(ncclCommCuDevice(comm, &device));
-      EXPECT_NE(device, 0) << "somebody lives there";
+      EXPECT_NE(device, 0) << "the device is in use";
       EXPECT_LT(device, 10);
       ASSERT_OK(ncclCommDestroy(comm));
     });
@@ -259,7 +259,7 @@ TEST(ManyThreads, GiveTheirDevicesBack) {
   });
 }
 
-TEST(ManyThreads, AreToldWhenNoDeviceIsLeft) {
+TEST(ManyThreads, GetAnErrorWhenNoDeviceIsLeft) {
   RunRanks(Processes(1), [](RankContext&) {
     std::vector<axcclStream_t> streams(1024);
     for (int device = 0; device < 1024; ++device) {

@@ -1,4 +1,4 @@
-// What waiting costs: ranks that wait long use next to no CPU, however many there are.
+// The cost of waiting: ranks that wait long use almost no CPU time, however many there are.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -36,7 +36,7 @@ TEST_P(WaitingTest, SixteenRanksWaitWithoutBurningCpu) {
     const uint64_t start = NowNs();
     const uint64_t used = ProcessCpuNs();
     if (context.rank() == 0) {
-      // The measurement is of two seconds of waiting; nothing is synchronised by it.
+      // Measures two seconds of waiting; it synchronises nothing.
       const timespec two_seconds{2, 0};
       clock_nanosleep(CLOCK_MONOTONIC, 0, &two_seconds, nullptr);
     }
