@@ -1,4 +1,4 @@
-// NCCL_ALGO forces each algorithm; the forced one is really taken, and right, for every call that has it.
+// NCCL_ALGO forces each algorithm: every call that has the forced algorithm uses it, and is right.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using harness::Seed;
 
 struct Forced {
   const char* name;
-  std::vector<Call> calls;  // that must have the algorithm
+  std::vector<Call> calls;  // the calls that must have the algorithm
 
   bool Has(Call call) const { return std::find(calls.begin(), calls.end(), call) != calls.end(); }
 };
@@ -56,9 +56,9 @@ void RunForced(RankContext& context, const Forced& forced, const std::vector<Cas
     ASSERT_TRUE(runner.Enqueue(c, {}));
     if (forced.Has(c.call) && c.count > 0 && clique.nranks() > 1 && random.OneIn(3)) {
       const char* taken = nullptr;
-      ASSERT_TRUE(runner.Finish());  // the algorithm is told when the operation is done
+      ASSERT_TRUE(runner.Finish());  // the algorithm is known when the operation has ended
       ASSERT_OK(axcclCommGetLastAlgorithm(clique.comm(), &taken));
-      // Plain memory of other processes is only read.
+      // The library only reads plain memory of other processes.
       const bool pulled = forced.name == std::string_view("direct") && context.layout().processes > 1;
       if (!pulled || taken != std::string_view("pull")) {
         ASSERT_STREQ(taken, forced.name) << c.Text();
@@ -80,17 +80,17 @@ TEST_P(AlgorithmTest, ForcedAndRight) {
   std::vector<Case> cases;
   for (const size_t count : {1, 5, 64, 1009, 12011}) {
     for (const Case& c : AllCases(layout.nranks(), {count}, Scramble(Seed(), count))) {
-      // Calls that do not have the algorithm take what they take unforced, and are tested so by the grid: here they
-      // only go by, small and in turns.
-      const bool goes_by = c.type == ncclFloat32 && c.fold == Fold::kSum && (count == 64 || count == 12011);
-      if (!forced.Has(c.call) && !goes_by) continue;
+      // Calls that do not have the algorithm use the one they would use unforced, which the grid tests: here only a few
+      // small ones run in between.
+      const bool in_between = c.type == ncclFloat32 && c.fold == Fold::kSum && (count == 64 || count == 12011);
+      if (!forced.Has(c.call) && !in_between) continue;
       const bool type = c.type == ncclFloat32 || c.type == ncclFloat16 || c.type == ncclInt64;
       const bool fold = c.fold == Fold::kSum || c.fold == Fold::kAvg || c.fold == Fold::kMin;
       if (type && fold) cases.push_back(c);
     }
   }
   RunOptions options;
-  // Little scratch, so that the largest counts take many turns.
+  // Little scratch memory, so that the largest counts take many turns.
   options.environment = {{"NCCL_ALGO", forced.name}, {"AXCCL_SCRATCH_BYTES", "256K"}};
   RunRanks(
       layout, [&, forced = forced](RankContext& context) { RunForced(context, forced, cases); }, options);

@@ -1,5 +1,5 @@
-// Calls on views are asynchronous: each can be enqueued before what it sends has been produced, an event says when it
-// is done, and what consumes the result can be enqueued behind that event, all before anything has happened.
+// Calls on views are asynchronous: each can be enqueued before its input has been produced, an event shows when it is
+// done, and the consumer of the result can be enqueued behind that event, all before anything has run.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,16 +20,16 @@ using harness::RunRanks;
 
 using Values = std::vector<int32_t>;
 
-// The input is written by a callback that waits until the test says so; the output is copied by a callback.
+// A callback that waits until the test continues writes the input; another callback copies the output.
 struct Pipeline {
   std::promise<void> go;
-  std::shared_future<void> told = go.get_future().share();
+  std::shared_future<void> started = go.get_future().share();
   Values in = Values(4, -1), out = Values(8, -1), seen;
   int rank = 0;
 
   static void Produce(void* argument) {
     auto* p = static_cast<Pipeline*>(argument);
-    p->told.wait();
+    p->started.wait();
     std::iota(p->in.begin(), p->in.end(), 10 * p->rank);
   }
   static void Consume(void* argument) {

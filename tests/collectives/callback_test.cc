@@ -1,5 +1,5 @@
 // Reductions by callback: flat and strided, in place and not, of any size, between threads and processes, with every
-// algorithm; what the callback is given, and ranks whose callbacks do not go together.
+// algorithm; which operands the callback gets, and ranks whose callbacks do not match.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ using harness::RunRanks;
 using harness::Scramble;
 using harness::Seed;
 
-// What the callbacks of a test have seen. They run on any thread.
+// Counts what the callbacks of a test get. They run on any thread.
 struct Seen {
   std::atomic<uint64_t> elements{0}, misaligned{0}, overlaps{0};
 
@@ -46,7 +46,7 @@ struct Seen {
   }
 };
 
-// The larger by absolute value, of two equal ones the positive.
+// The larger by absolute value; of two that are equal, the positive one.
 void MaxAbs(void* accumulator, const void* operand, size_t count, void* context) {
   static_cast<Seen*>(context)->Look<float>(accumulator, operand, count);
   auto* a = static_cast<float*>(accumulator);
@@ -55,7 +55,7 @@ void MaxAbs(void* accumulator, const void* operand, size_t count, void* context)
     a[i] = std::fabs(b[i]) == std::fabs(a[i]) ? std::max(a[i], b[i]) : std::fabs(b[i]) > std::fabs(a[i]) ? b[i] : a[i];
 }
 
-// Of numbers that are not negative: those of both signs could saturate on the way and come back.
+// For numbers that are not negative: with both signs, a sum could saturate on the way and come back.
 void SaturatingAdd(void* accumulator, const void* operand, size_t count, void* context) {
   static_cast<Seen*>(context)->Look<uint16_t>(accumulator, operand, count);
   auto* a = static_cast<uint16_t*>(accumulator);
@@ -63,7 +63,7 @@ void SaturatingAdd(void* accumulator, const void* operand, size_t count, void* c
   for (size_t i = 0; i < count; ++i) a[i] = static_cast<uint16_t>(std::min(a[i] + b[i], 0xffff));
 }
 
-// The largest value and where it is: an element of 12 bytes that the library knows nothing of.
+// The largest value and its position: an element of 12 bytes that is opaque to the library.
 struct Best {
   float value;
   uint32_t rank, index;
@@ -77,7 +77,7 @@ void ArgMax(void* accumulator, const void* operand, size_t count, void* context)
   }
 }
 
-// One operator with what it reduces: element `i` of a rank's input, and the result of all.
+// One operator and its operands: element `i` of a rank's input, and the result over all ranks.
 struct MaxAbsCase {
   using Element = float;
   static constexpr axcclReduceFn_t kFunction = MaxAbs;
@@ -123,8 +123,8 @@ struct ArgMaxCase {
   }
 };
 
-// One call on all ranks of a thread: on `elements` inputs a rank that begin at `data`, and are the result's place, too,
-// where it is in place.
+// One call on all ranks of a thread. Each rank has `elements` inputs from `data` on, where the result goes, too, if the
+// call is in place.
 template <class Case>
 class Runner {
  public:
@@ -171,7 +171,7 @@ class Runner {
     }
   }
 
-  // Inputs with gaps, outputs backwards.
+  // Inputs have gaps; outputs run backwards.
   void Strided(int64_t rows, int64_t cols, bool mem_alloc) {
     ASSERT_TRUE(context_.Step("views of %lld x %lld, MemAlloc %d", static_cast<long long>(rows),
                               static_cast<long long>(cols), mem_alloc));
@@ -179,7 +179,7 @@ class Runner {
     std::vector<std::pair<Element*, Element*>> outputs;
     ASSERT_OK(ncclGroupStart());
     for (int i = 0; i < clique_.size(); ++i) {
-      // [rows, n * cols], the second dimension the slower.
+      // [rows, n * cols], the second dimension slower.
       Element* in = Take(i, 2 * elements, mem_alloc);
       for (size_t e = 0; e < elements; ++e) in[2 * e] = Case::Input(clique_.rank(i), e);
       const View input(in, {rows, n_ * cols}, {2, 2 * rows}, Case::kType);
@@ -208,7 +208,7 @@ class Runner {
     Reset();
   }
 
-  // Every result but those of one rank alone was computed by some rank of this test's.
+  // Some rank computed every result, except for a communicator of one rank.
   void CheckSeen() {
     size_t elements = 0;
     for (const auto& seen : seen_) {
@@ -216,7 +216,7 @@ class Runner {
       EXPECT_EQ(seen->overlaps, 0u);
       elements += seen->elements;
     }
-    // Not each of them computes something: with an odd number, "rhd" leaves one out.
+    // Not every rank computes: with an odd number of ranks, "rhd" leaves one out.
     if (clique_.size() == n_ && n_ > 1) {
       EXPECT_GT(elements, 0u);
     }
@@ -248,7 +248,7 @@ class Runner {
   RankContext& context_;
   Clique& clique_;
   const int n_;
-  std::vector<std::unique_ptr<Arena>> arenas_;  // two a rank
+  std::vector<std::unique_ptr<Arena>> arenas_;  // two for each rank
   std::vector<std::unique_ptr<Seen>> seen_;
 };
 
@@ -289,7 +289,7 @@ TEST_P(CallbackTest, ReducesByItsOwnRule) {
 std::vector<Layout> Layouts() {
   std::vector<Layout> layouts = {harness::Processes(1), harness::Processes(3), harness::Threads(4),
                                  harness::OneThread(3)};
-#if !defined(__SANITIZE_THREAD__)  // it sees no order between two threads that comes from another process
+#if !defined(__SANITIZE_THREAD__)  // ThreadSanitizer does not see order that another process makes between two threads
   layouts.push_back({2, 2, 1});
 #endif
   return layouts;
@@ -298,7 +298,7 @@ std::vector<Layout> Layouts() {
 INSTANTIATE_TEST_SUITE_P(Layouts, CallbackTest, testing::ValuesIn(Layouts()),
                          [](const auto& info) { return info.param.Text(); });
 
-TEST(Callback, RanksThatCallOthersAreTold) {
+TEST(Callback, DifferentCallbacksAreReported) {
   for (const Layout& layout : {harness::Processes(2), harness::Threads(2)}) {
     RunRanks(layout, [](RankContext& context) {
       Clique clique;

@@ -41,7 +41,7 @@ Case RandomCase(harness::Random* random, int nranks, size_t max_bytes) {
     c.fold = static_cast<Fold>(random->Below(harness::kNumFolds));
   } while (!Judgeable(c.type, c.fold, nranks));
   c.root = harness::HasRoot(c.call) ? static_cast<int>(random->Below(static_cast<uint64_t>(nranks))) : 0;
-  // Sizes spread over magnitudes: most bugs live near thresholds, and those differ by powers of two.
+  // Sizes are spread over magnitudes: most bugs are near thresholds, which differ by powers of two.
   size_t bound = 1;
   while (bound < max_bytes && !random->OneIn(8)) bound *= 2;
   bound = std::min(bound, max_bytes);

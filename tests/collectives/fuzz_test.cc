@@ -1,9 +1,9 @@
 // Random programs of NCCL's collectives under random settings: kinds, types, roots, counts, memory, in place or not,
-// several outstanding, ranks that dawdle, little scratch memory, several lanes, one algorithm only. Every element is
+// several outstanding, delayed ranks, little scratch memory, several lanes, one algorithm only. Every element is
 // checked.
 //
-// Each run has a seed of its own, which is printed with a failure: AXCCL_TEST_SEED=<printed> replays all of them. How
-// many runs there are is a matter of time (20 s, or 10 min with AXCCL_TEST_FULL=1), what they are is not.
+// Each run has its own seed, which is printed with a failure: AXCCL_TEST_SEED=<printed> replays all of them. The number
+// of runs depends on the time (20 s, or 10 min with AXCCL_TEST_FULL=1), but not what they contain.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -45,7 +45,7 @@ Program MakeProgram(uint64_t seed) {
   program.layout = random.OneIn(3)   ? harness::Threads(n)
                    : random.OneIn(4) ? Layout{2, n / 2, 1}
                                      : harness::Processes(n);
-#if defined(__SANITIZE_THREAD__)  // it sees no order between two threads that comes from another process
+#if defined(__SANITIZE_THREAD__)  // ThreadSanitizer does not see order that another process makes between two threads
   if (program.layout.processes > 1) program.layout = harness::Processes(program.layout.nranks());
 #endif
   program.text += ", " + program.layout.Text();
@@ -63,7 +63,7 @@ Program MakeProgram(uint64_t seed) {
   return program;
 }
 
-// Ranks agree on the calls, and on nothing else.
+// Ranks agree only on the calls.
 void RunProgram(RankContext& context, uint64_t seed) {
   Clique clique;
   ASSERT_TRUE(clique.Init(context));
@@ -74,7 +74,7 @@ void RunProgram(RankContext& context, uint64_t seed) {
   for (int i = 0; i < 120; ++i) {
     const size_t most = random.OneIn(8) ? 300000 : random.OneIn(2) ? 20000 : 200;
     Case next = RandomCase(&random, context.nranks(), most);
-    // Runs of one plan, of which none waits for the one before.
+    // Runs of one plan that do not wait for each other.
     if (!random.OneIn(3)) {
       next = last;
       next.seed = random.Next();
@@ -89,7 +89,7 @@ void RunProgram(RankContext& context, uint64_t seed) {
   ASSERT_TRUE(runner.Finish());
 }
 
-// The buffers of the programs have room for so much, and no more.
+// The programs' buffers have room for this many bytes.
 TEST(Fuzz, CasesKeepToTheirBytes) {
   Random random(Seed());
   for (int i = 0; i < 100000; ++i) {

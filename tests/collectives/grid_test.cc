@@ -1,4 +1,4 @@
-// Every collective x element type x reduction x count, for every number of ranks and placement, buffers of all kinds.
+// Every collective x element type x reduction x count, for every number of ranks and layout, with buffers of all kinds.
 #include <gtest/gtest.h>
 
 #include "tests/collectives/cases.h"
@@ -53,7 +53,7 @@ TEST_P(GridTest, EveryCallTypeFoldAndSmallCount) {
       GetParam(), [&](RankContext& context) { RunCases(context, cases, {}, kArenaBytes); }, Limit(40));
 }
 
-// Layouts that cover every link and an odd, an even and a large number of ranks; the others only in full runs.
+// Layouts that cover every link and an odd, an even and a large number of ranks; others run only in full runs.
 bool RunsLarge(const Layout& layout) {
   if (FullTests() || layout.nranks() <= 2) return true;
   return layout.ranks == 1 && (layout.nranks() == 3 || layout.processes == 8 || layout.processes * layout.threads == 4);
@@ -68,7 +68,7 @@ TEST_P(GridTest, LargeCounts) {
     const bool type = c.type == ncclFloat32 || c.type == ncclBfloat16 || c.type == ncclInt8;
     if (!fold || !type) continue;
     for (const size_t count : counts) {
-      // The largest once per call is enough to cross every threshold.
+      // One case of the largest count per call crosses every threshold.
       if (count > 70000 && (c.type != ncclFloat32 || c.fold != harness::Fold::kSum) && !FullTests()) continue;
       Case large = c;
       large.count = count / (count > 70000 ? static_cast<size_t>((GetParam().nranks() + 3) / 4) : 1);
@@ -96,7 +96,7 @@ std::vector<Layout> Layouts() {
 INSTANTIATE_TEST_SUITE_P(Layouts, GridTest, testing::ValuesIn(Layouts()),
                          [](const auto& info) { return info.param.Text(); });
 
-// ---- buffers: each way of placing them alone, so that a failure names the cause ----
+// ---- buffers: each placement alone, so that a failure names the cause ----
 
 struct StyleCase {
   const char* name;

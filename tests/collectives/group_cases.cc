@@ -25,7 +25,7 @@ Ids Shuffled(int64_t n, Random* random) {
   return ids;
 }
 
-// All ids or some of them, in any order, cut anywhere or into equal parts; or no lists at all.
+// All ids or some of them, in any order, cut at random or into equal parts; or no lists at all.
 void AnyLists(GroupCase* c, Random* random) {
   const bool of_ranks = c->mode == axcclFlattenedIds, of_partitions = c->mode == axcclCrossPartition;
   const int64_t domain = of_ranks ? c->replicas * c->partitions : of_partitions ? c->partitions : c->replicas;
@@ -80,7 +80,7 @@ void AnyMesh(GroupCase* c, int nranks, Random* random) {
   for (int64_t rest = nranks; rest > 1 || c->axis_sizes.empty();) {
     const int64_t size = AnyDivisor(rest, random);
     if (size == 1 && !random->OneIn(3)) continue;
-    // Few axes; the last one takes what is left.
+    // Few axes; the last one takes the remaining ranks.
     c->axis_sizes.push_back(c->axis_sizes.size() == 4 ? rest : size);
     rest /= c->axis_sizes.back();
   }
@@ -93,15 +93,16 @@ void AnyMesh(GroupCase* c, int nranks, Random* random) {
       ref.pre_size = AnyDivisor(whole, random);
       ref.size = AnyDivisor(whole / ref.pre_size, random);
     }
-    // A sub-axis of size 1 is none.
+    // A sub-axis of size 1 counts as a whole axis.
     if (ref.size == 1) ref = {static_cast<int>(axis), 1, 0};
     c->refs.push_back(ref);
   }
 }
 
-// The devices that differ in nothing but what the references name, ordered by those, the first slowest.
+// Devices whose coordinates differ only in the axes of the references form a group, ordered by these axes, the first
+// slowest.
 void ExpandMesh(GroupCase* c, int nranks) {
-  std::map<Ids, std::map<Ids, int>> groups;  // by what is not named, then by what is
+  std::map<Ids, std::map<Ids, int>> groups;  // by the coordinates outside the references, then by those inside
   for (int64_t i = 0; i < nranks; ++i) {
     Ids rest(c->axis_sizes.size()), key;
     int64_t left = i;

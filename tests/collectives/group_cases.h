@@ -1,6 +1,6 @@
-// Random replica groups by definition: what a caller passes, and the ranks that must come out.
+// Random replica groups by definition: a caller's arguments, and the ranks that must result.
 //
-// Written from StableHLO's specification ("Process groups") and Shardy's of meshes and sub-axes, without a line of the
+// Written from StableHLO's specification ("Process groups") and Shardy's of meshes and sub-axes, without any of the
 // library's code. Pure.
 #pragma once
 
@@ -18,8 +18,8 @@ struct GroupCase {
   axcclGroupMode_t mode = axcclFlattenedIds;
   int64_t replicas = 1, partitions = 1;
   std::vector<std::vector<int64_t>> lists;
-  bool padded = false;  // to rectangular with -1, instead of offsets
-  // Or a mesh, where it has axes.
+  bool padded = false;  // padded with -1 to equal lengths, instead of offsets
+  // Or a mesh, if it has axes.
   std::vector<int64_t> axis_sizes, devices;
   struct Ref {
     int axis;
@@ -29,7 +29,7 @@ struct GroupCase {
 
   std::vector<std::vector<int>> groups;  // the ranks
 
-  // The handle that the library makes of it.
+  // The handle that the library creates for it.
   ncclResult_t Create(axcclGroups_t* groups) const;
   std::string Text() const;
 };

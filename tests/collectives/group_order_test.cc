@@ -1,5 +1,6 @@
-// Group order through the API (axccl/channels.h): NCCL's calls and those on views, the groups of created channels, all
-// memory, ranks as threads and processes, every algorithm that can be asked for. The bits are those of the definition.
+// Group order through the API (axccl/channels.h): NCCL's calls and calls on views, groups of created channels, all
+// kinds of memory, ranks as threads and processes, every algorithm that can be requested. The bits are those of the
+// definition.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,9 +38,9 @@ using harness::Seed;
 using Bytes = std::vector<unsigned char>;
 
 constexpr double kScale = 0.3;
-constexpr int64_t kRows = 7;  // of a rank's part, in all calls
+constexpr int64_t kRows = 7;  // rows of a rank's part, in all calls
 
-// What is reduced, and what comes out. Made before the ranks are started.
+// The inputs of a reduction, and its results. Made before the ranks are started.
 struct Golden {
   LeftFold fold;
   std::vector<int> permuted;  // a group
@@ -63,7 +64,7 @@ std::vector<Golden> AllGolden(int nranks) {
   for (const ncclDataType_t type : harness::kFoldTypes) {
     for (const FoldOp op : harness::kFoldOps) {
       if (!harness::HasFoldOp(type, op)) continue;
-      // A few large ones, of several turns where there is little scratch.
+      // A few large ones, which take several turns with little scratch memory.
       const bool large = op == FoldOp::kSum && (type == ncclFloat32 || type == ncclBfloat16);
       all.emplace_back(type, op, nranks, large ? 1301 : 19);
     }
@@ -123,14 +124,14 @@ class Caller {
     std::memcpy(in, golden_->fold.Input(clique_.rank(member)).data(), elements() * size());
     return in;
   }
-  // Element e at place 2 e.
+  // Puts element e at place 2 e.
   unsigned char* Spaced(int member) {
     unsigned char* in = Take(member, 2 * elements());
     const Bytes& from = golden_->fold.Input(clique_.rank(member));
     for (size_t e = 0; e < elements(); ++e) std::memcpy(in + 2 * e * size(), from.data() + e * size(), size());
     return in;
   }
-  // An output that must be elements [first, first + count) of the result.
+  // The memory of an output that must be elements [first, first + count) of the result.
   unsigned char* Expect(int member, const Bytes& wanted, size_t first, size_t count) {
     unsigned char* out = Take(member, count);
     outputs_.push_back({out, &wanted, first, count});
@@ -165,7 +166,7 @@ class Caller {
     }
   }
 
-  // On the default channel: AXCCL_ORDER=group.
+  // On the default channel, with AXCCL_ORDER=group.
   void Nccl() {
     ASSERT_TRUE(Begin("NCCL's calls"));
     const int root = clique_.nranks() - 1;
@@ -194,7 +195,7 @@ class Caller {
     return static_cast<int>(std::find(group.begin(), group.end(), clique_.rank(member)) - group.begin());
   }
 
-  // On a channel whose group has another order: [n * rows, cols], by rows and by columns.
+  // On a channel whose group has another order: [n * rows, cols], split along rows and along columns.
   void Views() {
     ASSERT_TRUE(Begin("views"));
     const int64_t n = clique_.nranks(), cols = static_cast<int64_t>(part()) / kRows;
@@ -224,7 +225,7 @@ class Caller {
     Finish();
   }
 
-  // Uneven parts and a root that is read late; and the flag of a call, on a channel that has none.
+  // Uneven parts and a root that is read late; and the flag on a call, on a channel without the flag.
   void Lists() {
     ASSERT_TRUE(Begin("uneven calls"));
     const int64_t n = clique_.nranks(), cols = static_cast<int64_t>(part()) / kRows;
@@ -256,7 +257,7 @@ class Caller {
     Finish();
   }
 
-  // Results that are scaled, of every call that takes it.
+  // Scaled results, of every call that can scale.
   void Scaled() {
     ASSERT_TRUE(Begin("scaled results"));
     const int64_t n = clique_.nranks(), cols = static_cast<int64_t>(part()) / kRows;
@@ -295,7 +296,7 @@ class Caller {
   const Golden* golden_ = nullptr;
   bool mapped_ = false;
   std::vector<axcclChannel_t> channels_;
-  std::vector<std::unique_ptr<Arena>> arenas_;  // two a rank
+  std::vector<std::unique_ptr<Arena>> arenas_;  // two for each rank
   std::vector<Output> outputs_;
 };
 
@@ -335,7 +336,7 @@ TEST_P(GroupOrderTest, BitsAreThoseOfTheLeftFold) {
 std::vector<Layout> Layouts() {
   std::vector<Layout> layouts = {harness::Processes(1), harness::Threads(2),   harness::Processes(3),
                                  harness::Threads(4),   harness::OneThread(5), harness::Processes(8)};
-#if !defined(__SANITIZE_THREAD__)  // it sees no order between two threads that comes from another process
+#if !defined(__SANITIZE_THREAD__)  // ThreadSanitizer does not see order that another process makes between two threads
   layouts.push_back({2, 3, 1});
   layouts.push_back({1, 7, 1});
 #endif
@@ -345,7 +346,7 @@ std::vector<Layout> Layouts() {
 INSTANTIATE_TEST_SUITE_P(Layouts, GroupOrderTest, testing::ValuesIn(Layouts()),
                          [](const auto& info) { return info.param.Text(); });
 
-// The test above sees the difference: without the flag a ring gives other bits, with it no ring is taken.
+// Shows that the test above can fail: without the flag a ring gives other bits, with the flag no ring is used.
 TEST(GroupOrder, RingsAreNotTaken) {
   const LeftFold fold(ncclFloat32, FoldOp::kSum, 4, 1000, Seed());
   const Bytes wanted = fold.Result({0, 1, 2, 3});
@@ -369,7 +370,7 @@ TEST(GroupOrder, RingsAreNotTaken) {
           EXPECT_EQ(std::string(taken) == "ring", !ordered) << taken;
           EXPECT_EQ(fold.Differences(out, wanted) > 50, !ordered) << fold.Text();
           EXPECT_EQ(out == wanted, ordered) << fold.Text();
-          // Where every order gives the same bits nothing is taken away.
+          // A call whose bits are the same in every order may still use a ring.
           ASSERT_OK(axcclAllReduce(1, View(in.data(), {1000}, {}, ncclFloat32),
                                    View(out.data(), {1000}, {}, ncclFloat32), ncclMax,
                                    axcclDefaultChannel(clique.comm()), &options, Cuda(clique.stream())));
@@ -423,7 +424,7 @@ TEST(GroupOrder, CallbacksNeedNotBeAssociative) {
   }
 }
 
-TEST(GroupOrder, RanksThatDoNotAgreeAreTold) {
+TEST(GroupOrder, DisagreementIsReported) {
   for (const Layout& layout : {harness::Processes(2), harness::Threads(2)}) {
     RunRanks(layout, [](RankContext& context) {
       Clique clique;
@@ -432,7 +433,7 @@ TEST(GroupOrder, RanksThatDoNotAgreeAreTold) {
       float data[64] = {};
       const View view(data, {64}, {}, ncclFloat32);
       const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
-      // What reduces no floats does not care.
+      // Calls that do not reduce floats ignore the flag.
       options.flags = clique.rank(0) == 0 ? axcclGroupOrder : 0;
       ASSERT_OK(axcclBroadcast(1, view, view, 0, channel, &options, Cuda(clique.stream())));
       ASSERT_OK(axcclAllReduce(1, view, view, ncclMax, channel, &options, Cuda(clique.stream())));
@@ -443,7 +444,7 @@ TEST(GroupOrder, RanksThatDoNotAgreeAreTold) {
   }
 }
 
-// In any order, too. Numbers whose sums and halves are exact.
+// Scaling works without group order, too. The sums and halves of these numbers are exact.
 TEST(Scale, EveryAlgorithmScalesOnce) {
   for (const char* algorithm : {"direct", "oneshot", "twoshot", "ring", "tree", "rhd", "pairwise"}) {
     RunOptions run;
@@ -469,7 +470,7 @@ TEST(Scale, EveryAlgorithmScalesOnce) {
                                          &options, stream));
             ASSERT_OK(axcclReduce(1, input, View(one.data(), {n * count}, {}, ncclFloat32), ncclSum, 1, channel,
                                   &options, stream));
-            // What comes after is not scaled.
+            // The next call is not scaled.
             ASSERT_OK(axcclReduceScatter(1, input, View(in.data() + clique.rank(0) * count, {count}, {}, ncclFloat32),
                                          0, ncclSum, channel, nullptr, stream));
             ASSERT_TRUE(clique.Synchronize());

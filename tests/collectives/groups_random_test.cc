@@ -1,7 +1,7 @@
 // Random calls on random channels: any grid of up to 8 ranks, any mode, lists in any order and of any length, meshes,
-// several channels alive at once, all calls on views with their dimensions, strides, types, operators, roots, extents
-// and pairs. Every rank knows from the seed what everybody calls, and what must come out by definition (group_cases.h,
-// view_cases.h, uneven_cases.h, permute_cases.h).
+// several channels at once, all calls on views with their dimensions, strides, types, operators, roots, extents and
+// pairs. Every rank knows from the seed what every rank calls, and which results the definition requires
+// (group_cases.h, view_cases.h, uneven_cases.h, permute_cases.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ constexpr size_t kArenaBytes = size_t{32} << 20;
 
 using AnyCall = std::variant<ViewCases, UnevenCase, PermuteCase>;
 
-// What happens in one round: a channel may be replaced; then calls on different channels, each on a stream of its own.
+// One round: a channel may be replaced; then calls run on different channels, each on its own stream.
 struct Round {
   uint64_t number = 0;
   int replaced = -1;
@@ -49,13 +49,13 @@ struct Round {
   std::vector<OnChannel> channels;
 };
 
-struct Story {
+struct Program {
   uint64_t seed = 0;
   std::vector<Round> rounds;
   int calls = 0;
 };
 
-// Whether two channels have a group in common: with one id they would be one channel there.
+// Whether two channels have a group in common: with one id they would be the same channel there.
 bool Share(const GroupCase& a, const GroupCase& b) {
   return std::find_first_of(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end()) != a.groups.end();
 }
@@ -71,9 +71,9 @@ AnyCall AnyCallOf(int nranks, Random* random) {
   return cases;
 }
 
-Story AnyStory(uint64_t seed, int nranks, int num_rounds) {
-  Story story;
-  story.seed = seed;
+Program AnyProgram(uint64_t seed, int nranks, int num_rounds) {
+  Program program;
+  program.seed = seed;
   Random random(seed);
   std::vector<GroupCase> alive(kChannels);
   for (int i = 0; i < num_rounds; ++i) {
@@ -83,7 +83,7 @@ Story AnyStory(uint64_t seed, int nranks, int num_rounds) {
     if (first || random.OneIn(4)) {
       round.replaced = first ? i : static_cast<int>(random.Below(kChannels));
       round.groups = AnyGroupCase(&random, nranks);
-      // Mostly one of few ids, which several channels have at a time.
+      // Usually one of few ids, which several channels have at a time.
       round.channel_id = static_cast<int64_t>(random.Below(3));
       for (const GroupCase& other : alive) {
         if (Share(other, round.groups)) round.channel_id = 100 + round.replaced;
@@ -96,30 +96,30 @@ Story AnyStory(uint64_t seed, int nranks, int num_rounds) {
       Round::OnChannel on{(start + k) % num_channels, {}};
       for (const auto& group : alive[on.channel].groups) {
         on.calls.push_back(AnyCallOf(static_cast<int>(group.size()), &random));
-        ++story.calls;
+        ++program.calls;
       }
       round.channels.push_back(std::move(on));
     }
-    story.rounds.push_back(std::move(round));
+    program.rounds.push_back(std::move(round));
   }
-  return story;
+  return program;
 }
 
-// A channel as one rank has it.
+// One rank's end of a channel.
 struct End {
   axcclChannel_t channel = nullptr;
   int group = -1, position = -1;
 };
 
-// A call that one rank is to make.
+// A call that one rank must make.
 struct Due {
   const AnyCall* call = nullptr;
   Seat seat;
 };
 
-class Teller {
+class ProgramRunner {
  public:
-  Teller(RankContext& context, Clique& clique) : context_(context), clique_(clique), runner_(context, clique) {
+  ProgramRunner(RankContext& context, Clique& clique) : context_(context), clique_(clique), runner_(context, clique) {
     ends_.assign(static_cast<size_t>(clique.size()), std::vector<End>(kChannels));
     arenas_.resize(ends_.size());
     for (auto& own : arenas_) {
@@ -128,14 +128,14 @@ class Teller {
     }
   }
 
-  void Tell(const Story& story) {
-    for (const Round& round : story.rounds) {
+  void Run(const Program& program) {
+    for (const Round& round : program.rounds) {
       ASSERT_TRUE(context_.Step("round %llu of AXCCL_TEST_SEED=%llu, channel %d replaced by %s",
                                 static_cast<unsigned long long>(round.number), static_cast<unsigned long long>(Seed()),
                                 round.replaced, round.groups.Text().c_str()));
       if (round.replaced >= 0) Replace(round);
       ASSERT_FALSE(testing::Test::HasFailure());
-      Call(round, story.seed);
+      Call(round, program.seed);
       ASSERT_FALSE(testing::Test::HasFailure());
     }
     ASSERT_TRUE(Finish());
@@ -150,7 +150,7 @@ class Teller {
     ASSERT_OK(round.groups.Create(&groups)) << round.groups.Text();
     for (int m = 0; m < clique_.size(); ++m) {
       End& end = ends_[static_cast<size_t>(m)][static_cast<size_t>(round.replaced)];
-      // Calls on it may still be on their way.
+      // Calls on it may still run.
       if (end.channel != nullptr) {
         EXPECT_OK(axcclChannelDestroy(end.channel));
       }
@@ -188,7 +188,7 @@ class Teller {
         others |= views == nullptr;
       }
     }
-    // Every rank has an order of its own.
+    // Every rank has its own order.
     Random random(Scramble(seed, round.number, static_cast<uint64_t>(clique_.rank(0))));
     for (size_t i = due.size(); i > 1; --i) std::swap(due[i - 1], due[random.Below(i)]);
     if (!runner_.Fits(on_views) || (others && parts_.size() > 3 * ends_.size())) {
@@ -235,7 +235,7 @@ class Teller {
   Clique& clique_;
   ViewRunner runner_;
   std::vector<std::vector<End>> ends_;  // by member
-  // Of calls that the runner does not know.
+  // For calls that the runner does not support.
   std::vector<std::vector<std::unique_ptr<Arena>>> arenas_;  // by member
   std::vector<std::unique_ptr<RankCall>> parts_;
 };
@@ -249,15 +249,15 @@ TEST_P(GroupsRandomTest, CallsAgreeWithTheDefinition) {
   for (const char* algorithms : {"", "direct", "ring"}) {
     SCOPED_TRACE("NCCL_ALGO=" + std::string(algorithms));
     const int rounds = harness::FullTests() ? 1000 : algorithms[0] == 0 ? 80 : 30;
-    const Story story = AnyStory(Scramble(Seed(), ++salt, 0x6209), layout.nranks(), rounds);
-    calls += story.calls;
+    const Program program = AnyProgram(Scramble(Seed(), ++salt, 0x6209), layout.nranks(), rounds);
+    calls += program.calls;
     RunOptions options;
-    // Little scratch, so that larger cases take several turns.
+    // Little scratch memory, so that larger cases take several turns.
     options.environment = {{"NCCL_ALGO", algorithms}, {"AXCCL_SCRATCH_BYTES", "128K"}};
     const auto body = [&](RankContext& context) {
       Clique clique;
       ASSERT_TRUE(clique.Init(context, kStreams));
-      Teller(context, clique).Tell(story);
+      ProgramRunner(context, clique).Run(program);
     };
     RunRanks(layout, body, options);
     if (HasFailure()) return;

@@ -1,4 +1,4 @@
-// 16 to 64 ranks on few cores: far more ranks than cores must make progress, and be right.
+// 16 to 64 ranks on few cores: far more ranks than cores make progress, and are right.
 #include <gtest/gtest.h>
 
 #include "tests/collectives/cases.h"
@@ -18,8 +18,8 @@ using harness::RunRanks;
 using harness::Scramble;
 using harness::Seed;
 
-// What an element's type makes of it does not depend on the number of ranks: with more than 16 of them each call, fold
-// and count has one of three types, in turn.
+// A type's arithmetic does not depend on the number of ranks, so with more than 16 of them each call, fold and count
+// has one of three types, in turn.
 bool IsTurnOf(const Case& c) {
   const int type = c.type == ncclFloat32 ? 0 : c.type == ncclInt8 ? 1 : 2;
   const int count = c.count == 1 ? 0 : c.count == 65 ? 1 : 2;
@@ -37,7 +37,7 @@ TEST_P(ManyRanksTest, EveryCall) {
     if (!type || !fold) continue;
     if (nranks > 16 && !harness::FullTests() && !IsTurnOf(c)) continue;
     cases.push_back(c);
-    // A plan for each of 64 roots would only measure the verifier.
+    // A plan for each of 64 roots would mainly measure the verifier.
     cases.back().root = c.root % 3 * (nranks - 1) / 2;
   }
   RunOptions options;

@@ -1,5 +1,5 @@
 // collective_permute, send and recv on views, against their definition: random pairs, lists, shapes, strides, types and
-// memory; channels; order; and what ranks that are in no group get.
+// memory; channels; order; and the results of ranks that are in no group.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -104,7 +104,7 @@ TEST(Permute, OfXla) {
   });
 }
 
-// Messages of one sender on one channel come in order, those of different channels are not taken for each other.
+// Messages of one sender on one channel arrive in order, and do not mix with those of another channel.
 TEST(Messages, AreFifoOnAChannel) {
   for (const Layout& layout : {harness::Processes(2), harness::Threads(2)}) {
     RunRanks(layout, [](RankContext& context) {
@@ -118,7 +118,7 @@ TEST(Messages, AreFifoOnAChannel) {
         int32_t* const at = &data[static_cast<size_t>(i)];
         if (context.rank() == 0) *at = i;
         const View view(at, {1, 1});
-        // The receiver takes those of the other channel first.
+        // The receiver takes the other channel's messages first.
         const int which = context.rank() == 0 ? i % 2 : i / kMessages;
         const int stream = which;
         if (context.rank() == 0) {
@@ -165,8 +165,8 @@ TEST(Messages, ToOneselfAndBetweenLayouts) {
   });
 }
 
-// Both sides must speak of the same shapes.
-TEST(Messages, MismatchIsToldBothSides) {
+// Both sides must give the same shapes.
+TEST(Messages, MismatchIsReportedToBothSides) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -216,7 +216,7 @@ TEST(Permute, WrongArgumentsAreNamed) {
   });
 }
 
-// Of four ranks, 0 and 2 are in a group.
+// Only ranks 0 and 2 of four are in a group.
 TEST(Outside, RanksInNoGroupGetZeros) {
   RunRanks(harness::Processes(4), [](RankContext& context) {
     Clique clique;

@@ -1,4 +1,5 @@
-// A view that owns its sizes and strides, so that a test can write one where a call takes it. Lives as long as that.
+// A view that owns its sizes and strides, so that a test can write one as an argument of a call. It lives as long as
+// the call.
 #pragma once
 
 #include <cstdint>

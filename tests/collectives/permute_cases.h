@@ -25,7 +25,7 @@ struct PermuteCase {
 PermuteCase AnyPermuteCase(harness::Random* random, int nranks);
 
 struct PermutePart : public RankCall {
-  // Takes memory from two arenas. The case must live as long.
+  // Takes memory from two arenas. The case must outlive it.
   PermutePart(const PermuteCase& c, int rank, std::vector<std::unique_ptr<harness::Arena>>* arenas);
 
   ncclResult_t Launch(axcclChannel_t channel, cudaStream_t stream) override;

@@ -1,4 +1,4 @@
-// Public test vectors V01 to V17 in the schema axccl-vectors/1: who sends what, and what everybody must hold
+// Public test vectors V01 to V17 in the schema axccl-vectors/1: each rank's input, and what every rank must hold
 // afterwards. Each names the test of the other project that it restates; only numbers and names are taken over. V09 is
 // cut to 5 of its 137 elements.
 #pragma once

@@ -1,4 +1,4 @@
-// One rank's part in a call of a test: enqueued, and checked when the stream has got there.
+// One rank's part in a call of a test: enqueued, and checked once the stream has executed it.
 #pragma once
 
 #include "axccl/axccl.h"

@@ -74,7 +74,7 @@ class Mailbag {
   }
 
  private:
-  // Kind of memory and alignment vary by message and side.
+  // Kind of memory and alignment depend on message and side.
   uint8_t* Take(int a, int b, int k, size_t bytes) {
     const uint64_t hash = Scramble(seed_, static_cast<uint64_t>(a * 131 + b), static_cast<uint64_t>(k));
     return static_cast<uint8_t*>(arenas_[hash & 1]->Take(bytes, hash >> 8 & 63));
@@ -113,7 +113,7 @@ TEST_P(SendRecvTest, RingOfEverySize) {
   });
 }
 
-// Every rank sends several messages to every rank, itself included, in one group, in an order of its own.
+// Every rank sends several messages to every rank, itself included, in one group, each in its own order.
 TEST_P(SendRecvTest, AllPairsInAnyOrder) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
@@ -161,7 +161,7 @@ TEST_P(SendRecvTest, AllPairsInAnyOrder) {
   });
 }
 
-// Ungrouped calls between pairs of ranks, matched in order; the receiver may come first or last.
+// Ungrouped calls between pairs of ranks, matched in order; the receiver may call first or last.
 TEST_P(SendRecvTest, UngroupedPairsAreFirstInFirstOut) {
   if (GetParam().ranks > 1) GTEST_SKIP() << "ungrouped pairs need a thread for each rank";
   RunRanks(GetParam(), [](RankContext& context) {
@@ -197,7 +197,7 @@ TEST_P(SendRecvTest, MixedWithCollectivesInOneGroup) {
     const int n = context.nranks();
     const auto size = static_cast<size_t>(clique.size());
     Mailbag bag(Seed(), (size_t{4} << 20) * size);
-    // For all rounds: freeing memory of a GPU waits for whatever runs there.
+    // Allocated once for all rounds: freeing GPU memory waits for all work that runs on the GPU.
     const auto memory =
         Arena::Create(Memory::kMalloc, size * (Arena::Need(8 << 13) + Arena::Need(8 * static_cast<size_t>(n))));
     for (int round = 0; round < 20; ++round) {
@@ -241,7 +241,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, SendRecvTest,
                          [](const auto& info) { return info.param.Text(); });
 
 TEST(SendRecv, OneDirectionAtATimeFloods) {
-  // Many sends before the first receive: the sender's calls return, the data waits for its receiver.
+  // Many sends before the first receive: the sender's calls return, and the data waits for its receiver.
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));

@@ -1,5 +1,5 @@
-// Long random sequences of operations without synchronisation in between: scratch and counters are reused by different
-// plans back to back, communicators and streams interleave, memory comes and goes.
+// Long random sequences of operations without synchronisation in between: different plans reuse scratch memory and
+// counters back to back, communicators and streams interleave, and memory is freed and allocated.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -26,7 +26,7 @@ using harness::RunRanks;
 using harness::Scramble;
 using harness::Seed;
 
-// GPU ranks run on a GPU in software, mostly.
+// GPU ranks usually run on a GPU in software.
 int Rounds() { return FullTests() ? 3000 : harness::OnGpu() ? 60 : 250; }
 
 class SequenceTest : public testing::TestWithParam<Layout> {};
@@ -125,7 +125,7 @@ TEST_P(SequenceTest, ResultsFeedTheNextOperation) {
 }
 
 TEST_P(SequenceTest, MemoryComesAndGoesBetweenOperations) {
-  // Freed and reallocated memory often has the old address; nothing may be remembered about it.
+  // Freed and reallocated memory often has the old address; the library must keep nothing about it.
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));

@@ -1,4 +1,4 @@
-// A tensor that lies anywhere in an arena, and what every byte of its memory must be in the end.
+// A tensor anywhere in an arena, and the final value of every byte of its memory.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ struct Tensor {
   Placement placement;
   size_t size = 1;  // bytes of an element
   char* begin = nullptr;
-  char* data = nullptr;  // of the first element
+  char* data = nullptr;  // the first element
   std::vector<char> expected;
   axcclView_t view = AXCCL_VIEW_INITIALIZER;
 
@@ -40,12 +40,12 @@ struct Tensor {
     const int64_t at = (placement.before + OffsetOf(placement, index)) * static_cast<int64_t>(size);
     std::memcpy(expected.data() + at, element.data(), size);
   }
-  // As an input: it is that, and stays it.
+  // Writes an element of an input, which must keep its value.
   void Write(const Sizes& index, const Element& element) {
     std::memcpy(data + OffsetOf(placement, index) * static_cast<int64_t>(size), element.data(), size);
     Expect(index, element);
   }
-  // The first wrong byte, -1: none.
+  // The first wrong byte; -1 if there is none.
   int64_t FirstWrong() const {
     const auto wrong = std::mismatch(expected.begin(), expected.end(), begin).first;
     return wrong == expected.end() ? -1 : wrong - expected.begin();

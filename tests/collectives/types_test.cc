@@ -1,6 +1,6 @@
-// Types and operators beyond NCCL's, by known values and by bytes: types that look alike are told apart, opaque
-// elements of any size arrive whole, and what a type does not have is refused. Random cases of all types are in
-// view_test and grid_test, all pairs of type and operator in the movers' own tests.
+// Types and operators beyond NCCL's, by known values and by bytes: similar types are kept apart, opaque elements of any
+// size arrive whole, and operators that a type does not have are refused. Random cases of all types are in view_test
+// and grid_test, all pairs of type and operator in the movers' own tests.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,8 +26,8 @@ using harness::RunRanks;
 using harness::Scramble;
 using harness::Seed;
 
-// What two ranks that contribute `first` and `second` get, from NCCL's call and from the one on views: checked to be
-// the same, in every element.
+// The result of two ranks that contribute `first` and `second`, from NCCL's call and from the one on views: checked to
+// be equal in every element.
 template <class T>
 T Reduced(Clique& clique, T first, T second, ncclDataType_t type, ncclRedOp_t op) {
   constexpr int64_t kCount = 37;
@@ -48,7 +48,7 @@ T Reduced(Clique& clique, T first, T second, ncclDataType_t type, ncclRedOp_t op
 void CheckNumbers(RankContext& context) {
   Clique clique;
   ASSERT_TRUE(clique.Init(context));
-  // The same bits, of other signs.
+  // The same bits, with other signs.
   EXPECT_EQ(Reduced<int32_t>(clique, -1, 5, ncclInt32, ncclMax), 5);
   EXPECT_EQ(Reduced<uint32_t>(clique, 0xffffffffu, 5, ncclUint32, ncclMax), 0xffffffffu);
   EXPECT_EQ(Reduced<int16_t>(clique, -3, 2, axcclInt16, ncclMin), -3);
@@ -89,7 +89,7 @@ void CheckBools(RankContext& context) {
   }
 }
 
-TEST(Types, NumbersAreReducedAsWhatTheyAre) {
+TEST(Types, NumbersAreReducedByTheirType) {
   for (const Layout& layout : {harness::Processes(2), harness::Threads(2)}) RunRanks(layout, CheckNumbers);
 }
 
@@ -97,7 +97,7 @@ TEST(Types, BoolsAreTrueOrFalse) { RunRanks(harness::Threads(2), CheckBools); }
 
 // ---- opaque elements ----
 
-// Byte `byte` of element [row, col] of what `rank` sends.
+// Byte `byte` of element [row, col] of `rank`'s input.
 char OpaqueByte(int rank, int64_t row, int64_t col, size_t byte) {
   return static_cast<char>(Scramble(Seed(), static_cast<uint64_t>((rank * 100 + row) * 100 + col), byte));
 }
@@ -154,7 +154,7 @@ void CheckOpaque(RankContext& context, size_t size) {
   }
   ASSERT_OK(axcclAllGather(1, in.view, gathered.view, 1, channel, nullptr, stream));
   ASSERT_OK(axcclAllToAll(1, in.view, exchanged.view, 0, 1, channel, nullptr, stream));
-  // The whole of `in` as NCCL's calls see it, gaps included.
+  // All of `in` as NCCL's calls see it, gaps included.
   const size_t elements = in.bytes.size() / size;
   std::vector<char> flat(in.bytes.size() * static_cast<size_t>(n)), received(in.bytes.size());
   ASSERT_OK(ncclAllGather(in.bytes.data(), flat.data(), elements, axcclBits(size), clique.comm(), stream));
@@ -228,13 +228,13 @@ TEST(Types, WhatATypeDoesNotHaveIsRefused) {
       EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, in, type, ncclScalarHostImmediate, clique.comm()), ncclInvalidArgument);
       EXPECT_TRUE(LastErrorHas("factors are integers and floats")) << ncclGetLastError(nullptr);
     }
-    // Of what is there nothing was harmed.
+    // The communicator still works.
     ASSERT_OK(ncclAllReduce(in, out, 4, ncclInt32, axcclXor, clique.comm(), stream));
     ASSERT_TRUE(clique.Synchronize());
   });
 }
 
-TEST(Types, RanksThatMeanOtherTypesAreTold) {
+TEST(Types, DifferentTypesAreReported) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));

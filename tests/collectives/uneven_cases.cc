@@ -23,14 +23,14 @@ int64_t AnyExtent(Random* random, int64_t most) {
   return static_cast<int64_t>(random->Below(random->OneIn(10) ? static_cast<uint64_t>(most) : 6));
 }
 
-// Where parts begin that follow each other.
+// The starts of consecutive parts.
 Sizes Starts(const Sizes& extents) {
   Sizes starts(extents.size());
   std::exclusive_scan(extents.begin(), extents.end(), starts.begin(), int64_t{0});
   return starts;
 }
 
-// The pairs of ranks that have something to exchange in every operand.
+// The rows that pairs of ranks exchange in every operand.
 void AnyAllToAll(UnevenCase* c, int64_t most_rows, Random* random) {
   const auto n = static_cast<size_t>(c->nranks);
   c->sent.assign(n, Sizes(n));
@@ -40,7 +40,7 @@ void AnyAllToAll(UnevenCase* c, int64_t most_rows, Random* random) {
     c->input_offsets[i] = Starts(c->sent[i]);
     int64_t at = 0;
     for (size_t s = 0; s < n; ++s) {
-      // Ragged parts come in any order, with gaps; several ranks may get the same rows of an input.
+      // Ragged parts are in any order, with gaps; several ranks may get the same rows of an input.
       const size_t source = c->op == UnevenOp::kRagged ? (s + i) % n : s;
       if (c->op == UnevenOp::kRagged && random->OneIn(3)) at += static_cast<int64_t>(random->Below(4));
       c->targets[source][i] = at;
@@ -51,7 +51,7 @@ void AnyAllToAll(UnevenCase* c, int64_t most_rows, Random* random) {
   }
 }
 
-// The transfers of one operand whose extents by rank are given.
+// Adds the transfers of one operand, given the extents by rank.
 void AddTransfers(const UnevenCase& c, const Sizes& extents, UnevenOperand* operand) {
   const Sizes starts = Starts(extents);
   for (int i = 0; i < c.nranks; ++i) {
@@ -234,7 +234,7 @@ void UnevenPart::Check() const {
   }
 }
 
-// None of -1 rows.
+// Null for -1 rows.
 std::unique_ptr<Tensor> UnevenPart::Make(const UnevenOperand& operand, int64_t rows,
                                          std::vector<std::unique_ptr<Arena>>* arenas, Random* random) {
   if (rows < 0) return nullptr;

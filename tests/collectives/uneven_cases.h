@@ -1,7 +1,7 @@
 // Calls with parts of different sizes, by definition: random cases, and one rank's part in one.
 //
 // Written from MPI-4.1 (MPI_Allgatherv and its siblings), JAX's ragged_all_to_all and StableHLO's dynamic roots,
-// without a line of the library's code. Cases are the same on all ranks.
+// without any of the library's code. Cases are the same on all ranks.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 namespace axccl::tests {
 
 enum class UnevenOp : uint8_t { kAllGatherV, kReduceScatterV, kGatherV, kScatterV, kAllToAllV, kRagged, kFrom, kTo };
-// Rows that go from one rank to another. Of a reduction, from every rank.
+// Rows that go from one rank to another. In a reduction, every rank is a source.
 struct UnevenTransfer {
   int source, destination;
   int64_t from, to, rows;
@@ -33,8 +33,8 @@ struct UnevenCase {
   ncclRedOp_t fold = ncclSum;
   uint64_t seed = 0;
   std::vector<UnevenOperand> operands;
-  Sizes extents;                                    // as the call takes them: [operand][rank]
-  std::vector<Sizes> sent, input_offsets, targets;  // all-to-all, of all operands: [source][destination]
+  Sizes extents;                                    // as the call's argument: [operand][rank]
+  std::vector<Sizes> sent, input_offsets, targets;  // all-to-all, for all operands: [source][destination]
   std::vector<int32_t> roots;                       // by operand
 
   bool Reduces() const { return op == UnevenOp::kReduceScatterV || op == UnevenOp::kTo; }
@@ -46,7 +46,7 @@ UnevenCase AnyUnevenCase(harness::Random* random, int nranks, int64_t most_rows)
 
 class UnevenPart : public RankCall {
  public:
-  // Takes memory from two arenas: ncclMemAlloc's and other. The case must live as long.
+  // Takes memory from two arenas: one of ncclMemAlloc and another. The case must outlive it.
   UnevenPart(const UnevenCase& c, int rank, std::vector<std::unique_ptr<harness::Arena>>* arenas);
 
   ncclResult_t Launch(axcclChannel_t channel, cudaStream_t stream) override;

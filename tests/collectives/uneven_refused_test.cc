@@ -1,4 +1,4 @@
-// Parts of different sizes: what is no error, and what is.
+// Parts of different sizes: what is allowed, and what is refused.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -20,7 +20,7 @@ using harness::RunRanks;
 using Values = std::vector<int32_t>;
 using Rows = std::vector<int64_t>;
 
-// The parts of an output or input are the other operand.
+// The parts of an output or input overlap the other operand in place.
 TEST(Uneven, InPlace) {
   for (const auto& layout : {harness::Processes(2), harness::Threads(2)}) {
     RunRanks(layout, [](RankContext& context) {
@@ -38,7 +38,7 @@ TEST(Uneven, InPlace) {
       ASSERT_OK(axcclReduceScatterV(1, whole, mine, 0, ncclSum, extents, channel, nullptr, stream));
       ASSERT_TRUE(clique.Synchronize());
       EXPECT_EQ(all, rank == 0 ? (Values{2, 2, 3}) : (Values{1, 4, 6}));
-      // The same view; those that are not the root hold zeros afterwards.
+      // Both views are the same; ranks other than the root hold zeros afterwards.
       const int32_t root = 1;
       ASSERT_OK(axcclReduceTo(1, whole, whole, ncclMax, &root, channel, nullptr, stream));
       ASSERT_TRUE(clique.Synchronize());
@@ -50,25 +50,25 @@ TEST(Uneven, InPlace) {
   }
 }
 
-// The numbers are read when the stream gets there, and so is what an earlier callback makes of them.
+// The numbers are read when the stream reaches the call, so an earlier callback may still write them.
 TEST(Uneven, RaggedNumbersAreReadLate) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     const int rank = context.rank();
-    // The example of views.h, twice.
+    // The example of views.h.
     struct Numbers {
       int rank;
       int64_t input_offsets[2] = {7, 7}, send[2] = {7, 7}, output_offsets[2] = {7, 7}, receive[2] = {7, 7};
     } numbers{rank};
-    auto tell = [](void* argument) {
+    auto write = [](void* argument) {
       auto* n = static_cast<Numbers*>(argument);
-      const Numbers told[2] = {{0, {0, 1}, {1, 2}, {0, 0}, {1, 1}}, {1, {0, 1}, {1, 1}, {1, 2}, {2, 1}}};
-      *n = told[n->rank];
+      const Numbers values[2] = {{0, {0, 1}, {1, 2}, {0, 0}, {1, 1}}, {1, {0, 1}, {1, 1}, {1, 2}, {2, 1}}};
+      *n = values[n->rank];
     };
     Values in = rank == 0 ? Values{1, 2, 2} : Values{3, 4, 0}, out(4);
     const View from(in.data(), {3}), to(out.data(), {4});
-    ASSERT_OK(axcclLaunchHostFunc(clique.stream(), tell, &numbers));
+    ASSERT_OK(axcclLaunchHostFunc(clique.stream(), write, &numbers));
     ASSERT_OK(axcclRaggedAllToAll(1, from, to, 0, numbers.input_offsets, numbers.send, numbers.output_offsets,
                                   numbers.receive, axcclDefaultChannel(clique.comm()), nullptr, Cuda(clique.stream())));
     ASSERT_TRUE(clique.Synchronize());
@@ -76,7 +76,7 @@ TEST(Uneven, RaggedNumbersAreReadLate) {
   });
 }
 
-// What a rank can see is wrong is refused at once, and nothing has happened.
+// What one rank can detect alone is refused at once, and nothing is written.
 TEST(Uneven, WrongExtentsAreNamed) {
   RunRanks(harness::Threads(2), [](RankContext& context) {
     Clique clique;
@@ -117,7 +117,7 @@ TEST(Uneven, WrongExtentsAreNamed) {
   });
 }
 
-// What ranks only find out together ends the call on all of them, before anything is written.
+// Errors that ranks can only detect together end the call on all of them, before anything is written.
 struct Disagreement {
   const char* name;
   const char* words;
@@ -161,7 +161,7 @@ const Disagreement kDisagreements[] = {
      }},
 };
 
-TEST(Uneven, RanksThatDisagreeAreToldBeforeAnythingIsWritten) {
+TEST(Uneven, DisagreementIsReportedBeforeAnythingIsWritten) {
   for (const Disagreement& disagreement : kDisagreements) {
     SCOPED_TRACE(disagreement.name);
     RunRanks(harness::Processes(2), [&](RankContext& context) {

@@ -36,7 +36,7 @@ void RunCases(RankContext& context, uint64_t seed, int cases) {
   Random random(seed);
   for (int i = 0; i < cases; ++i) {
     const UnevenCase c = AnyUnevenCase(&random, clique.nranks(), 400);
-    // Numbers that are read when the call starts are for host ranks.
+    // Only host ranks support numbers that are read when the call starts.
     if (harness::OnGpu() && c.op >= UnevenOp::kRagged) continue;
     ASSERT_TRUE(context.Step("%s", c.Text().c_str()));
     std::vector<std::unique_ptr<UnevenPart>> parts;

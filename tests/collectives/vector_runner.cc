@@ -73,7 +73,7 @@ int64_t LargestId(const Json& ids) {
   return largest;
 }
 
-// Operators by their name; a scaled sum is an average where the scale is 1/n.
+// Operators by name; a scaled sum is an average if the scale is 1/n.
 ncclRedOp_t OperatorOf(const Json& test) {
   const Json& attributes = test.at("attributes");
   static const std::map<std::string, ncclRedOp_t> operators = {{"add", ncclSum}, {"mul", ncclProd}, {"min", ncclMin},
@@ -113,7 +113,7 @@ struct RankLists {
 };
 
 axcclGroups_t MeshGroups(const Json& attributes) {
-  std::vector<std::string> names;  // what the structs point to
+  std::vector<std::string> names;  // referenced by the structs
   for (const char* key : {"mesh_axes", "axes"}) {
     for (const Json& axis : attributes.at(key)) names.push_back(axis[0]);
   }
@@ -131,7 +131,7 @@ axcclGroups_t MeshGroups(const Json& attributes) {
   axcclMesh_t mesh = AXCCL_MESH_INITIALIZER;
   mesh.axes = axes.data(), mesh.num_axes = static_cast<int>(axes.size());
   if (!devices.empty()) mesh.device_ids = devices.data(), mesh.num_device_ids = devices.size();
-  // One device may have any number: ranks up to it.
+  // A device may have any number: there are ranks up to the largest.
   if (!devices.empty()) mesh.num_ranks = 1 + *std::max_element(devices.begin(), devices.end());
   axcclGroups_t groups = nullptr;
   EXPECT_OK(axcclGroupsCreateFromMesh(&groups, &mesh, refs.data(), static_cast<int>(refs.size())));
@@ -196,7 +196,7 @@ ncclResult_t CreateGroups(const std::string& op, const Json& attributes, axcclGr
                           int64_t partitions, axcclGroups_t* groups) {
   Ids ids;
   size_t width = 0;
-  // A permutation is one of all ids: its pairs name ranks of the channel.
+  // A permutation is over all ids: its pairs name ranks of the channel.
   const Json lists = attributes.value("replica_groups", Json::array());
   for (const Json& list : lists) {
     width = list.size();
@@ -211,7 +211,7 @@ ncclResult_t CreateGroups(const std::string& op, const Json& attributes, axcclGr
 
 std::string NotExpressible(const Json& test) {
   const std::string op = test.at("op");
-  if (op == "iota_groups") return "ids that are computed from iota are the caller's to compute";
+  if (op == "iota_groups") return "the caller computes ids from iota";
   const Json attributes = test.at("attributes");
   if (test.value("kind", "") == "shape" && attributes.contains("computation_dtype")) {
     for (const Json& type : test.at("expected").at("result_dtypes")) {
@@ -223,7 +223,7 @@ std::string NotExpressible(const Json& test) {
 
 namespace {
 
-// A table of a permutation's peers: what comes out when every rank sends its number.
+// A table of a permutation's peers, as data: the result when every rank sends its number.
 Json OfRanks(const Json& test) {
   Json data = test;
   data["op"] = "collective_permute", data["mode"] = "cross_replica";
@@ -359,7 +359,7 @@ void VectorRunner::RunData(const Json& test, bool strided) {
   for (Tensor& tensor : out) out_views.push_back(tensor.View());
   std::vector<int32_t> roots;
   if (attributes.value("has_dynamic_root", false)) roots = inputs.back().at("data").get<std::vector<int32_t>>();
-  // Ranks in no group call, too, for zeros.
+  // Ranks in no group also call, and get zeros.
   if (MovesByCounts(op)) {
     ASSERT_OK(CallRagged(test, position, in_views, out_views, channel));
   } else {
@@ -372,7 +372,7 @@ void VectorRunner::RunData(const Json& test, bool strided) {
   }
   EXPECT_EQ(arena->CheckSentinels(), "");
   arena->Reset();
-  // Direct access takes memory that peers can map.
+  // Direct access needs memory that peers can map.
   const bool mapped = strided || context_.layout().processes == 1;
   if (group_size > 1 && (mapped || forced_ != "direct")) CheckAlgorithm(test);
   EXPECT_OK(axcclChannelDestroy(channel));
@@ -409,7 +409,7 @@ void VectorRunner::CheckAlgorithm(const Json& test) {
   EXPECT_EQ(taken, forced_);
 }
 
-// A channel of the vectors is a queue between the two processes that name it.
+// A channel of the vectors is a queue between the two processes that it names.
 void VectorRunner::RunSendRecv(const Json& test, bool strided) {
   const Json& programs = test.at("attributes").at("programs");
   const auto other_end = [&](const Json& step) {
@@ -449,8 +449,8 @@ void VectorRunner::RunSendRecv(const Json& test, bool strided) {
     }
   }
   ASSERT_OK(axcclStreamSynchronize(clique_.stream()));
-  for (Tensor& tensor : sent) EXPECT_EQ(tensor.FirstWrong(), -1) << "of what process " << rank_ << " sent";
-  for (Tensor& tensor : received) EXPECT_EQ(tensor.FirstWrong(), -1) << "of what process " << rank_ << " received";
+  for (Tensor& tensor : sent) EXPECT_EQ(tensor.FirstWrong(), -1) << "sent by process " << rank_;
+  for (Tensor& tensor : received) EXPECT_EQ(tensor.FirstWrong(), -1) << "received by process " << rank_;
   EXPECT_EQ(arena->CheckSentinels(), "");
   arena->Reset();
   for (auto& [id, channel] : channels) EXPECT_OK(axcclChannelDestroy(channel));

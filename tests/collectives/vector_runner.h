@@ -1,4 +1,5 @@
-// Acceptance vectors (tests/harness/vectors.h) through the API: which calls they are, and what must come out.
+// Acceptance vectors (tests/harness/vectors.h) through the API: the calls that they stand for, and the required
+// results.
 #pragma once
 
 #include <memory>
@@ -14,12 +15,12 @@ namespace axccl::tests {
 
 using harness::Json;
 
-// Why the API has no such call; empty when it has.
+// The reason why the API has no such call; empty if it has one.
 std::string NotExpressible(const Json& test);
 
-// Shape cases say nothing of elements: the same with a grid and zeros everywhere. Tables of peers: as a permutation.
+// Shape cases do not give elements: they get a grid and zeros everywhere. Tables of peers become a permutation.
 Json WithData(const Json& test);
-// Of communicators for the case; 1 where it is about groups alone.
+// The ranks of a case's communicator; 1 if it is about groups alone.
 int RanksOf(const Json& test);
 
 // The mode that StableHLO derives from channel_id and use_global_device_ids.
@@ -28,18 +29,18 @@ axcclGroupMode_t ModeOf(const std::string& op, const Json& attributes);
 ncclResult_t CreateGroups(const std::string& op, const Json& attributes, axcclGroupMode_t mode, int64_t replicas,
                           int64_t partitions, axcclGroups_t* groups);
 ncclDataType_t TypeOf(const Json& tensor);
-// The call of a case with data or of a negative one, whose operands are there.
+// Makes the call of a case with data or of a negative case; the operands must exist.
 ncclResult_t CallOp(const Json& test, const std::vector<axcclView_t>& in, const std::vector<axcclView_t>& out,
                     const std::vector<int32_t>& roots, axcclChannel_t channel, cudaStream_t stream);
 
 // One rank's part in all cases of its number of ranks.
 class VectorRunner {
  public:
-  // `forced`: the algorithm that must have been taken where the call has it; "" for any.
+  // `forced`: the algorithm that the call must have used if it has it; "" for any.
   VectorRunner(harness::RankContext& context, const harness::Clique& clique, const std::string& forced);
 
-  // Failures are GoogleTest failures. `strided`: views in ncclMemAlloc memory that lie anyhow, instead of dense ones in
-  // other memory.
+  // Failures are GoogleTest failures. `strided`: views in ncclMemAlloc memory with any strides, instead of dense ones
+  // in other memory.
   void Run(const Json& test, bool strided);
 
  private:
@@ -56,7 +57,7 @@ class VectorRunner {
   const std::string forced_;
   const int rank_;
   std::unique_ptr<harness::Arena> arenas_[2];
-  std::vector<int64_t> numbers_[4];  // of the ragged call
+  std::vector<int64_t> numbers_[4];  // for the ragged call
 };
 
 }  // namespace axccl::tests

@@ -1,5 +1,5 @@
-// Calls that StableHLO's verifier refuses, made through the API: it refuses them, too, and names the constraint. Those
-// that a C call cannot say, or means otherwise, are listed with the reason.
+// Calls that StableHLO's verifier refuses, made through the API, which refuses them, too, and names the constraint.
+// Calls that C cannot express, or that mean something else here, are listed with the reason.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,7 +20,7 @@ constexpr const char* kNotATensor = "ids are lists by their arguments, not tenso
 constexpr const char* kFromTheEnd = "negative dimensions count from the end here: the call is another, valid one";
 constexpr const char* kRootsAreInt32 = "roots are an int32_t for each operand by their argument";
 
-const std::map<std::string, std::string>& CannotBeSaid() {
+const std::map<std::string, std::string>& Inexpressible() {
   static const std::map<std::string, std::string> all = {
       {"all_reduce", kNotATensor},
       {"reduce_scatter_i3", kNotATensor},
@@ -38,7 +38,7 @@ const std::map<std::string, std::string>& CannotBeSaid() {
       {"all_to_all_c1", kFromTheEnd},
       {"all_gather_c1", kFromTheEnd},
       {"all_to_all_c3", "negative dimensions count from the end here: the output's shape is what is wrong"},
-      {"all_to_all_c4", "split_count 0 says that none is given"},
+      {"all_to_all_c4", "split_count 0 means that none is given"},
       {"all_to_all_c9_mismatch_count", "inputs and outputs have one count"},
       {"collective_broadcast_c4_wrong_type", kRootsAreInt32},
       {"collective_broadcast_c4_size_mismatch", kRootsAreInt32},
@@ -50,7 +50,7 @@ const std::map<std::string, std::string>& CannotBeSaid() {
   return all;
 }
 
-// Ids of a case are all there are: its communicator has as many ranks.
+// The ids of a case are complete: its communicator has as many ranks.
 int64_t ProcessesOf(const Json& test) {
   int64_t largest = 0;
   const bool permutes = test.at("op") == "collective_permute";
@@ -81,7 +81,7 @@ struct Operands {
   std::vector<axcclView_t> views;
 };
 
-// As a caller would: groups, their channel, the call. The first refusal.
+// Makes the call as a caller would: groups, their channel, the call. Returns the first error.
 ncclResult_t Submit(const Json& test, const Clique& clique) {
   const std::string op = test.at("op");
   const Json& attributes = test.at("attributes");
@@ -125,15 +125,15 @@ TEST(NegativeVectors, AreRefusedThroughTheApi) {
   int refused = 0;
   for (const Json& test : harness::ReadVectors("stablehlo_negative.json")) {
     if (!test.at("library_level").get<bool>()) continue;
-    const auto reason = CannotBeSaid().find(test.at("name"));
-    if (reason != CannotBeSaid().end()) {
+    const auto reason = Inexpressible().find(test.at("name"));
+    if (reason != Inexpressible().end()) {
       left_out.insert(*reason);
       continue;
     }
     by_ranks[static_cast<int>(ProcessesOf(test))].push_back(test);
     ++refused;
   }
-  EXPECT_EQ(left_out, CannotBeSaid());
+  EXPECT_EQ(left_out, Inexpressible());
   for (const auto& [ranks, cases] : by_ranks) {
     for (const harness::Layout& layout : {harness::Threads(ranks), harness::Processes(ranks)}) {
       RunRanks(layout, [&, &cases = cases](RankContext& context) {
@@ -146,7 +146,7 @@ TEST(NegativeVectors, AreRefusedThroughTheApi) {
       });
     }
   }
-  std::printf("%d cases refused; not to be said in C:\n", refused);
+  std::printf("%d cases refused; not expressible in C:\n", refused);
   for (const auto& [name, reason] : left_out) std::printf("  %s: %s\n", name.c_str(), reason.c_str());
 }
 

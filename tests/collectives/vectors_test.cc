@@ -1,5 +1,5 @@
 // Acceptance vectors of other projects through the API, on ranks that are threads and ranks that are processes, with
-// every algorithm that can be forced: those in public_vectors.h always, those of AXCCL_VECTORS where it is set.
+// every algorithm that can be forced: those in public_vectors.h always, those of AXCCL_VECTORS if it is set.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,10 +18,10 @@ using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
 
-// Forced where a call has it; others choose freely.
+// Forced for calls that have the algorithm; other calls choose freely.
 constexpr const char* kAlgorithms[] = {"", "direct", "oneshot", "ring", "tree", "twoshot", "rhd", "bruck", "pairwise"};
 
-// Cases by their number of ranks.
+// Groups the cases by their number of ranks.
 std::map<int, std::vector<Json>> ByRanks(const Json& cases) {
   std::map<int, std::vector<Json>> sorted;
   for (const Json& test : cases) {
@@ -53,7 +53,7 @@ void RunAll(const Json& cases, bool processes) {
   }
 }
 
-// Names of the cases that the API has no call for, each with the reason.
+// The names of the cases for which the API has no call, each with the reason.
 std::map<std::string, std::string> LeftOut(const Json& cases) {
   std::map<std::string, std::string> names;
   for (const Json& test : cases) {

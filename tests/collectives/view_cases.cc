@@ -49,24 +49,24 @@ Placement AnyPlacement(const Sizes& sizes, bool may_repeat, Random random) {
 
 namespace {
 
-// What is reduced: an integer, real except where the type is complex.
+// The operand of a reduction: an integer, real unless the type is complex.
 struct Number {
   int64_t re = 0, im = 0;
 };
 
-// What a rank contributes to a reduction.
+// A rank's contribution to a reduction.
 Number SmallNumber(const ViewCase& c, uint64_t hash) {
   const bool tiny = harness::TypeBytes(c.type) == 1 && harness::IsFloatType(c.type);
   const bool is_complex = harness::IsComplexType(c.type);
   const bool is_signed = is_complex || harness::IsFloatType(c.type) || harness::IsSignedInteger(c.type);
   if (c.type == axcclBool) return {static_cast<int64_t>(hash % 3 != 0), 0};
-  // No product of these has a part that is 0, whose sign would depend on the order.
+  // No product of these has a part that is 0, because its sign would depend on the order.
   if (c.fold == ncclProd && is_complex) return hash % 2 == 0 ? Number{2, 1} : Number{-2, -1};
   if (c.fold == ncclProd) {
     const int64_t power = 1 << hash % 2;
     return {is_signed && (hash >> 8) % 2 != 0 ? -power : power, 0};
   }
-  // An average may be a sum of n-ths: a seventh of 21 is not quite 3.
+  // An average may be a sum of n-ths, and a seventh of 21 is not exactly 3.
   const int64_t most = tiny ? 1 : c.fold == ncclAvg ? 2 : 3;
   const auto range = static_cast<uint64_t>(2 * most + 1);
   const int64_t times = c.fold == ncclAvg && (is_complex || harness::IsFloatType(c.type)) ? c.nranks : 1;
@@ -93,7 +93,7 @@ Element Encode(ncclDataType_t type, const Number& value) {
   return element;
 }
 
-// All that the type has.
+// All operators that the type has.
 std::vector<ncclRedOp_t> OperatorsOf(ncclDataType_t type) {
   if (harness::IsComplexType(type)) return {ncclSum, ncclProd, ncclAvg};
   if (harness::IsFloatType(type)) return {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg};
@@ -103,7 +103,7 @@ std::vector<ncclRedOp_t> OperatorsOf(ncclDataType_t type) {
   return all;
 }
 
-// The same for all indices that share an element.
+// Equal for all indices that share an element.
 uint64_t InputHash(const ViewCase& c, int rank, const Sizes& index) {
   const uint32_t repeats = c.repeats[static_cast<size_t>(rank)];
   uint64_t hash = Scramble(c.seed, static_cast<uint64_t>(rank) + 1);
@@ -113,7 +113,7 @@ uint64_t InputHash(const ViewCase& c, int rank, const Sizes& index) {
   return hash;
 }
 
-// Of two integers, the first one or the result of others.
+// Combines two integers.
 int64_t Combined(ncclRedOp_t fold, int64_t a, int64_t b) {
   switch (static_cast<unsigned>(fold)) {
     case ncclProd:
@@ -146,7 +146,7 @@ Number Fold(const ViewCase& c, const Sizes& index) {
     } else {
       result = {Combined(c.fold, result.re, next.re), Combined(c.fold, result.im, next.im)};
     }
-    // "Or" and "and", as StableHLO has it; products and the smaller are that by themselves.
+    // Sums and averages of booleans are "or", as in StableHLO; products and minima need no conversion.
     if (c.type == axcclBool && c.fold == ncclSum) result.re = result.re != 0;
   }
   return c.fold == ncclAvg ? Number{result.re / c.nranks, result.im / c.nranks} : result;
@@ -160,7 +160,7 @@ bool ViewCase::Reduces() const {
   return op == ViewOp::kReduceScatter || op == ViewOp::kAllReduce || op == ViewOp::kReduce;
 }
 bool ViewCase::HasInput(int rank) const { return (op != ViewOp::kScatter && op != ViewOp::kBroadcast) || rank == root; }
-// Of a reduction's ranks other than the root, some want their zeros.
+// Some ranks of a reduction other than the root have an output, which gets zeros.
 bool ViewCase::HasOutput(int rank) const {
   if (op == ViewOp::kReduce &&
       Scramble(static_cast<uint64_t>(root * 5 + fold), 0x2e05, static_cast<uint64_t>(rank)) % 2 == 0)
@@ -185,7 +185,7 @@ std::string ViewCase::Text() const {
 
 namespace {
 
-// At least `least` dimensions.
+// A block with at least `least` dimensions.
 Sizes AnyBlock(Random* random, size_t least, int64_t max_elements) {
   constexpr int64_t kSizes[] = {1, 1, 2, 2, 3, 4, 5, 8, 17, 64};
   const auto dims = std::max<size_t>(random->Below(7), least);
@@ -252,7 +252,7 @@ ViewCase AnotherOperand(const ViewCase& first, Random* random, int64_t max_eleme
 
 Placement InputPlacement(const ViewCase& c, int rank) {
   const bool in_place = c.InPlace(rank);
-  // The larger operand decides; the input may be a part of it.
+  // The larger operand decides the placement; the input may be a part of it.
   Placement p = AnyPlacement(in_place ? (c.concat >= 0 ? c.OutputSizes() : c.InputSizes()) : c.InputSizes(), !in_place,
                              Random(Scramble(c.seed, 0x19, static_cast<uint64_t>(rank))));
   return p;
@@ -283,7 +283,7 @@ Element OutputElement(const ViewCase& c, int rank, const Sizes& index) {
   Sizes source = index;
   int sender = c.root;
   if (c.concat >= 0) {
-    // Parts of the size of a block, one from each rank in order.
+    // The output has a block from each rank, in order.
     int64_t& x = source[static_cast<size_t>(c.concat)];
     const int64_t part = c.block[static_cast<size_t>(c.concat)];
     sender = static_cast<int>(x / part);

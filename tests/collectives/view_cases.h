@@ -1,9 +1,9 @@
-// Collectives on views, by definition: random cases, where their operands lie, and what every element must be.
+// Collectives on views, by definition: random cases, the placement of their operands, and the value of every element.
 //
 // Written from StableHLO's specification (all_gather, reduce_scatter, all_reduce, all_to_all, collective_broadcast,
-// collective_reduce), one element at a time and without a line of the library's code. Everything is a pure function of
-// the case and the rank, so that each rank knows what all others send. Inputs are small integers, whose reductions are
-// exact in every order and type (averages: multiples of the number of ranks). Types are all of the API's.
+// collective_reduce), one element at a time and without any of the library's code. Everything is a pure function of the
+// case and the rank, so each rank knows what all others send. Inputs are small integers, whose reductions are exact in
+// every order and type (averages: multiples of the number of ranks). All types of the API occur.
 #pragma once
 
 #include <array>
@@ -36,38 +36,39 @@ struct ViewCase {
   ncclDataType_t type = ncclFloat32;
   ncclRedOp_t fold = ncclSum;
   int root = 0;
-  int split = -1;   // the dimension in which inputs are n blocks; -1: they are one
-  int concat = -1;  // likewise outputs
+  int split = -1;   // the dimension along which inputs are n blocks; -1: one block
+  int concat = -1;  // likewise for outputs
   Sizes block;
   uint64_t seed = 0;
-  std::vector<uint32_t> repeats;  // by rank: bit d where the input has stride 0 along dimension d
+  std::vector<uint32_t> repeats;  // by rank: bit d if the input has stride 0 along dimension d
 
   bool Reduces() const;
   bool HasInput(int rank) const;
   bool HasOutput(int rank) const;
   Sizes InputSizes() const;
   Sizes OutputSizes() const;
-  // Whether this rank works in place, and then which block of the larger operand is the smaller one.
+  // Whether this rank works in place, and if so, which block of the larger operand the smaller one is.
   bool InPlace(int rank) const;
   std::string Text() const;
 };
 
-// At most `max_elements` a block.
+// A block has at most `max_elements`.
 ViewCase AnyViewCase(harness::Random* random, int nranks, int64_t max_elements);
 // An all-to-all or reduce-scatter whose blocks lie side by side in rows of a few KiB.
 ViewCase AnySplitRows(harness::Random* random, int nranks);
-// One that goes with `first` in one call.
+// A case that can be another operand of the call of `first`.
 ViewCase AnotherOperand(const ViewCase& first, harness::Random* random, int64_t max_elements);
 
-// How a tensor lies in memory: strides in elements, and how many elements its memory has before and from its first one.
+// The placement of a tensor in memory: strides in elements, and the number of its elements before and from the first
+// one.
 struct Placement {
   Sizes sizes, strides;
-  bool dense = false;  // strides need not be told
+  bool dense = false;  // the call need not give strides
   int64_t before = 0, after = 0;
 };
 // Any order of dimensions, with gaps, backwards; inputs may repeat elements.
 Placement AnyPlacement(const Sizes& sizes, bool may_repeat, harness::Random random);
-// In place, of the larger operand; the smaller one has the same strides.
+// In place, the larger operand's placement; the smaller one has the same strides.
 Placement InputPlacement(const ViewCase& c, int rank);
 Placement OutputPlacement(const ViewCase& c, int rank);
 
@@ -87,7 +88,7 @@ void ForEachIndex(const Sizes& sizes, const Visit& visit) {
 }
 int64_t OffsetOf(const Placement& placement, const Sizes& index);
 
-// The element of a rank's input, and of its output: as many bytes as the type has.
+// An element of a rank's input, or of its output: as many bytes as the type has.
 using Element = std::array<unsigned char, 16>;
 // A number that the type can hold.
 Element EncodeInteger(ncclDataType_t type, int64_t value);

@@ -1,5 +1,5 @@
-// Calls on views that are refused: wrong arguments, at once and with nothing written; ranks that call different things,
-// within a second. And what is no error though it looks like one.
+// Calls on views that are refused: wrong arguments, at once and with nothing written; ranks that make different calls,
+// within a second. And calls that are right although they look wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using harness::RankContext;
 using harness::RunRanks;
 
 struct Setting {
-  int32_t *in, *out;  // 256 elements each, one after the other
+  int32_t *in, *out;  // 256 elements each, one behind the other
   ncclComm_t comm;    // of two ranks
   cudaStream_t stream;
   int rank;
@@ -325,7 +325,7 @@ void ExpectRefused(const BadCall& bad, const Setting& setting, std::vector<int32
     EXPECT_TRUE(LastErrorHas(words)) << bad.name << ": no \"" << words << "\" in: " << ncclGetLastError(nullptr);
   EXPECT_OK(axcclStreamSynchronize(axcclStreamFromCuda(setting.stream)));
   EXPECT_EQ(*memory, before) << bad.name;
-  // In a group, it is the group that fails.
+  // In a group, the group fails as well.
   EXPECT_OK(ncclGroupStart());
   EXPECT_EQ(bad.call(setting), ncclInvalidArgument) << bad.name;
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument) << bad.name;
@@ -341,14 +341,14 @@ TEST(ViewRefused, WrongArgumentsAreNamedAndNothingIsWritten) {
       ASSERT_TRUE(context.Step("%s", bad.name));
       ExpectRefused(bad, setting, &memory);
     }
-    // The communicator is as good as before.
+    // The communicator still works.
     const View in(setting.in, {2, 2}), out(setting.out, {2, 4});
     ASSERT_OK(axcclAllGather(1, in, out, -1, axcclDefaultChannel(clique.comm()), nullptr, setting.stream));
     ASSERT_TRUE(clique.Synchronize());
   });
 }
 
-// ---- ranks that call different things ----
+// ---- ranks that make different calls ----
 
 struct Mismatch {
   const char* name;
@@ -405,7 +405,7 @@ const Mismatch kMismatches[] = {
      }},
 };
 
-TEST(ViewRefused, RanksThatDisagreeAreToldBothCalls) {
+TEST(ViewRefused, DisagreementNamesBothCalls) {
   for (const bool mem_alloc : {false, true}) {
     for (const Mismatch& mismatch : kMismatches) {
       RunRanks(harness::Processes(2), [&](RankContext& context) {
@@ -436,7 +436,7 @@ TEST(ViewRefused, RanksThatDisagreeAreToldBothCalls) {
   }
 }
 
-// ---- what is no error ----
+// ---- calls that are right ----
 
 TEST(ViewAccepted, NonBlockingCommunicator) {
   RunRanks(harness::Threads(2), [](RankContext& context) {
@@ -460,7 +460,7 @@ TEST(ViewAccepted, NonBlockingCommunicator) {
   });
 }
 
-// The example of the header: an output whose dimensions lie in the other order.
+// The example of the header: an output whose dimensions are in the other order.
 TEST(ViewAccepted, ColumnMajorOutput) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;

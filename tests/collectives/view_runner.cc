@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kArenaBytes = size_t{32} << 20;
 
-// Memory of one or, in place, two tensors, and what it must hold in the end.
+// Memory of one tensor or, in place, two tensors, and the bytes that it must hold in the end.
 struct Image {
   Arena* arena = nullptr;
   char* begin = nullptr;
@@ -33,10 +33,10 @@ struct Image {
 
 }  // namespace
 
-// A tensor in the memory of a test, as the call takes it.
+// A tensor in the test's memory, in the form in which the call takes it.
 struct ViewRunner::Tensor {
   Placement placement;
-  char* data = nullptr;  // of the first element
+  char* data = nullptr;  // the first element
   axcclView_t view = AXCCL_VIEW_INITIALIZER;
 
   void Describe(const Sizes& sizes, ncclDataType_t type) {
@@ -45,7 +45,7 @@ struct ViewRunner::Tensor {
     view.datatype = type;
     view.num_dims = static_cast<int>(sizes.size());
   }
-  // The struct, once the tensor has its place.
+  // The struct, valid once the tensor has its place.
   const axcclView_t* View() {
     view.sizes = placement.sizes.data();
     view.strides = placement.dense ? nullptr : placement.strides.data();
@@ -58,7 +58,7 @@ struct ViewRunner::Part {
   ViewCase c;
   int rank = 0;
   bool in_place = false;
-  bool mapped = false;  // all memory is ncclMemAlloc's
+  bool mapped = false;  // all memory is from ncclMemAlloc
   Tensor input, output;
   std::vector<Image> images;
 
@@ -129,7 +129,7 @@ bool ViewRunner::Finish() {
   return !testing::Test::HasFailure();
 }
 
-// Memory for a tensor of that placement.
+// Memory for a tensor with that placement.
 ViewRunner::Tensor ViewRunner::Place(Part* part, const Seat& seat, const Placement& placement, Random* random) {
   const size_t size = harness::TypeBytes(part->c.type);
   Image image;
@@ -157,7 +157,7 @@ std::unique_ptr<ViewRunner::Part> ViewRunner::Prepare(const ViewCase& c, const S
   if (c.HasInput(rank)) part->input = Place(part.get(), seat, InputPlacement(c, rank), &random);
   if (part->in_place) {
     part->output = part->input;
-    // The part of the larger operand that the smaller one is.
+    // The smaller operand is a part of the larger one.
     const int dim = std::max(c.split, c.concat);
     const auto d = static_cast<size_t>(dim);
     Tensor& inner = c.concat >= 0 ? part->input : part->output;
@@ -197,7 +197,7 @@ ncclResult_t ViewRunner::Launch(std::span<const std::unique_ptr<Part>> parts, co
   const ViewCase& c = parts[0]->c;
   const int rank = parts[0]->rank, count = static_cast<int>(parts.size());
   Random random(Scramble(c.seed, 0xca11, static_cast<uint64_t>(rank)));
-  // Nonsense where the rank has no operand: it is not looked at.
+  // An invalid pointer where the rank has no operand: the call ignores it.
   const axcclView_t nonsense = {7, nullptr, ncclFloat32, -3, nullptr, nullptr};
   std::vector<axcclView_t> inputs, outputs;
   for (const auto& part : parts) {
@@ -207,12 +207,12 @@ ncclResult_t ViewRunner::Launch(std::span<const std::unique_ptr<Part>> parts, co
   const axcclView_t* in = c.HasInput(rank) || random.OneIn(2) ? inputs.data() : nullptr;
   const bool looked_at = c.op == ViewOp::kReduce;
   const axcclView_t* out = c.HasOutput(rank) || (!looked_at && random.OneIn(2)) ? outputs.data() : nullptr;
-  // Operands may differ in the number of dimensions, so that they cannot all be counted from the end.
+  // Operands may differ in the number of dimensions, so not all dimensions can be counted from the end.
   const int dims = static_cast<int>(c.block.size());
   const int split = count > 1 || random.OneIn(2) ? c.split : c.split - dims;
   const int concat = count > 1 || random.OneIn(2) ? c.concat : c.concat - dims;
   axcclOptions_t choice = AXCCL_OPTIONS_INITIALIZER;
-  // The same on all ranks.
+  // Equal on all ranks.
   if (c.seed % 5 == 0) choice.bucket_bytes = c.seed / 5 % 4096;
   const axcclOptions_t* options = c.seed % 5 < 2 ? &choice : nullptr;
   const axcclChannel_t channel = seat.channel;

@@ -1,4 +1,4 @@
-// Carries out random calls on views (view_cases.h) on the ranks of one thread, and compares every byte of every buffer.
+// Executes random calls on views (view_cases.h) on the ranks of one thread, and compares every byte of every buffer.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@ namespace axccl::tests {
 // The operands of a call.
 using ViewCases = std::vector<ViewCase>;
 
-// Where a rank of the thread makes a call: its index in the thread, its rank in the channel's group, and how.
+// The place from which a rank makes a call: its index in the thread, its rank in the channel's group, channel and
+// stream.
 struct Seat {
   int member = 0;
   int rank = 0;
@@ -32,16 +33,16 @@ class ViewRunner {
   ViewRunner(harness::RankContext& context, harness::Clique& clique);
   ~ViewRunner();
 
-  // Every rank of this thread calls the case on the default channel; with an NCCL call before and after it where
-  // `among` says so. False, and a test failure, when something is wrong.
+  // Every rank of this thread makes the call on the default channel, with an NCCL call before and after it if `among`
+  // is set. Returns false, with a test failure, if something is wrong.
   bool Enqueue(const ViewCases& cases, bool among);
 
-  // Whether the calls' buffers fit beside those of the calls that are enqueued; if not: Finish.
+  // Whether the calls' buffers fit beside those of the enqueued calls; if not, call Finish first.
   bool Fits(std::span<const DueCall> due) const;
   // One rank's call.
   ncclResult_t Enqueue(const ViewCases& cases, const Seat& seat);
 
-  // Waits for all that was enqueued and checks it.
+  // Waits for all enqueued calls and checks them.
   bool Finish();
 
  private:
@@ -55,9 +56,9 @@ class ViewRunner {
 
   harness::RankContext& context_;
   harness::Clique& clique_;
-  std::vector<std::unique_ptr<harness::Arena>> arenas_;  // two a rank
+  std::vector<std::unique_ptr<harness::Arena>> arenas_;  // two for each rank
   std::vector<std::unique_ptr<Part>> parts_;
-  std::unique_ptr<harness::Arena> flat_memory_;  // for the NCCL calls, an int a member
+  std::unique_ptr<harness::Arena> flat_memory_;  // for the NCCL calls, an int for each member
   int* flat_ = nullptr;
 };
 

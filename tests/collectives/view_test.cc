@@ -58,10 +58,10 @@ TEST_P(ViewTest, RandomCasesAgreeWithTheDefinition) {
   for (const char* algorithms : {"", "direct", "oneshot", "ring", "tree", "twoshot", "AllGather:bruck;AllReduce:rhd"}) {
     SCOPED_TRACE("NCCL_ALGO=" + std::string(algorithms) + " AXCCL_TEST_SEED=" + std::to_string(Seed()));
     const uint64_t seed = Scramble(Seed(), ++round);
-    // The GPU may be one in software, which takes its time.
+    // The GPU may be one in software, which is slow.
     const int cases = (algorithms[0] == 0 ? 400 : 120) / (harness::OnGpu() ? 10 : 1);
     RunOptions options;
-    // Little scratch, so that larger cases take several turns.
+    // Little scratch memory, so that larger cases take several turns.
     options.environment = {{"NCCL_ALGO", algorithms}, {"AXCCL_SCRATCH_BYTES", "128K"}};
     RunRanks(
         GetParam(), [&](RankContext& context) { RunViews(context, seed, cases); }, options);
@@ -69,7 +69,7 @@ TEST_P(ViewTest, RandomCasesAgreeWithTheDefinition) {
   }
 }
 
-// In any order and in group order.
+// Without and with group order.
 TEST_P(ViewTest, RowsThatAreSplitAgreeWithTheDefinition) {
   uint64_t round = static_cast<uint64_t>(GetParam().processes * 100 + GetParam().threads * 10 + GetParam().ranks);
   for (const char* order : {"any", "group"}) {
