@@ -1,4 +1,4 @@
-// Sizes, offsets and numbers that programs compiled for NCCL have built in (x86-64 and every other LP64 ABI).
+// Sizes, offsets and numbers that are compiled into programs for NCCL (x86-64 and every other LP64 ABI).
 #include <gtest/gtest.h>
 
 #include <cstddef>

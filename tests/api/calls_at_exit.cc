@@ -1,6 +1,7 @@
-// Calls from destructors of statics and of thread-locals, which run when thread-locals of the library would be gone:
-// programs keep communicators in such objects and end them there. C++ destroys thread-locals of the thread that calls
-// exit before all statics ([basic.start.term]), and those of a thread in the reverse order of their making.
+// Calls from destructors of statics and of thread-locals, which may run after the destruction of thread-locals of the
+// library: programs keep communicators in such objects and destroy them there. C++ destroys thread-locals of the thread
+// that calls exit before all statics ([basic.start.term]), and a thread's thread-locals in the reverse order of their
+// construction.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,7 @@ void Check(bool good, const char* what) {
   if (!good) Fail(what);
 }
 
-// A call whose error text names `count`: long enough to live on the heap.
+// Makes a call whose error text names `count` and is long enough to be on the heap.
 void FailWith(int count) {
   ncclUniqueId id{};
   ncclComm_t comm = nullptr;
@@ -33,7 +34,7 @@ void FailWith(int count) {
   Check(std::strstr(ncclGetLastError(nullptr), expected) != nullptr, "the text is not the last error's");
 }
 
-// Takes what the library may have let go of, and sees that it does not write there any more.
+// Allocates memory that the library may have freed, and checks that the library no longer writes there.
 void CallAndWatch(const char* when, ncclComm_t comm) {
   std::vector<unsigned char*> blocks;
   for (size_t i = 0; i < kBlocks; ++i) {
@@ -78,7 +79,7 @@ thread_local EndsIt of_thread{"memory of others was written to while a thread en
 
 int main() {
   std::thread([] {
-    of_thread.comm = nullptr;  // made before the library's
+    of_thread.comm = nullptr;  // constructed before the library's thread-locals
     of_thread.comm = MakeAndUse();
   }).join();
   of_process.comm = MakeAndUse();

@@ -1,4 +1,4 @@
-// The documents as their readers meet them: links lead somewhere, and the first page stays short.
+// The documents as their readers see them: links lead somewhere, and the first page stays short.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::vector<fs::path> Documents() {
   return pages;
 }
 
-// What follows "](" up to ")", for every link.
+// The text after "](" up to ")", for every link.
 std::vector<std::string> Links(const std::string& text) {
   std::vector<std::string> links;
   for (size_t at = text.find("]("); at != text.npos; at = text.find("](", at + 1))

@@ -9,7 +9,7 @@ using W = World&;
 
 constexpr size_t kCount = World::kCount;
 
-// call(rank) for both ranks, one after the other, and what that starts.
+// call(rank) for both ranks, one after the other; waits for the work that it starts.
 template <class Call>
 ncclResult_t Both(W w, const Call& call) {
   for (int r = 0; r < World::kRanks; ++r) {
@@ -18,7 +18,7 @@ ncclResult_t Both(W w, const Call& call) {
   return w.Wait();
 }
 
-// The same in a group, which is closed whatever happens in it: with ncclGroupSimulateEnd, nothing is launched.
+// The same in a group, which is closed even if a call in it fails: with ncclGroupSimulateEnd, nothing is launched.
 template <class Call>
 ncclResult_t Together(W w, const Call& call, bool simulate = false) {
   ncclResult_t first = ncclGroupStart();
@@ -52,7 +52,7 @@ ncclResult_t Split(W w) {
   return Together(w, [&](int r) { return ncclCommSplit(w.comms[r], 0, r, out[r], nullptr); });
 }
 
-// The spare communicator by a rank.
+// Grows the spare communicator by a rank.
 ncclResult_t Grow(W w) {
   return Together(w, [&](int r) {
     return r == 0 ? ncclCommGrow(w.spare.comm, 2, &w.id, -1, &w.made.comm, nullptr)
@@ -82,9 +82,9 @@ ncclResult_t MakeMeshGroups(W w) {
   return axcclGroupsCreateFromMesh(&w.made.groups, &mesh, &kWhole, 1);
 }
 
-// What has been destroyed is no longer there.
+// Clears the object if it has been destroyed.
 template <class T>
-ncclResult_t UsedUp(ncclResult_t result, T* object, T none = T{}) {
+ncclResult_t Destroyed(ncclResult_t result, T* object, T none = T{}) {
   if (result == ncclSuccess) *object = none;
   return result;
 }
@@ -94,7 +94,7 @@ ncclResult_t Worn(W w, ncclResult_t result) {
   return result;
 }
 
-// get(object, &answer), which is not looked at.
+// get(object, &answer); the answer is ignored.
 template <class Object, class T>
 ncclResult_t Ask(ncclResult_t (*get)(Object, T*), Object object, T answer = T{}) {
   return get(object, &answer);
@@ -121,7 +121,7 @@ ncclResult_t GetRawParameter(W) {
   });
 }
 
-// A function that returns no result, and whether it has returned what it should.
+// The result for a function that returns none: success if it returned the right value.
 ncclResult_t Returned(bool right) { return right ? ncclSuccess : ncclInternalError; }
 
 const ncclCollConfig_t* Settings() {
@@ -129,7 +129,7 @@ const ncclCollConfig_t* Settings() {
   return &kSettings;
 }
 
-// What is read when a call starts.
+// Arrays that are read when a call starts.
 constexpr int64_t kExtents[] = {1, 3}, kOnes[] = {1, 1}, kOffsets[] = {0, 1}, kTargets[] = {0, 0};
 constexpr int64_t kPairs[] = {0, 1, 1, 0};
 constexpr int32_t kRoots[] = {0};
@@ -143,7 +143,7 @@ constexpr int32_t kRoots[] = {0};
       return Both(w, [&](int r) { return nccl##name##Config(__VA_ARGS__, w.comms[r], w.Stream(r), Settings()); }); \
     }                                                                                                              \
   }
-// A collective on views of so many blocks, with these arguments of rank r between the views and the channel.
+// A collective on views with these numbers of blocks, with these arguments of rank r between the views and the channel.
 #define ON_VIEWS(name, in_blocks, out_blocks, ...)                                          \
   {                                                                                         \
     "axccl" #name, [](W w) {                                                                \
@@ -210,8 +210,8 @@ constexpr ExportedFunction kFunctions[] = {
     {"ncclCommGrow", Grow},
     {"ncclCommRevoke", [](W w) { return Worn(w, ncclCommRevoke(w.spare.comm, NCCL_REVOKE_DEFAULT)); }},
     {"ncclCommFinalize", [](W w) { return Worn(w, ncclCommFinalize(w.spare.comm)); }},
-    {"ncclCommDestroy", [](W w) { return UsedUp(ncclCommDestroy(w.spare.comm), &w.spare.comm); }},
-    {"ncclCommAbort", [](W w) { return UsedUp(ncclCommAbort(w.spare.comm), &w.spare.comm); }},
+    {"ncclCommDestroy", [](W w) { return Destroyed(ncclCommDestroy(w.spare.comm), &w.spare.comm); }},
+    {"ncclCommAbort", [](W w) { return Destroyed(ncclCommAbort(w.spare.comm), &w.spare.comm); }},
     {"ncclCommGetAsyncError", [](W w) { return Ask(ncclCommGetAsyncError, w.comms[0]); }},
     {"ncclCommCount", [](W w) { return Ask(ncclCommCount, w.comms[0]); }},
     {"ncclCommCuDevice", [](W w) { return Ask(ncclCommCuDevice, w.comms[0]); }},
@@ -227,13 +227,13 @@ constexpr ExportedFunction kFunctions[] = {
     // ---- groups of ranks, channels and operators ----
     {"axcclGroupsCreate", [](W w) { return MakeGroups(&w.made.groups); }},
     {"axcclGroupsCreateFromMesh", MakeMeshGroups},
-    {"axcclGroupsDestroy", [](W w) { return UsedUp(axcclGroupsDestroy(w.spare.groups), &w.spare.groups); }},
+    {"axcclGroupsDestroy", [](W w) { return Destroyed(axcclGroupsDestroy(w.spare.groups), &w.spare.groups); }},
     {"axcclGroupsGetInfo", [](W w) { return Ask(axcclGroupsGetInfo, w.spare.groups, Sized<axcclGroupsInfo_t>()); }},
     {"axcclGroupsGetPlace", [](W w) { return axcclGroupsGetPlace(w.spare.groups, 1, nullptr, nullptr, nullptr); }},
     {"axcclGroupsGetRanks", [](W w) { return axcclGroupsGetRanks(w.spare.groups, 0, nullptr, 0, nullptr); }},
     {"axcclChannelCreate",
      [](W w) { return axcclChannelCreate(&w.made.channel, w.comms[0], w.spare.groups, 3, 0); }},
-    {"axcclChannelDestroy", [](W w) { return UsedUp(axcclChannelDestroy(w.spare.channel), &w.spare.channel); }},
+    {"axcclChannelDestroy", [](W w) { return Destroyed(axcclChannelDestroy(w.spare.channel), &w.spare.channel); }},
     {"axcclChannelGetInfo", [](W w) { return Ask(axcclChannelGetInfo, w.channels[0], Sized<axcclChannelInfo_t>()); }},
     {"ncclRedOpCreatePreMulSum",
      [](W w) {
@@ -243,18 +243,18 @@ constexpr ExportedFunction kFunctions[] = {
     {"axcclRedOpCreateCallback",
      [](W w) { return axcclRedOpCreateCallback(&w.made.op, AddInts, nullptr, ncclInt32, w.comms[0]); }},
     {"ncclRedOpDestroy",
-     [](W w) { return UsedUp(ncclRedOpDestroy(w.spare.op, w.comms[0]), &w.spare.op, ncclNumOps); }},
+     [](W w) { return Destroyed(ncclRedOpDestroy(w.spare.op, w.comms[0]), &w.spare.op, ncclNumOps); }},
 
     // ---- memory ----
     {"ncclMemAlloc", [](W w) { return ncclMemAlloc(&w.made.memory, 4096); }},
-    {"ncclMemFree", [](W w) { return UsedUp(ncclMemFree(w.spare.memory), &w.spare.memory); }},
+    {"ncclMemFree", [](W w) { return Destroyed(ncclMemFree(w.spare.memory), &w.spare.memory); }},
     {"ncclCommRegister", [](W w) { return ncclCommRegister(w.comms[0], w.memory, 64, &w.made.registration); }},
     {"ncclCommDeregister",
-     [](W w) { return UsedUp(ncclCommDeregister(w.comms[0], w.spare.registration), &w.spare.registration); }},
+     [](W w) { return Destroyed(ncclCommDeregister(w.comms[0], w.spare.registration), &w.spare.registration); }},
     {"ncclCommWindowRegister",
      [](W w) { return ncclCommWindowRegister(w.comms[0], w.memory, 64, &w.made.window, NCCL_WIN_DEFAULT); }},
     {"ncclCommWindowDeregister",
-     [](W w) { return UsedUp(ncclCommWindowDeregister(w.comms[0], w.spare.window), &w.spare.window); }},
+     [](W w) { return Destroyed(ncclCommWindowDeregister(w.comms[0], w.spare.window), &w.spare.window); }},
     {"ncclWinGetUserPtr",
      [](W w) {
        void* at = nullptr;
@@ -270,7 +270,7 @@ constexpr ExportedFunction kFunctions[] = {
      }},
     {"axcclHostDeviceSynchronize", [](W) { return axcclHostDeviceSynchronize(); }},
     {"axcclStreamCreate", [](W w) { return axcclStreamCreate(&w.made.stream, axcclStreamDefault); }},
-    {"axcclStreamDestroy", [](W w) { return UsedUp(axcclStreamDestroy(w.spare.stream), &w.spare.stream); }},
+    {"axcclStreamDestroy", [](W w) { return Destroyed(axcclStreamDestroy(w.spare.stream), &w.spare.stream); }},
     {"axcclStreamSynchronize", [](W w) { return axcclStreamSynchronize(w.spare.stream); }},
     {"axcclStreamQuery", [](W w) { return axcclStreamQuery(w.spare.stream); }},
     {"axcclStreamWaitEvent", [](W w) { return axcclStreamWaitEvent(w.spare.stream, w.spare.event); }},
@@ -285,7 +285,7 @@ constexpr ExportedFunction kFunctions[] = {
        return launched != ncclSuccess ? launched : w.Wait();
      }},
     {"axcclEventCreate", [](W w) { return axcclEventCreate(&w.made.event); }},
-    {"axcclEventDestroy", [](W w) { return UsedUp(axcclEventDestroy(w.spare.event), &w.spare.event); }},
+    {"axcclEventDestroy", [](W w) { return Destroyed(axcclEventDestroy(w.spare.event), &w.spare.event); }},
     {"axcclEventRecord", [](W w) { return axcclEventRecord(w.spare.event, w.spare.stream); }},
     {"axcclEventQuery", [](W w) { return axcclEventQuery(w.spare.event); }},
     {"axcclEventSynchronize", [](W w) { return axcclEventSynchronize(w.spare.event); }},

@@ -9,7 +9,7 @@ namespace axccl::test {
 
 struct ExportedFunction {
   const char* name;
-  // Calls it as a program would, with the calls that go with it, and waits for what that starts. The first error.
+  // Calls it as a program would, with the calls that belong to it, and waits for the work. Returns the first error.
   ncclResult_t (*call)(World& world);
   ncclResult_t expected = ncclSuccess;
 };

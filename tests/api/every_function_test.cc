@@ -1,7 +1,7 @@
-// Every function that the library exports, while each of its calls of the C library that may fail does, one at a time:
-// memory, threads, mappings, descriptors. Nothing is thrown through C, each error has a text, no group is left open,
-// and the function does its work afterwards. What ranks of several threads and processes make of it is
-// kth_failure_test's matter; GPUs are not looked at.
+// Every function that the library exports, while each of its calls of the C library that can fail does so, one at a
+// time: memory, threads, mappings, descriptors. No exception leaves a C function, each error has a text, no group is
+// left open, and the function works afterwards. kth_failure_test covers ranks in several threads and processes; GPUs
+// are not covered.
 #include <gtest/gtest.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ namespace {
 constexpr Failing kKinds[] = {Failing::kMalloc, Failing::kThread,      Failing::kMmap,    Failing::kMemfd,
                               Failing::kSocket, Failing::kEpollCreate, Failing::kEpollCtl};
 
-// How far a process has come, in memory that its parent sees, too.
+// The progress of a process, in memory that its parent sees, too.
 struct Progress {
   Failing kind = Failing::kNone;
   long k = 0;
@@ -44,18 +44,18 @@ void Check(const ExportedFunction& function, ncclResult_t result, bool fault) {
   if (ncclGroupEnd() != ncclInvalidUsage) Die("it left a group open");
 }
 
-// Before the library reads anything.
+// Called before the library reads any parameter.
 void SetParameters(const ExportedFunction& function) {
   setenv("AXCCL_DEVICE", "host", 1);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   setenv("NCCL_DEBUG_FILE", "/dev/null", 1);  // every error is logged
   // No rank waits for one that has failed: the alarm comes long before these deadlines. But a rank that joins may fail
-  // before it has met any other, and then nobody can know.
+  // before it has met any other, and then no rank can know.
   setenv("AXCCL_TIMEOUT", "600", 1);
   setenv("AXCCL_INIT_TIMEOUT", std::strcmp(function.name, "ncclCommGrow") == 0 ? "2" : "600", 1);
 }
 
-// Up to the last call of each kind; of many, the first ones and some.
+// Up to the last call of each kind; if not `all`, the first ones and some later ones.
 void MeetEachFault(const ExportedFunction& function, bool all, Progress* progress) {
   World world;
   for (const Failing kind : kKinds) {
@@ -70,7 +70,7 @@ void MeetEachFault(const ExportedFunction& function, bool all, Progress* progres
       Disarm();
       Check(function, result, fault);
       progress->faults += fault;
-      // One of the ranks may wait for the other for ever.
+      // One of the ranks may be waiting for the other.
       if (result != function.expected) world.Close();
     }
   }
@@ -102,7 +102,7 @@ TEST_P(EveryFunctionTest, TurnsFailuresIntoErrors) {
 INSTANTIATE_TEST_SUITE_P(Calls, EveryFunctionTest, testing::ValuesIn(EveryFunction().begin(), EveryFunction().end()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// What the library exports is what is called here.
+// Every exported function is called here.
 TEST(EveryFunction, IsCalledHere) {
   std::set<std::string> exported, called;
   FILE* const pipe = popen("nm -D --defined-only '" AXCCL_TEST_LIBRARY "'", "r");
@@ -112,7 +112,7 @@ TEST(EveryFunction, IsCalledHere) {
     std::istringstream in(line);
     std::string address, type, name;
     in >> address >> type >> name;
-    // Of an ncclX there are also pnccl and axccl_pnccl twins at the same address.
+    // Each ncclX has pnccl and axccl_pnccl twins at the same address.
     if (name.starts_with("nccl") || (name.starts_with("axccl") && !name.starts_with("axccl_"))) exported.insert(name);
   }
   EXPECT_EQ(pclose(pipe), 0);

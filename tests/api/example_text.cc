@@ -9,7 +9,7 @@
 namespace axccl::test {
 namespace {
 
-// Words, numbers and punctuation, one after the other; "" at the end.
+// Words, numbers and punctuation, one at a time; "" at the end.
 class Tokens {
  public:
   explicit Tokens(const std::string& text) {
@@ -70,7 +70,7 @@ std::vector<int64_t> ReadList(Tokens* in) {
   return list;
 }
 
-// What is in the braces; `depth` dimensions are around them.
+// Reads the content of braces; `depth` dimensions are around them.
 void ReadTensor(Tokens* in, size_t depth, Tensor* tensor) {
   in->Expect("{");
   int64_t size = 0;
@@ -87,7 +87,7 @@ void ReadTensor(Tokens* in, size_t depth, Tensor* tensor) {
   tensor->sizes[depth] = size;
 }
 
-// Up to and with the ':'.
+// Reads up to the ':', which it consumes.
 Settings ReadSettings(Tokens* in) {
   Settings settings;
   while (!in->Try(":")) {
@@ -138,7 +138,7 @@ CallExample ReadCall(const std::string& call, const std::string& text) {
   return example;
 }
 
-// The comments' text without what makes them comments.
+// The comments' text without the comment marks.
 std::string Plain(const std::string& comment) {
   std::istringstream lines(comment);
   std::string text;

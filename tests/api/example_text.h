@@ -19,19 +19,19 @@ struct Tensor {
   std::vector<float> values;  // row-major
 };
 
-// What stands between commas: `name = number`, `name {list}`, or a name alone.
+// The items between commas: `name = number`, `name {list}`, or a name alone.
 struct Settings {
   std::map<std::string, int64_t> numbers;
   std::map<std::string, std::vector<int64_t>> lists;
   std::vector<std::string> words;
 
-  std::vector<int64_t> List(const std::string& name) const;  // empty where there is none
+  std::vector<int64_t> List(const std::string& name) const;  // empty if there is none
   bool Has(const std::string& word) const;
 };
 
 struct Operands {
   std::vector<Tensor> tensors;
-  std::vector<float> memory;  // "in memory"; empty where it is not shown
+  std::vector<float> memory;  // "in memory"; empty if it is not shown
 };
 
 struct RankExample {
@@ -40,21 +40,21 @@ struct RankExample {
 };
 
 struct CallExample {
-  std::string call;  // the function that the comment stands over
+  std::string call;  // the function below the comment
   Settings settings;
   std::vector<RankExample> ranks;
 };
 
-// Of every function whose comment has an example of this form, in their order.
+// The examples of every function whose comment has one of this form, in their order.
 std::vector<CallExample> ReadCallExamples(const std::string& header);
 
-// A line `what -> {0, 1}, {2, 3}`: `what` as it stands there, and the lists.
+// A line `what -> {0, 1}, {2, 3}`: the text of `what`, and the lists.
 struct GroupsExample {
   std::string what;
   std::vector<std::vector<int64_t>> groups;
 };
 
-// The lines behind the one that ends with `mark`.
+// The lines after the one that ends with `mark`.
 std::vector<GroupsExample> ReadGroupsExamples(const std::string& header, const std::string& mark);
 
 // Lists in braces, separated by commas.

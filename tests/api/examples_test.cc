@@ -28,7 +28,7 @@ std::string Header(const std::string& name) {
   return harness::Contents(AXCCL_TEST_SOURCE_DIR "/include/axccl/" + name);
 }
 
-// Tensors in memory of their own, as the views of a call.
+// Tensors, each in its own memory, as the views of a call.
 class Views {
  public:
   // `strides`: of every view; empty: row-major without gaps. Memory holds `fill`.
@@ -68,7 +68,7 @@ class Views {
     for (size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
     return strides;
   }
-  // Of the element that is number `i` in row-major order.
+  // The offset of element number `i` in row-major order.
   static int64_t OffsetOf(const std::vector<int64_t>& strides, const std::vector<int64_t>& sizes, size_t i) {
     int64_t offset = 0;
     for (size_t d = sizes.size(); d-- > 0; i /= static_cast<size_t>(sizes[d]))
@@ -128,7 +128,7 @@ const std::map<std::string, MakeCall>& AllCalls() {
       AXCCL_CALL(axcclBroadcastFrom, c.roots.data()),
       AXCCL_CALL(axcclReduceTo, c.op(), c.roots.data()),
       AXCCL_CALL(axcclCollectivePermute, c.pairs.data(), static_cast<int>(c.pairs.size() / 2)),
-      // Of two ranks the one with an input sends to the other.
+      // Two ranks: the one with an input sends to the other.
       {"axcclSend",
        [](const Call& c) {
          if (c.in != nullptr) return axcclSend(c.count, c.in, 1 - c.rank, c.channel, nullptr, c.stream);
@@ -184,7 +184,7 @@ void RunExample(const CallExample& example, RankContext& context) {
   }
 }
 
-// Every function of views.h has an example of its own but axcclRecv, which shares that of axcclSend.
+// Every function of views.h has its own example except axcclRecv, which shares that of axcclSend.
 TEST(Examples, ViewsGiveWhatTheirHeaderShows) {
   const std::string header = Header("views.h"), opening = "\nncclResult_t ";
   std::set<std::string> functions, shown = {"axcclRecv"};
@@ -302,7 +302,7 @@ TEST(Examples, DimensionOfTheReadme) {
   });
 }
 
-// Commutative, as an operator must be: the result does not depend on which rank has what.
+// The operator is commutative, as it must be: the result does not depend on which rank has which value.
 TEST(Examples, Callback) {
   harness::RunCliques(harness::Threads(2), [](RankContext& context, Clique& clique) {
     float data[2][4] = {{1, -5, 2, -3}, {-2, 4, -2, 3}};

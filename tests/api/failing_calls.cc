@@ -18,7 +18,7 @@ std::atomic<Failing> g_kind{Failing::kNone};
 std::atomic<long> g_calls{0}, g_fails_at{0};
 std::atomic<bool> g_failed{false};
 
-// Whether this call of `kind` is the one to fail, which sets errno.
+// Whether this call of `kind` must fail; sets errno if so.
 bool Fails(Failing kind, int error) {
   if (g_kind.load(std::memory_order_relaxed) != kind) return false;
   if (g_calls.fetch_add(1, std::memory_order_relaxed) + 1 != g_fails_at.load(std::memory_order_relaxed)) return false;
@@ -68,9 +68,9 @@ using axccl::test::Next;
     return reinterpret_cast<decltype(&name)>(Next(#name, &known)); \
   }()
 
-#pragma GCC visibility push(default)  // as the C library's
+#pragma GCC visibility push(default)  // as in the C library
 
-// glibc's own names behind the public ones: dlsym itself may allocate.
+// glibc's internal names of the public functions: dlsym itself may allocate.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
@@ -105,7 +105,7 @@ int socket(int domain, int type, int protocol) {
 }
 int epoll_create1(int flags) { return Fails(Failing::kEpollCreate, EMFILE) ? -1 : NEXT(epoll_create1)(flags); }
 int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) {
-  // Taking a descriptor out needs nothing, and does not fail.
+  // Removing a descriptor needs no memory and does not fail.
   if (operation != EPOLL_CTL_DEL && Fails(Failing::kEpollCtl, ENOMEM)) return -1;
   return NEXT(epoll_ctl)(epoll, operation, fd, event);
 }

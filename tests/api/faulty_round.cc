@@ -34,7 +34,7 @@ void Rank::Run() {
   End();
 }
 
-// Ranks of a process free what peers may still read only when all have ended.
+// Ranks of one process free memory that peers may still read only when all have ended.
 void Rank::End() {
   for (ncclComm_t& comm : comms_) {
     if (comm == nullptr) continue;
@@ -50,7 +50,7 @@ void Rank::End() {
   if (buffer_ != nullptr) (void)ncclMemFree(buffer_);
 }
 
-// An error must have a text and must come from a fault. False also when the other rank has failed.
+// Checks that an error has a text and comes from a fault. Also false when the other rank has failed.
 bool Rank::Good(ncclResult_t result, const char* call) {
   if (result == ncclSuccess) return true;
   if (result < 0 || result >= ncclNumResults || result == ncclInProgress) Die("%s returned %d", call, result);
@@ -91,10 +91,10 @@ bool Rank::Split() {
   return Await(comms_[0], ncclCommSplit(comms_[1], 0, rank_, &comms_[0], &config_), "ncclCommSplit");
 }
 
-// Waits for the stream. True: all is done, and the data is to be right.
+// Waits for the stream. Returns true if all is done and the data must be right.
 bool Rank::Done(ncclComm_t comm, ncclResult_t launched, const char* call) {
   if (!Await(comm, launched, call)) return false;
-  // Where the other rank has failed, it may not even have a communicator to abort.
+  // If the other rank has failed, it may not even have a communicator to abort.
   for (ncclResult_t now; !round_->ways.blocking && (now = axcclStreamQuery(stream_)) != ncclSuccess; Nap()) {
     if (now != ncclInProgress) return Good(now, "axcclStreamQuery");
     if (GivesUp()) return false;
@@ -133,7 +133,7 @@ bool Rank::Exchange() {
   return true;
 }
 
-// ---- what is left ----
+// ---- resources ----
 
 namespace {
 

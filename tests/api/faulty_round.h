@@ -1,8 +1,9 @@
-// What ranks do while calls of the C library fail (failing_calls.h): they make a communicator, split it, reduce, send
-// and receive, and end all of it. Whatever fails, each call returns in time, with an error that has a text or with
-// right data.
+// The actions of two ranks while calls of the C library fail (failing_calls.h): they make a communicator, split it,
+// reduce, send and receive, and destroy everything. Whatever fails, each call returns in time, with right data or with
+// an error that has a text.
 //
-// Uses no memory of its own from malloc: the faults are for the library. What is wrong ends the process (Die).
+// Uses no memory of its own from malloc, because the faults must hit the library. An error found ends the process
+// (Die).
 #pragma once
 
 #include <atomic>
@@ -16,18 +17,18 @@ namespace axccl::test {
 inline constexpr int kRanks = 2;
 inline constexpr unsigned kSeconds = 60;  // for a process, which takes milliseconds
 
-// Where the two ranks of a round are, and how they make communicators.
+// Whether the two ranks of a round are processes, and how they make communicators.
 struct Ways {
-  bool processes = false;  // of one each
-  bool blocking = false;   // as ncclConfig_t has it
+  bool processes = false;  // one rank each
+  bool blocking = false;   // as in ncclConfig_t
 };
 
-// What they share.
+// The state that both ranks share.
 struct Round {
   Ways ways;
   ncclUniqueId id{};
-  std::atomic<int> has_id{0};       // 1: yes, -1: there will be none
-  std::atomic<bool> failed{false};  // one of them; where ranks are threads the other one gives up
+  std::atomic<int> has_id{0};       // 1: yes, -1: it could not be made
+  std::atomic<bool> failed{false};  // a rank has failed; if ranks are threads, the other one gives up
   std::atomic<int> ended{0};
 };
 
@@ -41,8 +42,8 @@ class Rank {
   void Run();
 
  private:
-  // The parts of Run, all but the last false where a call has failed or the other rank is known to have.
-  bool Begin();  // with a communicator, a stream and a buffer
+  // The parts of Run. All but the last return false if a call has failed, or the other rank is known to have failed.
+  bool Begin();  // makes a communicator, a stream and a buffer
   bool Split();
   bool Reduce();
   bool Exchange();
@@ -64,18 +65,18 @@ class Rank {
   void* buffer_ = nullptr;
 };
 
-// What a process holds.
+// The resources that a process holds.
 struct Held {
   Held();
-  // An id is served until all its ranks have come: here, two connections and the listener.
+  // An id is served until all its ranks have come, which takes two connections and the listener here.
   bool Within(const Held& usual) const {
     return descriptors <= usual.descriptors + 3 && threads <= usual.threads && mappings <= usual.mappings;
   }
-  // What is left when threads that were about to end have ended, or a few seconds are over.
+  // The resources once threads that were about to end have ended, or after a few seconds.
   static Held WhenWithin(const Held& usual);
 
   int descriptors, threads;
-  int mappings;  // of heaps
+  int mappings;  // mappings of heaps
 };
 
 }  // namespace axccl::test

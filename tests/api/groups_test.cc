@@ -1,4 +1,4 @@
-// Replica groups through the API: the four modes, meshes, rules, and what bad input is told.
+// Replica groups through the API: the four modes, meshes, rules, and the errors for bad input.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -39,7 +39,7 @@ class Groups {
     EXPECT_EQ(axcclGroupsGetInfo(groups, &info), ncclSuccess);
     return info.num_groups;
   }
-  // "0 2 | 1 3"
+  // For example "0 2 | 1 3".
   std::string Text() const {
     std::string text;
     for (int g = 0; g < Count(); ++g) {
@@ -52,7 +52,7 @@ class Groups {
     }
     return text;
   }
-  // For every rank its group, or its position, as a digit; '-' where it has none.
+  // Each rank's group, or its position, as a digit; '-' if it has none.
   std::string Digits(bool positions) const {
     axcclGroupsInfo_t info{};
     info.size = sizeof(info);
@@ -113,7 +113,7 @@ TEST(Groups, ImplicitPartialPaddedAndRagged) {
   EXPECT_EQ(Groups(spec).Text(), "3 | 0 1 2");
 }
 
-TEST(Groups, PlaceSaysAllOrWhatIsAsked) {
+TEST(Groups, PlaceGivesAllOrWhatIsAsked) {
   const Groups groups(axcclFlattenedIds, 1, 4, {3, 1, 0}, 3);
   int group = 7, position = 7, size = 7;
   ASSERT_EQ(axcclGroupsGetPlace(groups.groups, 1, &group, &position, &size), ncclSuccess);
@@ -143,7 +143,7 @@ TEST(Groups, Meshes) {
   const Ids devices{7, 6, 5, 4, 3, 2, 1, 0};
   mesh.device_ids = devices.data(), mesh.num_device_ids = devices.size();
   EXPECT_EQ(Groups(mesh, {{"y", 1, 0}}).Text(), "7 6 5 4 | 3 2 1 0");
-  // A mesh of some of the ranks.
+  // A mesh of only some ranks.
   const axcclMeshAxis_t small[] = {{"x", 2}};
   const Ids two{4, 1};
   mesh.axes = small, mesh.num_axes = 1, mesh.device_ids = two.data(), mesh.num_device_ids = 2, mesh.num_ranks = 5;

@@ -8,7 +8,7 @@
 
 namespace {
 
-// What the program prints: name -> value. Reads until the program ends.
+// The program's output: name -> value. Reads until the program ends.
 std::map<std::string, std::string> RunProgram(const std::string& program) {
   std::map<std::string, std::string> facts;
   FILE* const pipe = popen(("'" + program + "'").c_str(), "r");

@@ -1,4 +1,4 @@
-// A preloaded profiler sees the calls of the program, all of them, and none that the library makes itself.
+// A preloaded profiler sees all calls that the program makes, and none that the library makes itself.
 #include <gtest/gtest.h>
 
 #include "axccl/axccl.h"

@@ -1,7 +1,7 @@
-// Every call that may fail for want of memory, mappings, descriptors or threads fails once, the k-th of its kind, for
-// k = 1, 2, ... until none is left, while two ranks go through all of faulty_round.h: as threads of a process, or as
-// processes of which one meets the fault; blocking or not. Afterwards nothing is left open, and the same processes do
-// the same again, without a fault this time.
+// Every call that can fail for lack of memory, mappings, descriptors or threads fails once, the k-th of its kind, for k
+// = 1, 2, ... until none is left, while two ranks execute all of faulty_round.h: as threads of a process, or as
+// processes, one of which has the fault; blocking or not. Afterwards nothing is left open, and the same processes do
+// the same again without a fault.
 //
 // POSIX lets any of these calls fail at any time.
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@
 namespace axccl::test {
 namespace {
 
-// The two ranks' threads are there before the fault is armed: it is for the library.
+// The two ranks' threads start before the fault is armed: it must hit the library.
 bool RunThreads(Round* round, Failing kind, long k, long* calls) {
   std::atomic<bool> go{false};
   const auto body = [&](int rank) {
@@ -52,7 +52,7 @@ bool RunProcess(Round* round, int rank, Failing kind, long k, long* calls) {
   return !round->failed;
 }
 
-// What a process tells of its two rounds.
+// A process's report of its two rounds.
 struct Report {
   std::atomic<bool> whole{false};
   long calls = 0;  // of the kind, in the round with the fault
@@ -60,9 +60,9 @@ struct Report {
   Held held;
 };
 
-// In memory that all processes have.
+// In memory that all processes share.
 struct Shared {
-  Round round[2];  // with the fault, and without
+  Round round[2];  // with the fault, then without
   Report report[kRanks];
 };
 
@@ -76,7 +76,7 @@ class Experiment {
   Experiment(const Experiment&) = delete;
   Experiment& operator=(const Experiment&) = delete;
 
-  // In processes of their own: a round with the fault and one without. Held is what is left then.
+  // Runs separate processes: a round with the fault, then one without. Held is measured afterwards.
   bool Run(Failing kind, long k, const Held* usual) {
     pid_t pids[kRanks];
     const int processes = ways_.processes ? kRanks : 1;
@@ -132,8 +132,8 @@ class Experiment {
 struct Setting {
   Failing kind;
   Ways ways;
-  int victim;   // where ranks are processes
-  int samples;  // of k, where not all are asked for
+  int victim;   // if ranks are processes
+  int samples;  // number of values of k, if not all are tested
 };
 
 std::string NameOfSetting(const Setting& setting) {
@@ -151,18 +151,19 @@ TEST_P(KthFailure, IsAnErrorAndTheLibraryWorksAfterwards) {
   const bool bounded = setting.ways.blocking || setting.ways.processes;
   setenv("AXCCL_DEVICE", "host", 1);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-  // What a rank waits for that nobody tells of the other one's failure.
+  // The other rank may have failed without reporting it, so waits need a deadline.
   if (bounded) setenv("AXCCL_INIT_TIMEOUT", "2", 1);
   if (bounded) setenv("AXCCL_TIMEOUT", "2", 1);
   Experiment without(setting.ways, setting.victim);
   ASSERT_TRUE(without.Run(kind, 0, nullptr));
   Held usual = without.report().held;
-  // Another process's heap stays mapped (in three windows) until the next communicator, where it let go after this one.
+  // A peer's heap stays mapped (in three windows) until the next communicator if the peer released it after this
+  // process did.
   if (setting.ways.processes) usual.mappings = 4;
   const long usual_calls = without.report().calls;
-  ASSERT_GT(usual_calls, 0) << "the library calls it no more";
+  ASSERT_GT(usual_calls, 0) << "the library no longer calls it";
   const bool all = harness::FullTests();
-  // Otherwise some of them: the first ones are those that make what lives as long as the process.
+  // Otherwise only some: the first ones create what lives as long as the process.
   const long step = all ? 1 : std::max(1L, usual_calls / setting.samples);
   long faults = 0;
   bool fired = false;

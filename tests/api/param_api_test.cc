@@ -1,4 +1,4 @@
-// The parameters as programs read them.
+// The parameters as programs read them through the API.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 
 namespace {
 
-// Before the library reads anything; values do not change once read.
+// Called before the library reads any parameter; values do not change once read.
 const bool kPrepared = [] {
   setenv("AXCCL_SCRATCH_BYTES", "3M", 1);
   setenv("AXCCL_TIMEOUT", "1.5", 1);
@@ -132,7 +132,7 @@ TEST(ParamApi, KeysListEveryParameterOnce) {
   EXPECT_EQ(index, count);
 }
 
-TEST(ParamApi, TableTellsValueAndSource) {
+TEST(ParamApi, TableGivesValueAndSource) {
   const char *name, *value, *source, *meaning;
   bool found = false;
   for (int i = 0; axcclParamGetByIndex(i, &name, &value, &source, &meaning) == ncclSuccess; ++i) {
@@ -145,7 +145,7 @@ TEST(ParamApi, TableTellsValueAndSource) {
   EXPECT_TRUE(found);
 }
 
-TEST(ParamApi, SecretsStayInside) {
+TEST(ParamApi, SecretsAreHidden) {
   const char *text, *name, *source, *meaning;
   int length;
   EXPECT_EQ(ncclParamGetStr(Bind("AXCCL_SECRET"), &text), ncclSuccess);

@@ -1,5 +1,5 @@
-# Writes a ```c block of README.md to OUTPUT, so that what the README shows is what is compiled and run. BLOCK says which,
-# from 1.
+# Writes a ```c block of README.md to OUTPUT, so that what the README shows is what is compiled and run. BLOCK is its
+# number, from 1.
 file(READ ${README} text)
 foreach(i RANGE 1 ${BLOCK})
   string(FIND "${text}" "```c\n" begin)

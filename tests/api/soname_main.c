@@ -36,8 +36,8 @@ int main(int argc, char** argv) {
   if (argc < 3) return Fail("usage: soname_main ours|theirs LIBAXCCL");
   if (ncclGetVersion(&version) != ncclSuccess) return Fail("ncclGetVersion failed");
   const int ours = dlsym(RTLD_DEFAULT, "axcclGetVersion") != NULL;
-  fprintf(stderr, "libnccl.so.2 is %s, version %d\n", ours ? "ours" : "somebody else's", version);
+  fprintf(stderr, "libnccl.so.2 is %s, version %d\n", ours ? "ours" : "another library", version);
   if (ours != (strcmp(argv[1], "ours") == 0)) return 2;
   if (!ours) return 0;
-  return version == NCCL_VERSION_CODE ? MixNames(argv[2]) : Fail("the version is somebody else's");
+  return version == NCCL_VERSION_CODE ? MixNames(argv[2]) : Fail("the version is not ours");
 }

@@ -1,4 +1,4 @@
-/* Somebody else's libnccl.so.2. Its communicators are nobody's. */
+/* Stands for another libnccl.so.2, which makes no communicators. */
 #include <nccl.h>
 
 ncclResult_t ncclGetVersion(int* version) {

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Walks over C++ text and blanks what is not code. One object per file.
+// Walks over C++ text and blanks out everything that is not code. One object per file.
 class Stripper {
  public:
   std::string Line(const std::string& line) {
@@ -32,7 +32,7 @@ class Stripper {
     return first != line.npos && line[first] == '#';
   }
 
-  // Handles what starts at `i`; returns how many characters that was.
+  // Handles the text that starts at `i`; returns how many characters it has consumed.
   size_t Take(const std::string& line, size_t i, std::string* code) {
     switch (state_) {
       case State::kComment:
@@ -91,7 +91,7 @@ SourceFile ReadFile(const fs::path& root, const fs::path& path) {
 
 enum class Brace { kNamespace, kType, kFunction, kOther };
 
-// What an opening brace opens, from the text before it since the last `;`, `{` or `}`.
+// What an opening brace begins, from the text before it since the last `;`, `{` or `}`.
 Brace Classify(const std::string& head) {
   static const std::regex space("\\bnamespace\\b|\\bextern\\s*$");
   static const std::regex type("\\b(class|struct|union|enum)\\b[^()=]*$");

@@ -1,4 +1,4 @@
-// The shape of the source tree: who may include whom, and how long files and functions may get.
+// The shape of the source tree: which folders may include which, and how long files and functions may get.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 namespace axccl::test {
 namespace {
 
-// Folder or file -> what it may include besides itself: the table of docs/architecture.md. A path is of the longest
-// entry that it starts with.
+// Folder or file -> what it may include besides itself: the table of docs/architecture.md. A path belongs to the
+// longest entry that it starts with.
 std::map<std::string, std::set<std::string>> ReadTable() {
   std::ifstream document(AXCCL_TEST_SOURCE_DIR "/docs/architecture.md");
   std::map<std::string, std::set<std::string>> table;
@@ -65,8 +65,8 @@ std::string Resolve(const std::string& include) {
 
 const std::vector<std::string> kLibrary = {"include", "src", "kernels", "transports", "tools", "perf"};
 
-// A folder that is gone is in nobody's way, but misleads readers.
-TEST(Structure, TheTableNamesWhatThereIs) {
+// A folder that no longer exists would mislead readers.
+TEST(Structure, TheTableNamesExistingFolders) {
   EXPECT_GT(AllowedIncludes().size(), 20u);
   for (const auto& [place, allowed] : AllowedIncludes()) {
     EXPECT_TRUE(std::filesystem::exists(std::string(AXCCL_TEST_SOURCE_DIR "/") + place)) << place;
@@ -85,7 +85,7 @@ TEST(Structure, IncludesFollowTheTable) {
       const std::string include = Resolve(raw);
       bool allowed = PlaceOf(include) == place;
       for (const std::string& other : AllowedIncludes().at(place)) allowed = allowed || IsUnder(include, other);
-      EXPECT_TRUE(allowed) << file.path << " includes " << raw << ": " << place << " must not see that";
+      EXPECT_TRUE(allowed) << file.path << " includes " << raw << ": " << place << " must not include it";
       ++checked;
     }
   }
@@ -121,7 +121,7 @@ TEST(Structure, FunctionsStayReadable) {
   EXPECT_GT(found, 500u) << "the test finds no functions any more";
 }
 
-// The name by which an entry point must call itself: `"ncclSend"` of pncclSend, `"nccl" #name` of pnccl##name.
+// The name that an entry point must give as its own: `"ncclSend"` for pncclSend, `"nccl" #name` for pnccl##name.
 std::string OwnName(const std::string& function) {
   const std::string name = function.starts_with("pnccl") ? function.substr(1) : function;
   const size_t pasted = name.find("##");
@@ -129,7 +129,7 @@ std::string OwnName(const std::string& function) {
   return '"' + name.substr(0, pasted) + "\" #" + name.substr(pasted + 2);
 }
 
-// Exceptions end, and errors are reported, in Entry of src/api/export.h: it is all that an entry point does.
+// Entry of src/api/export.h catches exceptions and reports errors, so an entry point does nothing outside of it.
 TEST(Structure, EntryPointsGoThroughTheBarrier) {
   const std::regex head(R"(^ *AXCCL_API .*?\b(pnccl[\w#]+|axccl[A-Z]\w+)[ (])");
   const std::regex body(R"(^(return|\(void\)) *(axccl::api::)?Entry(Or)?\(("\w+"( #\w+)?),)");
@@ -152,7 +152,7 @@ TEST(Structure, EntryPointsGoThroughTheBarrier) {
   EXPECT_GT(entries, 100) << "the test finds no entry points any more";
 }
 
-// So that a check inside a call never logs, sets the thread's error and cancels an open group by itself.
+// A check inside a call must not log, set the thread's error or cancel an open group by itself.
 TEST(Structure, OnlyTheBarrierReports) {
   const std::regex reports(R"(\bReport(Exception)?\(|ncclResult_t\* result)");
   for (const SourceFile& file : ReadSources({"src/api"})) {
@@ -169,7 +169,7 @@ TEST(Structure, HeadersOpenWithTheirContract) {
   }
 }
 
-TEST(Structure, HeadersAreReadOnce) {
+TEST(Structure, HeadersAreGuarded) {
   std::vector<std::string> folders = kLibrary;
   folders.push_back("tests");
   for (const SourceFile& file : ReadSources(folders)) {
@@ -180,7 +180,7 @@ TEST(Structure, HeadersAreReadOnce) {
   }
 }
 
-// PTX in a raw string is as wide as it is.
+// PTX in a raw string may be wider.
 TEST(Structure, LinesAreShort) {
   constexpr size_t kColumns = 120;
   std::vector<std::string> folders = kLibrary;
@@ -192,7 +192,7 @@ TEST(Structure, LinesAreShort) {
   }
 }
 
-// What compiling x.cc says of x.h, so that the build compiles only other headers by themselves.
+// Compiling x.cc then shows that x.h compiles by itself, so the build compiles only other headers alone.
 TEST(Structure, SourcesBeginWithTheirHeader) {
   std::vector<std::string> folders = kLibrary;
   folders.push_back("tests");
@@ -212,8 +212,8 @@ TEST(Structure, SourcesBeginWithTheirHeader) {
   EXPECT_GT(checked, 100u) << "the test finds no headers any more";
 }
 
-// The table of parameters and the code agree: nothing is read that is not in the table, nothing is in the table that
-// nobody reads unless its meaning says "(no effect".
+// The table of parameters and the code agree: the code reads only parameters of the table, and reads all of them except
+// those whose meaning contains "(no effect".
 TEST(Structure, ParametersOfTheTableAreTheOnesRead) {
   std::set<std::string> read;
   for (const SourceFile& file : ReadSources({"src", "kernels", "transports"})) {
@@ -237,7 +237,7 @@ TEST(Structure, ParametersOfTheTableAreTheOnesRead) {
   }
 }
 
-// ---- the tests' own eyes ----
+// ---- tests of the checks themselves ----
 
 SourceFile Parse(const std::vector<std::string>& lines) {
   SourceFile file;
@@ -253,7 +253,7 @@ TEST(FirstLine, IsWhatTheCompilerSeesFirst) {
   EXPECT_EQ(FirstLine(Parse({})), "");
 }
 
-TEST(FindFunctions, TellsFunctionsFromOtherBraces) {
+TEST(FindFunctions, DistinguishesFunctionsFromOtherBraces) {
   const std::vector<Function> found = FindFunctions(Parse({
       "namespace a {",                          // 1
       "struct S : T {",                         // 2

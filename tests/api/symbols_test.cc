@@ -45,7 +45,7 @@ std::map<std::string, Symbol> ReadSymbols(const std::string& path) {
   return symbols;
 }
 
-// What readelf calls "NEEDED", "SONAME" and so on, between the brackets.
+// The values that readelf prints for "NEEDED", "SONAME" and so on, between the brackets.
 std::set<std::string> ReadDynamic(const std::string& path, const std::string& tag) {
   std::set<std::string> values;
   for (const std::string& line : LinesOf("readelf -dW '" + path + "'")) {
@@ -65,8 +65,8 @@ std::vector<Entry> ReadTable(std::ifstream* file, uint64_t offset, uint64_t byte
   return entries;
 }
 
-// Thread-locals are static, which is fast, and what dlopen has left for static ones in a program is little (1664 bytes
-// with glibc, for all libraries together). Beyond that, Python and others cannot load the library.
+// Thread-locals are static, which is fast, but dlopen has little room for static ones in a program (1664 bytes with
+// glibc, for all libraries together). With more, Python and other programs cannot load the library.
 TEST(Symbols, ThreadLocalsLeaveRoomForDlopen) {
   std::ifstream file(AXCCL_TEST_LIBRARY, std::ios::binary);
   const Elf64_Ehdr header = ReadTable<Elf64_Ehdr>(&file, 0, sizeof(Elf64_Ehdr))[0];
@@ -78,8 +78,8 @@ bool IsStaticThreadLocal(uint32_t machine, uint64_t type) {
   return (machine == EM_X86_64 && type == R_X86_64_TPOFF64) || (machine == EM_AARCH64 && type == R_AARCH64_TLS_TPREL);
 }
 
-// A static relocation to a thread-local of another library (libstdc++ has them for std::call_once) is refused by dlopen
-// once that library was loaded late and the thread-local is in use: always, after `import torch`.
+// dlopen refuses a static relocation to a thread-local of another library (libstdc++ has them for std::call_once) if
+// that library was loaded late and the thread-local is in use, which is always so after `import torch`.
 TEST(Symbols, ThreadLocalsOfOthersAreNotStatic) {
   std::ifstream file(AXCCL_TEST_LIBRARY, std::ios::binary);
   const Elf64_Ehdr header = ReadTable<Elf64_Ehdr>(&file, 0, sizeof(Elf64_Ehdr))[0];
@@ -112,7 +112,7 @@ TEST(Symbols, EveryFunctionIsAPairAtOneAddress) {
   }
 }
 
-TEST(Symbols, NothingElseLeaves) {
+TEST(Symbols, NothingElseIsExported) {
   std::set<std::string> expected;
   for (const char* function : kNcclFunctions) {
     expected.insert(std::string("nccl") + function);
@@ -131,9 +131,9 @@ TEST(Symbols, NothingElseLeaves) {
 
 using Names = std::set<std::string>;
 
-// The code is there once. libnccl.so.2 finds it from where it lies itself, and programs that were linked with it need
-// nothing else, so that they run on NVIDIA's, too.
-TEST(Symbols, DropInIsALibraryOfItsOwn) {
+// The code exists once. libnccl.so.2 finds it relative to its own path, and programs that were linked with libnccl.so.2
+// need nothing else, so they also run on NVIDIA's.
+TEST(Symbols, DropInIsASeparateLibrary) {
   EXPECT_EQ(ReadDynamic(kNccl, "SONAME"), Names{"libnccl.so.2"});
   EXPECT_EQ(ReadDynamic(kAxccl, "SONAME"), Names{"libaxccl.so.0"});
   EXPECT_TRUE(ReadDynamic(kNccl, "NEEDED").contains("libaxccl.so.0"));
@@ -149,7 +149,7 @@ TEST(Symbols, DropInIsALibraryOfItsOwn) {
   EXPECT_FALSE(needed.contains("libaxccl.so.0"));
 }
 
-// As the loaders of IREE, JAX and vLLM find them.
+// Finds them as the loaders of IREE, JAX and vLLM do.
 TEST(Symbols, DropInLoads) {
   for (const char* path : {AXCCL_TEST_DROPIN "/libnccl.so", AXCCL_TEST_DROPIN "/libnccl.so.2"}) {
     void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

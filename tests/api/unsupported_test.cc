@@ -1,4 +1,4 @@
-// Functions without service say so, each by its own name, and leave the library usable.
+// Unsupported functions return an error that names the function, and leave the library usable.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// Memory that runs out for a moment while a rank waits for another: that rank looks around for what may have become of
-// its peers, and could not. Both ranks' calls end, rightly or with an error, and the process goes on.
+// Memory that runs out for a moment while a rank waits for another: the waiting rank cannot check on its peers then.
+// Both ranks' calls end, with right data or an error, and the process continues.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -31,8 +31,8 @@ void Nap() {
   nanosleep(&time, nullptr);
 }
 
-// Two ranks as threads. Rank 0 waits for rank 1, looking now and then for what may have become of it, and the k-th
-// malloc of these looks fails; then rank 1 makes the call, too.
+// Two ranks as threads. Rank 0 waits for rank 1 and checks now and then whether it is alive; the k-th malloc of these
+// checks fails. Then rank 1 makes the call, too.
 class Waiting {
  public:
   Waiting(bool in_split, long k) : in_split_(in_split), k_(k) {}
@@ -77,13 +77,13 @@ class Waiting {
   void RunRank(int rank) {
     int reduced = 0;
     ncclComm_t comm = Join(rank);
-    Expect(Call(comm, rank, &reduced), "the first call");  // makes what lives as long as the communicator
+    Expect(Call(comm, rank, &reduced), "the first call");  // creates what lives as long as the communicator
     Meet();
     if (rank == 0) Arm(Failing::kMalloc, 0);
     Meet();
     Expect(Call(comm, rank, &reduced), "the second call");
     Meet();
-    // Beyond what a whole call takes rank 0 can only be waiting.
+    // After more mallocs than a whole call takes, rank 0 can only be waiting.
     if (rank == 0) Arm(Failing::kMalloc, Disarm() + k_);
     Meet();
     if (rank == 1) {
@@ -95,7 +95,7 @@ class Waiting {
     Meet();
     Expect(ncclCommAbort(comm), "ncclCommAbort");
     Meet();
-    // Afterwards all goes on, also what nobody waits for in the library.
+    // Afterwards everything continues, also work that no thread waits for in the library.
     comm = Join(rank);
     int one = 1;
     std::atomic<int> sum{0};
@@ -111,7 +111,7 @@ class Waiting {
   std::atomic<int> met_{0};
 };
 
-TEST(WaitingFailure, HarmsNoneButTheCall) {
+TEST(WaitingFailure, AffectsOnlyTheCall) {
   setenv("AXCCL_DEVICE", "host", 1);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   for (const bool in_split : {false, true}) {

@@ -96,7 +96,7 @@ void World::Destroy(Objects* objects) {
   if (old.memory != nullptr) MUST(ncclMemFree(old.memory));
 }
 
-// With the communicators go their operators, registrations and windows.
+// Destroys the communicators and with them their operators, registrations and windows.
 void World::Close() {
   for (ncclComm_t* comm : {&comms[0], &comms[1], &spare.comm, &made.comm, &also_made})
     (void)ncclCommAbort(std::exchange(*comm, nullptr));
@@ -108,7 +108,7 @@ void World::Close() {
   }
   for (int r = 0; r < kRanks && streams[r] != nullptr; ++r) {
     (void)axcclChannelDestroy(std::exchange(channels[r], nullptr));
-    (void)axcclStreamSynchronize(streams[r]);  // which tells how the work on it has ended
+    (void)axcclStreamSynchronize(streams[r]);  // returns how the work on it has ended
     MUST(axcclStreamDestroy(std::exchange(streams[r], nullptr)));
   }
   if (memory != nullptr) MUST(ncclMemFree(std::exchange(memory, nullptr)));

@@ -1,5 +1,5 @@
-// A small world in which any function of the library can be called: two ranks, each on a host device of its own, that
-// one thread drives, and one of everything that functions take, destroy or make.
+// A small world in which any function of the library can be called: two ranks, each on its own host device and both
+// driven by one thread, and one of every object that functions take, destroy or make.
 //
 // Needs no memory of its own from malloc. Not thread-safe.
 #pragma once
@@ -11,9 +11,9 @@
 
 namespace axccl::test {
 
-// One of each kind of object; null, or ncclNumOps, where there is none.
+// One of each kind of object; null, or ncclNumOps, if there is none.
 struct Objects {
-  ncclComm_t comm = nullptr;  // of one rank
+  ncclComm_t comm = nullptr;  // a communicator of one rank
   axcclChannel_t channel = nullptr;
   axcclGroups_t groups = nullptr;
   axcclStream_t stream = nullptr;
@@ -34,30 +34,30 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // Makes what is missing, and destroys what functions have made. Ends the process where that fails (Die).
+  // Makes what is missing, and destroys what functions have made. Ends the process if that fails (Die).
   void Repair();
-  // Ends everything, whatever state it is in.
+  // Ends everything, in any state.
   void Close();
 
   cudaStream_t Stream(int rank) const { return axcclStreamToCuda(streams[rank]); }
-  // A rank's two buffers, of two blocks each, and views of them that are so many blocks high.
+  // A rank's two buffers of two blocks each, and views of their first `blocks` blocks.
   int* In(int rank) const { return static_cast<int*>(memory) + 4 * kCount * static_cast<size_t>(rank); }
   int* Out(int rank) const { return In(rank) + 2 * kCount; }
   axcclView_t InView(int rank, int blocks) const { return ViewOf(In(rank), blocks); }
   axcclView_t OutView(int rank, int blocks) const { return ViewOf(Out(rank), blocks); }
-  // Waits for the work of both ranks. The first error.
+  // Waits for the work of both ranks. Returns the first error.
   ncclResult_t Wait() const;
 
-  // By rank.
+  // Arrays by rank.
   ncclComm_t comms[kRanks] = {};
   axcclStream_t streams[kRanks] = {};
   axcclChannel_t channels[kRanks] = {};
   void* memory = nullptr;
-  Objects spare;      // to be looked at, or destroyed
-  bool worn = false;  // the spare communicator is no longer as good as new
-  Objects made;       // by functions
+  Objects spare;      // to be queried, or destroyed
+  bool worn = false;  // the spare communicator must be made anew
+  Objects made;       // made by functions
   ncclComm_t also_made = nullptr;
-  ncclUniqueId id{};  // of a communicator to be
+  ncclUniqueId id{};  // the id of a future communicator
 
  private:
   static axcclView_t ViewOf(int* data, int blocks);
