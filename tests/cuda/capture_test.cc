@@ -1,9 +1,9 @@
-// Calls in CUDA graphs: captured once, launched many times, between calls that are made as usual.
+// Calls in CUDA graphs: captured once, launched many times, between ordinary calls.
 //
-// What a program may do: capture calls of a communicator, also its first ones; launch the graph any number of times, on
-// all ranks alike, ordered by the program with the communicator's other calls; destroy graph and communicator in any
-// order. What it may not: launch a graph after the communicator is gone, or make calls of one group on streams of which
-// only some are captured.
+// A program may capture calls of a communicator, also its first ones; launch the graph any number of times, the same on
+// all ranks, ordered by the program with the communicator's other calls; and destroy graph and communicator in any
+// order. It may not launch a graph after the communicator is gone, or make calls of one group on streams of which only
+// some are captured.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::vector<std::unique_ptr<Words>> WordsFor(const Clique& clique, size_t size, 
 
 using RankWords = std::vector<std::unique_ptr<Words>>;
 
-// All ranks of the thread in a group, on the first one's stream.
+// Calls all ranks of the thread in a group, on the first one's stream.
 void SumAll(const Clique& clique, const RankWords& in, const RankWords& out) {
   ASSERT_OK(ncclGroupStart());
   for (int i = 0; i < clique.size(); ++i) ASSERT_OK(Sum(in[i].get(), out[i].get(), clique.comm(i), clique.stream()));
@@ -72,7 +72,7 @@ TEST_P(CaptureTest, ReplaysBetweenOtherCalls) {
   });
 }
 
-// More calls than fit in a kernel's parameters, of several kinds, messages to self and several to each peer among them.
+// More calls than fit in a kernel's parameters, of several kinds, with messages to self and several to each peer.
 TEST_P(CaptureTest, GroupOfManyCalls) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
@@ -194,7 +194,7 @@ TEST_P(CaptureTest, TwoStreams) {
   });
 }
 
-// Calls on views: their tables are the graph's own, whatever is called between its launches.
+// Calls on views: the graph owns their tables, so calls between its launches do not matter.
 TEST_P(CaptureTest, Views) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
@@ -241,7 +241,7 @@ TEST_P(CaptureTest, Views) {
   });
 }
 
-// One rank's calls are in a graph, the other's are not: the graph is launched as often as the other calls.
+// One rank's calls are in a graph, the other's are not: the graph is launched as often as the other rank calls.
 TEST(Mixed, BetweenProcesses) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;
@@ -263,7 +263,7 @@ TEST(Mixed, BetweenProcesses) {
   });
 }
 
-// In one group they cannot be, and nothing of it is enqueued; in groups of their own they can.
+// Mixing them in one group is refused, and nothing of the group is enqueued; in separate groups it works.
 TEST(Mixed, InOneGroup) {
   RunRanks(harness::OneThread(2), [](RankContext& context) {
     Clique clique;
@@ -291,7 +291,7 @@ TEST(Mixed, InOneGroup) {
       EXPECT_TRUE(words[0]->AreAll(1) && words[1]->AreAll(1));
       refused.Destroy();
     }
-    // One rank on two streams.
+    // One rank calls on two streams.
     ASSERT_NO_FATAL_FAILURE(refused.Capture(captured, [&] {
       ASSERT_OK(ncclGroupStart());
       sum(0, captured);
@@ -327,7 +327,7 @@ TEST(Mixed, CapturesOfTwoGraphs) {
   });
 }
 
-// One call of one rank, with as many words a block as there is room for.
+// One call of one rank, with kBlock words in each block.
 using RankCall = std::function<ncclResult_t(int32_t* in, int32_t* out, int rank, int n, ncclComm_t, cudaStream_t)>;
 constexpr size_t kBlock = 100;
 
@@ -378,7 +378,7 @@ std::vector<std::pair<const char*, RankCall>> AllCalls() {
   };
 }
 
-// A graph does, each time with other inputs, what the same call does outside of one.
+// A graph gives the same results as the same call without one, each time with other inputs.
 TEST_P(CaptureTest, EveryKindOfCall) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;

@@ -1,5 +1,5 @@
-// Created channels of ranks on GPUs, beyond what the suites of all devices say: there are only so many at a time, what
-// was destroyed makes room, and their calls can be captured.
+// Created channels of ranks on GPUs, beyond the suites of all devices: their number is limited, a destroyed channel
+// makes room, and their calls can be captured.
 #include "tests/harness/channels.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ RunOptions Channels(const char* most) {
   return options;
 }
 
-// What was destroyed makes room once the peers have let go of it, too.
+// A destroyed channel makes room once the peers have released it, too.
 void EnqueueWhenThereIsRoom(Gather* gather, axcclChannel_t channel, axcclStream_t stream) {
   ncclResult_t result = ncclInvalidUsage;
   for (const uint64_t start = NowNs(); result == ncclInvalidUsage && NowNs() - start < AllowedNs(2000);) {
@@ -41,7 +41,7 @@ void EnqueueWhenThereIsRoom(Gather* gather, axcclChannel_t channel, axcclStream_
   ASSERT_OK(result);
 }
 
-TEST(CudaChannels, AreLimitedAndSayHow) {
+TEST(CudaChannels, AreLimitedAndTheErrorNamesTheLimit) {
   const auto body = [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -64,7 +64,7 @@ TEST(CudaChannels, AreLimitedAndSayHow) {
   RunRanks(harness::Threads(2), body, Channels("2"));
 }
 
-// The same area again and again: nothing of an earlier channel is taken for a later one's.
+// All channels use the same area in turn: a channel must not read anything that an earlier one left.
 TEST(CudaChannels, FollowEachOther) {
   const auto body = [](RankContext& context) {
     Clique clique;
@@ -75,7 +75,7 @@ TEST(CudaChannels, FollowEachOther) {
       for (int call = 0; call < 1 + i % 3; ++call) {
         Gather gather(2, 1 + 700 * (i % 4), 100 * i + 10 * call + context.rank());
         ASSERT_NO_FATAL_FAILURE(EnqueueWhenThereIsRoom(&gather, channel, clique.stream()));
-        // Destroyed while it is in use.
+        // Destroys it while it is in use.
         if (call == i % 3) {
           EXPECT_OK(axcclChannelDestroy(channel));
         }
@@ -90,7 +90,7 @@ TEST(CudaChannels, FollowEachOther) {
   RunRanks(harness::Threads(2), body, Channels("1"));
 }
 
-// Also the first calls, before the members have met.
+// The first call, before the members have met, can be captured, too.
 TEST(CudaChannels, CanBeCaptured) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;

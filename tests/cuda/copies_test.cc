@@ -1,4 +1,4 @@
-// Large copies of ranks on GPUs, which processors from sm_90 on make in bulk and older ones do not.
+// Large copies of ranks on GPUs, which processors from sm_90 on make in bulk, and older ones do not.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using harness::RunOptions;
 using harness::RunRanks;
 using harness::Seed;
 
-// Bytes so far; -1 where no software GPU counts them.
+// Bytes copied in bulk so far; -1 if no software GPU counts them.
 int64_t BulkBytes() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW);
   auto* const count = reinterpret_cast<uint64_t (*)()>(dlsym(library, "softgpu_bulk_bytes"));

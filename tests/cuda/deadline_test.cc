@@ -1,5 +1,5 @@
-// AXCCL_TIMEOUT on GPU ranks: what waits for too long fails on all ranks, with a text that says for whom; what takes
-// its time otherwise does not.
+// AXCCL_TIMEOUT on GPU ranks: a wait that lasts too long fails on all ranks, with a text that names the missing rank;
+// other delays are no error.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -36,7 +36,7 @@ void ExpectSumWorks(const Clique& clique, Words* data) {
   EXPECT_TRUE(data->AreAll(clique.nranks())) << data->get()[0];
 }
 
-// On every rank, whether it waited or not; and the kernels have ended.
+// Expects the timeout on every rank, whether it waited or not; and that the kernels have ended.
 void ExpectTimeout(RankContext& context, Clique* clique, std::initializer_list<const char*> parts) {
   EXPECT_EQ(AwaitError(clique->comm(), 2000), ncclTimeout) << ncclGetLastError(nullptr);
   harness::ExpectLastErrorHas(parts);
@@ -47,7 +47,7 @@ void ExpectTimeout(RankContext& context, Clique* clique, std::initializer_list<c
   ASSERT_TRUE(context.Barrier());
 }
 
-class DeadlineTest : public testing::TestWithParam<Layout> {};  // of one rank a thread
+class DeadlineTest : public testing::TestWithParam<Layout> {};  // one rank a thread
 
 TEST_P(DeadlineTest, OneRankNeverCalls) {
   const auto body = [](RankContext& context) {
@@ -66,7 +66,7 @@ TEST_P(DeadlineTest, OneRankNeverCalls) {
   RunRanks(GetParam(), body, Within("1.5"));
 }
 
-TEST_P(DeadlineTest, MessageThatNobodySends) {
+TEST_P(DeadlineTest, MessageThatIsNeverSent) {
   const auto body = [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -80,7 +80,7 @@ TEST_P(DeadlineTest, MessageThatNobodySends) {
   RunRanks(GetParam(), body, Within("1.5"));
 }
 
-// Together they wait longer than one may.
+// All waits together last longer than one may.
 TEST_P(DeadlineTest, SlowRanksAreWaitedFor) {
   const auto body = [](RankContext& context) {
     Clique clique;
@@ -120,7 +120,7 @@ TEST_P(DeadlineTest, GraphThatOneRankDoesNotLaunch) {
   RunRanks(GetParam(), body, Within("1.5"));
 }
 
-// With no deadline at all.
+// Also without a deadline.
 TEST_P(DeadlineTest, RankThatHasLeft) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;
@@ -147,8 +147,8 @@ TEST_P(DeadlineTest, RankThatHasLeft) {
 INSTANTIATE_TEST_SUITE_P(Layouts, DeadlineTest, testing::Values(harness::Processes(3), harness::Threads(2)),
                          [](const auto& info) { return info.param.Text(); });
 
-// Nor is it waiting to be behind other work on the stream, for longer than the deadline. (A process runs one such
-// function at a time.)
+// A call behind other work on the stream does not wait for a rank, even if that lasts longer than the deadline. (A
+// process runs one such function at a time.)
 TEST(Deadline, OtherWorkOnTheStreamIsNoWait) {
   const auto body = [](RankContext& context) {
     Clique clique;

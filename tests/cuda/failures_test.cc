@@ -1,4 +1,4 @@
-// Waits on a GPU that nobody would end: aborted, the peer dead, the calls different.
+// Waits on a GPU that would never end: the communicator is aborted, the peer is dead, or the calls differ.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -25,9 +25,9 @@ void ExpectSumWorks(const Clique& clique, Words* data) {
   EXPECT_TRUE(data->AreAll(clique.nranks())) << data->get()[0];
 }
 
-class FailureTest : public testing::TestWithParam<Layout> {};  // of two ranks or more, one a thread
+class FailureTest : public testing::TestWithParam<Layout> {};  // two ranks or more, one a thread
 
-// The peer never calls; an abort ends the kernel, and nothing else.
+// The peer never calls; an abort ends only the kernel.
 TEST_P(FailureTest, Abort) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique, other;
@@ -38,7 +38,7 @@ TEST_P(FailureTest, Abort) {
     ASSERT_TRUE(context.Barrier());
     if (context.rank() == 0) {
       ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
-      EXPECT_EQ(EnterGpu()->query_stream(clique.stream()), 600) << "nothing waits";
+      EXPECT_EQ(EnterGpu()->query_stream(clique.stream()), 600) << "the kernel does not wait";
     }
     ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(other, &others));
     if (context.rank() == 0) {
@@ -52,13 +52,13 @@ TEST_P(FailureTest, Abort) {
       ASSERT_TRUE(context.Barrier());
       ncclResult_t state = ncclInternalError;
       EXPECT_OK(ncclCommGetAsyncError(clique.comm(), &state));
-      EXPECT_EQ(state, ncclSuccess) << "nothing is under way: " << ncclGetLastError(nullptr);
+      EXPECT_EQ(state, ncclSuccess) << "no call is running: " << ncclGetLastError(nullptr);
       EXPECT_EQ(Sum(&data, &data, clique.comm(), clique.stream()), ncclRemoteError) << ncclGetLastError(nullptr);
       EXPECT_EQ(AwaitError(clique.comm(), 1000), ncclRemoteError) << ncclGetLastError(nullptr);
       ASSERT_OK(ncclCommAbort(clique.comm()));
     }
     clique.ForgetComms();
-    // An abort frees memory of the GPU, which waits for what else the process runs there.
+    // An abort frees memory of the GPU, which waits for other work of the process there.
     ASSERT_TRUE(context.Barrier());
     ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(other, &others));
     ASSERT_TRUE(context.Barrier());
@@ -87,7 +87,7 @@ TEST_P(FailureTest, AbortOfAnotherThread) {
   });
 }
 
-// Every rank is told, whoever found out; one that calls late by the call.
+// Every rank gets the error, whichever rank found it; a rank that calls late may get it from the call.
 void ExpectMismatch(RankContext& context, Clique* clique, ncclResult_t called) {
   EXPECT_TRUE(called == ncclSuccess || called == ncclInvalidUsage) << called;
   ASSERT_OK(harness::SynchronizeStream(clique->stream()));
@@ -150,16 +150,17 @@ TEST(Death, EndsTheWaitsOfTheOthers) {
   });
 }
 
-// Memory that the library knows, freed by the application: the kernel that uses it goes wrong, and with it all that the
-// process has on the device. The communicator fails, also on the peer, which waits for that kernel; so do calls on
-// others that come before their watchdog has seen it, and the call itself where the kernel was fast.
+// The application frees memory that the library uses: the kernel that accesses it fails, and with it everything that
+// the process has on the device. The communicator fails, also on the peer, which waits for that kernel. Calls on other
+// communicators fail if they come before their watchdog has noticed it, and the call itself may fail if the kernel was
+// fast.
 TEST(Faults, MemoryFreedByTheApplication) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique, other;
     ASSERT_TRUE(clique.Init(context));
     ASSERT_TRUE(other.Init(context));
     const harness::GpuDriver* const driver = EnterGpu();
-    uint64_t memory = 0, kept = 0;  // neither can be freed any more once a kernel has failed
+    uint64_t memory = 0, kept = 0;  // after a failed kernel neither can be freed
     ASSERT_EQ(driver->allocate(&memory, 3000 * sizeof(int32_t)), 0);
     ASSERT_EQ(driver->allocate(&kept, 3000 * sizeof(int32_t)), 0);
     const auto sum = [](const Clique& ranks, uint64_t words) {
@@ -168,7 +169,7 @@ TEST(Faults, MemoryFreedByTheApplication) {
     };
     ASSERT_OK(sum(other, kept));
     ASSERT_OK(harness::SynchronizeStream(other.stream()));
-    ASSERT_OK(sum(clique, memory));  // the last that was used: that it is memory is not asked again
+    ASSERT_OK(sum(clique, memory));  // used last, so the next call does not check again that it is memory
     ASSERT_OK(harness::SynchronizeStream(clique.stream()));
     ASSERT_TRUE(context.Barrier());
     if (context.rank() == 0) {
@@ -193,7 +194,7 @@ TEST(Faults, MemoryFreedByTheApplication) {
   });
 }
 
-// Of what was never used before the call says so itself.
+// Memory that was never used before is checked, so the call itself fails.
 TEST(Faults, MemoryFreedBeforeItsFirstUse) {
   RunRanks(harness::Processes(1), [](RankContext& context) {
     Clique clique;

@@ -17,7 +17,7 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // What `calls` enqueues on `stream`.
+  // Captures the calls that `calls` enqueues on `stream`.
   void Capture(axcclStream_t stream, const std::function<void()>& calls) {
     constexpr int kThreadLocal = 1;
     ASSERT_NE(driver_, nullptr);

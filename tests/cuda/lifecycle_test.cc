@@ -1,4 +1,4 @@
-// Communicators on GPUs that come and go: everything they took is given back.
+// Communicators on GPUs are made and destroyed: all their resources are freed.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -52,8 +52,8 @@ void MakeUseAndDestroy(RankContext& context, Words* data) {
   ASSERT_TRUE(clique.Destroy());
 }
 
-// What peers had mapped is given back soon after they have let go of it, and what lets go of theirs may be a thread
-// that ends soon: waits for as much free memory and as few threads.
+// Memory that peers had mapped is freed soon after they have released it, which a thread that ends soon may do: waits
+// for this much free memory and this few threads.
 Held Await(size_t memory, size_t threads) {
   Held held = Look();
   for (const uint64_t start = NowNs();
@@ -79,14 +79,14 @@ TEST(Lifecycle, NothingIsLeft) {
     const Held after = Await(before.memory, before.threads);
     EXPECT_EQ(after.memory, before.memory);
     EXPECT_LE(after.descriptors, before.descriptors);
-    // Where one was first needed meanwhile; not one for every cycle.
+    // A thread that was needed for the first time meanwhile, but not one for every cycle.
     EXPECT_LE(after.threads, before.threads + 1);
     ASSERT_TRUE(context.Barrier());
   });
 }
 
 // Rank 0 waits for calls that the others, some of them in its process, make only after they have destroyed a
-// communicator of theirs, and with a plan that is new on the device.
+// communicator that rank 0 is not in, and with a plan that is new on the device.
 void DestroyWhileAnotherWaits(RankContext& context) {
   Clique clique;
   ASSERT_TRUE(clique.Init(context));
@@ -148,7 +148,7 @@ TEST(Lifecycle, Split) {
   }
 }
 
-// The communicator's state once it is no longer ncclInProgress.
+// Returns the communicator's state once it is no longer ncclInProgress.
 ncclResult_t Await(ncclComm_t comm) {
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress) {
@@ -183,7 +183,7 @@ TEST(Lifecycle, NonBlockingAndFinalize) {
   });
 }
 
-TEST(Lifecycle, InitAllGoesRoundTheDevices) {
+TEST(Lifecycle, InitAllUsesTheDevicesInTurn) {
   const auto body = [](RankContext& context) {
     ncclComm_t comms[3] = {};
     ASSERT_OK(ncclCommInitAll(comms, 3, nullptr));

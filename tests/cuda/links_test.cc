@@ -1,5 +1,5 @@
-// How GPU ranks reach each other's memory: which way is taken where peers, processes or the data are obstructed, and
-// that all works there, too. The software GPU obstructs.
+// The ways in which GPU ranks reach each other's memory: which one is chosen if peer access, processes or the data are
+// obstructed, and that calls work there, too. The software GPU makes the obstructions.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ std::string LinkOf(ncclComm_t comm, int peer) {
   return link;
 }
 
-// Ranks take the devices by turns. Calls of several sizes and kinds, and messages.
+// Ranks use the devices in turn. Makes calls of several sizes and kinds, and messages.
 void ExpectCallsWork(RankContext& context, const char* link) {
   ASSERT_NE(EnterGpu(context.rank() % 2), nullptr);
   Clique clique;
@@ -63,7 +63,7 @@ RunOptions Obstructed(const char* name, const char* value) {
   return options;
 }
 
-// By processes.
+// Processes cannot share memory.
 RunOptions NoSharing() {
   RunOptions options = Obstructed("SOFTGPU_IPC", "0");
   options.environment.emplace_back("SOFTGPU_VMM", "0");
@@ -87,12 +87,12 @@ TEST(Links, NoPeerAccess) {
 
 TEST(Links, NoIpc) {
   ExpectLink(harness::Threads(3), "inproc", Obstructed("SOFTGPU_IPC", "0"));
-  // Devices that share their memory as files do without those handles.
+  // Without those handles, devices share their memory as files.
   ExpectLink(harness::Processes(3), "cuda_ipc", Obstructed("SOFTGPU_IPC", "0"));
   ExpectLink(harness::Processes(3), "pinned", NoSharing());
 }
 
-// Every call of the driver succeeds; that data do not arrive is found out by looking at them.
+// Every call of the driver succeeds; only a look at the data shows that it does not arrive.
 TEST(Links, DataLostOnTheWay) {
   ExpectLink(harness::Threads(2), "pinned", Obstructed("SOFTGPU_CORRUPT_PEER", "1"));
   ExpectLink(harness::Processes(3), "pinned", Obstructed("SOFTGPU_CORRUPT_PEER", "1"));
@@ -103,7 +103,7 @@ TEST(Links, Disabled) {
   ExpectLink(harness::Processes(2), "pinned", Obstructed("NCCL_P2P_DISABLE", "1"));
 }
 
-// The others are told, whatever they can do themselves.
+// The other ranks use the same way, whatever they can do themselves.
 TEST(Links, ObstructedOnOneRankOnly) {
   const std::pair<const char*, const char*> obstacles[] = {
       {"SOFTGPU_IPC", "0"}, {"SOFTGPU_CORRUPT_PEER", "1"}, {"NCCL_P2P_DISABLE", "1"}};
@@ -120,7 +120,7 @@ TEST(Links, ObstructedOnOneRankOnly) {
   }
 }
 
-// Once on each rank, with the words of the driver where there are any.
+// Once on each rank, with the driver's text if there is one.
 TEST(Links, TheReasonIsInTheLog) {
   const std::pair<RunOptions, const char*> cases[] = {
       {Obstructed("SOFTGPU_PEER_ACCESS", "0"),
@@ -147,7 +147,8 @@ TEST(Links, TheReasonIsInTheLog) {
   }
 }
 
-// A new communicator of some of the ranks finds its own way: here one of a device that needs no peers.
+// A new communicator of some of the ranks chooses its own way: here all its ranks are on one device, which needs no
+// peers.
 TEST(Links, OfEveryCommunicatorItsOwn) {
   const auto body = [](RankContext& context) {
     ASSERT_NE(EnterGpu(context.rank() % 2), nullptr);

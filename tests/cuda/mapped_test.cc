@@ -1,5 +1,4 @@
-// Buffers of GPU ranks in other processes: staged until all ranks have mapped them, then read and written where they
-// are.
+// Buffers of GPU ranks in other processes: staged until all ranks have mapped them, then read and written directly.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -27,7 +26,7 @@ using harness::RunRanks;
 
 enum class Kind { kOfApplication, kOfLibrary };
 
-// Memory of the device, as applications have it (and not managed, as Words).
+// Device memory as applications allocate it (not managed, unlike Words).
 class DeviceWords {
  public:
   DeviceWords(Kind kind, size_t size) : kind_(kind), size_(size) {
@@ -54,7 +53,7 @@ class DeviceWords {
   void Fill(int32_t value, axcclStream_t stream) {
     ASSERT_EQ(EnterGpu()->fill(memory_, static_cast<unsigned>(value), size_, stream), 0);
   }
-  // Of `size()`.
+  // The number of words that have the value, out of `size()`.
   size_t Count(int32_t value) const {
     std::vector<int32_t> words(size_);
     EXPECT_EQ(EnterGpu()->copy_to_host(words.data(), memory_, size_ * sizeof(int32_t)), 0);
@@ -74,7 +73,7 @@ uint64_t Mapped(const Clique& clique) {
   return info.mapped;
 }
 
-// Of large calls, unless a test says otherwise.
+// The size of large calls, unless a test needs another.
 constexpr size_t kWords = 150'000;
 
 RunOptions Small(std::vector<std::pair<std::string, std::string>> more = {}) {
@@ -83,7 +82,7 @@ RunOptions Small(std::vector<std::pair<std::string, std::string>> more = {}) {
   return options;
 }
 
-// A sum and a gather; how many of them went from buffer to buffer.
+// Makes a sum and a gather. Returns how many of them went from buffer to buffer.
 uint64_t Round(RankContext& context, const Clique& clique, int round, DeviceWords* in, DeviceWords* out,
                DeviceWords* all) {
   const uint64_t before = Mapped(clique);
@@ -101,7 +100,7 @@ uint64_t Round(RankContext& context, const Clique& clique, int round, DeviceWord
 
 class MappedTest : public testing::TestWithParam<Layout> {};  // one rank a thread
 
-// Who calls first cannot know what others have mapped; after two rounds all know all.
+// The rank that calls first cannot know what others have mapped; after two rounds all ranks know it.
 TEST_P(MappedTest, StagedFirstThenFromBufferToBuffer) {
   for (const Kind kind : {Kind::kOfApplication, Kind::kOfLibrary}) {
     const auto body = [kind](RankContext& context) {
@@ -135,7 +134,7 @@ TEST_P(MappedTest, SmallCallsAreStaged) {
       Small());
 }
 
-// A rank's memory that cannot be shared makes it staged for all, for ever.
+// If one rank's memory cannot be shared, the call stays staged on all ranks.
 TEST_P(MappedTest, OutOfReachOnOneRank) {
   RunRanks(
       GetParam(),
@@ -160,7 +159,7 @@ TEST_P(MappedTest, OutOfReachOnOneRank) {
       Small());
 }
 
-// Allocations come and go, more than are told of at a time; what was freed makes room.
+// Allocates and frees more memory than can be published at a time; freed memory makes room.
 TEST_P(MappedTest, MemoryThatComesAndGoes) {
   RunRanks(
       GetParam(),
@@ -190,7 +189,7 @@ TEST_P(MappedTest, MemoryThatComesAndGoes) {
       Small({{"AXCCL_MAP_BYTES", "1"}, {"NCCL_ALGO", "direct"}}));
 }
 
-// A graph keeps what was known when its calls were captured, also where other ranks know more.
+// A graph keeps the state in which its calls were captured, even if other ranks know more.
 TEST_P(MappedTest, Graphs) {
   RunRanks(
       GetParam(),
@@ -235,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, MappedTest,
                          testing::Values(harness::Processes(2), harness::Processes(3), Layout{2, 2, 1}),
                          [](const auto& info) { return info.param.Text(); });
 
-// Memory of ncclMemAlloc that this process has mapped, its own and its peers'.
+// Counts the mapped ncclMemAlloc memory of this process, its own and its peers'.
 int MappedFiles() {
   std::ifstream maps("/proc/self/maps");
   int count = 0;
@@ -243,10 +242,10 @@ int MappedFiles() {
   return count;
 }
 
-// Rank 0 gives up the input of what has gone from buffer to buffer so far; rank 1 has it mapped no more after its next
-// call, which it makes while rank 0 makes none and so cannot find out by itself what is gone.
-void ExpectLetGo(RankContext& context, const Clique& clique, DeviceWords* other, DeviceWords* out,
-                 const std::function<void()>& give_up) {
+// Rank 0 gives up the input of the calls that went from buffer to buffer; rank 1 has unmapped it after its next call.
+// Rank 0 makes no call meanwhile, so rank 1 cannot learn from rank 0's calls what is gone.
+void ExpectUnmapped(RankContext& context, const Clique& clique, DeviceWords* other, DeviceWords* out,
+                    const std::function<void()>& give_up) {
   const int before = MappedFiles();
   ASSERT_TRUE(context.Barrier());
   if (context.rank() == 0) give_up();
@@ -268,7 +267,7 @@ void ExpectLetGo(RankContext& context, const Clique& clique, DeviceWords* other,
   ASSERT_TRUE(context.Barrier());
 }
 
-TEST(Mapped, PeersLetGoOfWhatIsFreed) {
+TEST(Mapped, PeersUnmapFreedMemory) {
   RunRanks(
       harness::Processes(2),
       [](RankContext& context) {
@@ -277,13 +276,13 @@ TEST(Mapped, PeersLetGoOfWhatIsFreed) {
         auto in = std::make_unique<DeviceWords>(Kind::kOfLibrary, kWords);
         DeviceWords out(Kind::kOfLibrary, kWords), all(Kind::kOfLibrary, 2 * kWords), other(Kind::kOfLibrary, kWords);
         for (int round = 1; round < 4; ++round) Round(context, clique, round, in.get(), &out, &all);
-        ExpectLetGo(context, clique, &other, &out, [&] { in = nullptr; });
+        ExpectUnmapped(context, clique, &other, &out, [&] { in = nullptr; });
       },
       Small());
 }
 
-// Of what is deregistered, too, which is as good as before afterwards. What is in a graph stays mapped.
-TEST(Mapped, PeersLetGoOfWhatIsDeregistered) {
+// Peers also unmap deregistered memory, which still works afterwards. Memory used in a graph stays mapped.
+TEST(Mapped, PeersUnmapDeregisteredMemory) {
   RunRanks(
       harness::Processes(2),
       [](RankContext& context) {
@@ -296,7 +295,7 @@ TEST(Mapped, PeersLetGoOfWhatIsDeregistered) {
         void *handle = nullptr, *graph = nullptr, *executable = nullptr;
         ASSERT_OK(ncclCommRegister(clique.comm(), in.get(), kWords * sizeof(int32_t), &handle));
         for (int round = 1; round < 4; ++round) Round(context, clique, round, &in, &out, &all);
-        ExpectLetGo(context, clique, &other, &out, [&] { EXPECT_OK(ncclCommDeregister(clique.comm(), handle)); });
+        ExpectUnmapped(context, clique, &other, &out, [&] { EXPECT_OK(ncclCommDeregister(clique.comm(), handle)); });
         if (context.rank() == 1) {
           ASSERT_OK(ncclCommDeregister(clique.comm(), handle));
         }
@@ -311,7 +310,7 @@ TEST(Mapped, PeersLetGoOfWhatIsDeregistered) {
         ASSERT_EQ(driver->instantiate(&executable, graph, 0), 0);
         ASSERT_OK(ncclCommDeregister(clique.comm(), handle));
         ASSERT_TRUE(context.Barrier());
-        // Takes in what the other rank has told, if there is any.
+        // Reads what the other rank has published, if anything.
         ASSERT_OK(ncclAllReduce(other.get(), out.get(), kWords, ncclInt32, ncclSum, clique.comm(), stream));
         in.Fill(7, clique.stream());
         const uint64_t before = Mapped(clique);
@@ -326,8 +325,8 @@ TEST(Mapped, PeersLetGoOfWhatIsDeregistered) {
       Small());
 }
 
-// Legacy handles are not to be had: memory of cudaMalloc stays staged, that of ncclMemAlloc is handed over as files. On
-// one rank alone: all ranks meet in memory of the host, and nothing is mapped.
+// Without legacy handles, memory of cudaMalloc stays staged, and that of ncclMemAlloc is passed as files. If only one
+// rank lacks them, all ranks communicate through host memory, and nothing is mapped.
 TEST(Mapped, WhereIpcIsForbidden) {
   for (const bool everywhere : {true, false}) {
     const auto body = [everywhere](RankContext& context) {

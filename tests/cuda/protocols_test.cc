@@ -1,4 +1,4 @@
-// Protocols of GPU ranks: which calls go by LL and LL128, that they are right there, and who may forbid it.
+// Protocols of GPU ranks: which calls use LL and LL128, that they are right there, and what forbids them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ Counts CountsOf(const Clique& clique) {
   return {info.ll, info.ll128};
 }
 
-// By oneshot, which has slots that are packed.
+// Uses oneshot, whose slots are packed.
 RunOptions Small(std::vector<std::pair<std::string, std::string>> more = {}, int devices = 2) {
   RunOptions options = SmallGpu(devices);
   options.environment.emplace_back("NCCL_ALGO", "oneshot");
@@ -58,7 +58,7 @@ struct Buffers {
   Words in{kMost}, mean{kMost}, sum{kMost}, first{kMost}, total{kMost}, received{kMost}, all;
 };
 
-// Every call that packs its slots, at places of any alignment; how many went which way.
+// Makes every call that packs its slots, at places of any alignment. Returns how many used which protocol.
 Counts CallAll(RankContext& context, const Clique& clique, size_t size, size_t shift, Buffers* buffers) {
   auto& [in, mean, sum, first, total, received, all] = *buffers;
   const int n = context.nranks(), rank = context.rank(), next = (rank + 1) % n, previous = (rank + n - 1) % n;
@@ -97,7 +97,7 @@ Counts CallAll(RankContext& context, const Clique& clique, size_t size, size_t s
   return {after.ll - before.ll, after.ll128 - before.ll128};
 }
 
-constexpr uint64_t kCalls = 7;  // of CallAll
+constexpr uint64_t kCalls = 7;  // calls that CallAll makes
 
 class ProtocolsTest : public testing::TestWithParam<Layout> {};  // one rank a thread
 class ProtocolsOfFewTest : public ProtocolsTest {};
@@ -117,7 +117,7 @@ TEST_P(ProtocolsTest, GoBySize) {
       Small());
 }
 
-// All sizes in rows, from the smallest on.
+// LL128 for all sizes, from the smallest on.
 TEST_P(ProtocolsOfFewTest, RowsAlone) {
   RunRanks(
       GetParam(),
@@ -132,7 +132,7 @@ TEST_P(ProtocolsOfFewTest, RowsAlone) {
       Small({{"NCCL_PROTO", "LL128"}}));
 }
 
-// Each launch is an operation of its own, between others of any protocol.
+// Each launch is a separate operation, between others of any protocol.
 TEST_P(ProtocolsOfFewTest, InGraphs) {
   RunRanks(
       GetParam(),
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, ProtocolsTest,
 INSTANTIATE_TEST_SUITE_P(Layouts, ProtocolsOfFewTest, testing::Values(harness::Processes(2), harness::Threads(3)),
                          [](const auto& info) { return info.param.Text(); });
 
-// The cost model's choice for calls of a few KiB, with all buffers within reach.
+// The cost model's choice for calls of a few KiB when all ranks can reach all buffers.
 TEST(Protocols, AreWhatMediumCallsTake) {
   RunRanks(
       harness::Threads(2),
@@ -196,9 +196,9 @@ TEST(Protocols, AreWhatMediumCallsTake) {
       SmallGpu(2));
 }
 
-// ---- who may forbid them ----
+// ---- what forbids them ----
 
-// Of one call of 100 words and one of 1000.
+// Expects these counts for one call of 100 words and one of 1000.
 void ExpectCounts(const Layout& layout, const RunOptions& options, const Counts& counts,
                   const char* of_rank_1 = nullptr) {
   const auto body = [counts, of_rank_1](RankContext& context) {
@@ -227,7 +227,7 @@ TEST(Protocols, NeedTheHardware) {
   ExpectCounts(harness::Processes(2), Small({{"NCCL_P2P_DISABLE", "1"}}), {1, 0});
 }
 
-// A device and itself need no link.
+// Ranks on one device need no link.
 TEST(Protocols, OnOneDevice) {
   const auto body = [](RankContext& context) {
     Clique clique;
@@ -247,7 +247,7 @@ TEST(Protocols, AreTheUsersChoice) {
   ExpectCounts(two, Small({{"NCCL_PROTO", "^LL"}}), {0, 2});
   ExpectCounts(two, Small({{"NCCL_PROTO", "Simple"}}), {0, 0});
   ExpectCounts(two, Small({{"NCCL_PROTO", "Simple;broadcast:LL"}}), {0, 0});
-  // What all ranks allow.
+  // All ranks use only what every rank allows.
   ExpectCounts(harness::Processes(3), Small(), {1, 0}, "LL,Simple");
   ExpectCounts(harness::Processes(3), Small({{"NCCL_PROTO", "LL128"}}), {0, 0}, "LL");
 }

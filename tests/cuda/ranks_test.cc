@@ -1,4 +1,4 @@
-// Ranks that share a GPU, groups of many calls, and how calls are ordered with streams and events.
+// Ranks that share a GPU, groups of many calls, and the order of calls with streams and events.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ using harness::RankContext;
 using harness::RunRanks;
 using harness::Seed;
 
-// ---- ranks on one multiprocessor: their launches have to get along with few blocks ----
+// ---- ranks on one multiprocessor: their launches share few blocks ----
 
 class SharedTest : public testing::TestWithParam<Layout> {};
 
@@ -136,7 +136,7 @@ TEST(Streams, CallsOfOneCommunicatorStayInOrder) {
   }
 }
 
-// A destroyed stream's work goes on, and a new stream may get its handle.
+// A destroyed stream's work continues, and a new stream may get its handle.
 TEST(Streams, DestroyedWithWorkUnderWay) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;
@@ -164,7 +164,7 @@ void Look(void* seen) {
   s->values.push_back(s->words->get()[s->words->size() - 1]);
 }
 
-// Fills on one stream, sums on another, callbacks after them; only the application's events order the streams.
+// Fills on one stream, sums on another, with callbacks after them; only the application's events order the streams.
 TEST(Streams, EventsOfTheApplicationAndCallbacks) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;
@@ -192,7 +192,8 @@ TEST(Streams, EventsOfTheApplicationAndCallbacks) {
   });
 }
 
-// The NULL stream by each of its names, ordered with a blocking stream by CUDA's legacy rule; and the thread's own.
+// The NULL stream under each of its names, ordered with a blocking stream by CUDA's legacy rule; and the per-thread
+// stream.
 TEST(Streams, NullStream) {
   for (const Layout& layout : {harness::Processes(2), harness::OneThread(2)}) {
     RunRanks(layout, [](RankContext& context) {
@@ -207,7 +208,7 @@ TEST(Streams, NullStream) {
       for (int i = 0; i < clique.size(); ++i) out.push_back(std::make_unique<Words>(3000));
       Seen seen{out[0].get(), {}};
       for (int round = 0; round < 9; ++round) {
-        auto* const stream = reinterpret_cast<cudaStream_t>(round % 3);  // 0 and 1: the NULL stream; 2: of the thread
+        auto* const stream = reinterpret_cast<cudaStream_t>(round % 3);  // 0 and 1: the NULL stream; 2: the thread's
         ASSERT_EQ(driver->fill(reinterpret_cast<uint64_t>(data.get()), round + 1, data.size(), blocking), 0);
         if (round % 3 == 2) {
           ASSERT_EQ(driver->synchronize(blocking), 0);
@@ -229,7 +230,7 @@ TEST(Streams, NullStream) {
   }
 }
 
-// Once every kind of call was made, no call takes memory of the device.
+// After every kind of call was made once, no call allocates memory of the device.
 TEST(Streams, NothingIsAllocatedOnceWarm) {
   RunRanks(harness::OneThread(2), [](RankContext& context) {
     Clique clique;
@@ -240,7 +241,7 @@ TEST(Streams, NothingIsAllocatedOnceWarm) {
       for (const size_t count : {size_t{3}, size_t{3000}}) {
         ASSERT_OK(ncclGroupStart());
         for (int i = 0; i < clique.size(); ++i) {
-          // On a stream each, so that they are ordered, too.
+          // Each rank has its own stream, so that they are ordered, too.
           const cudaStream_t stream = Cuda(clique.stream(0, i));
           int32_t* const results = out.get() + i * 9000;
           ASSERT_OK(ncclAllReduce(in.get(), results, count, ncclInt32, ncclSum, clique.comm(i), stream));
@@ -251,7 +252,7 @@ TEST(Streams, NothingIsAllocatedOnceWarm) {
                                    axcclDefaultChannel(clique.comm(i)), nullptr, stream));
         }
         ASSERT_OK(ncclGroupEnd());
-        // What is in flight at a time has memory of its own.
+        // Calls that run at the same time have separate memory.
         ASSERT_TRUE(clique.Synchronize());
       }
     };

@@ -1,4 +1,4 @@
-// What GPU ranks do not do is refused where it is asked for, with a text that says what to do instead.
+// GPU ranks refuse what they do not support where it is requested, with a text that gives an alternative.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -44,12 +44,12 @@ TEST(Arguments, MemoryOfTheHost) {
     ExpectLastErrorHas({"sendbuff", "CUDA device 0", "cudaMalloc"});
     EXPECT_EQ(sum(data.get(), host.data()), ncclInvalidArgument);
     ExpectLastErrorHas({"recvbuff"});
-    // In a group, its end returns the error and nothing is launched.
+    // In a group, the group's end returns the error and nothing is launched.
     ASSERT_OK(ncclGroupStart());
     EXPECT_OK(sum(data.get(), data.get()));
     EXPECT_EQ(ncclSend(host.data(), 100, ncclInt32, 0, clique.comm(), Cuda(clique.stream())), ncclInvalidArgument);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
-    // The communicator is as good as before.
+    // The communicator still works.
     ASSERT_OK(sum(data.get(), data.get()));
     ASSERT_TRUE(clique.Synchronize());
     EXPECT_TRUE(data.AreAll(1));
@@ -136,7 +136,7 @@ TEST(Init, TooLittleMemory) {
 }
 
 // Run without the software GPU.
-TEST(NoDriver, IsSaid) {
+TEST(NoDriver, IsReported) {
   if (dlopen("libcuda.so.1", RTLD_NOW) != nullptr) GTEST_SKIP() << "there is a CUDA driver";
   const auto body = [](RankContext& context) {
     ncclComm_t comm = nullptr;

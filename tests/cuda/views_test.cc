@@ -1,5 +1,5 @@
-// Calls on views of ranks on GPUs, beyond what the suites of all devices say: what is refused and how, ranks that call
-// different things, lists of more operands than can be announced, and lists in groups.
+// Calls on views of ranks on GPUs, beyond the suites of all devices: what is refused and how, ranks that make different
+// calls, lists of more operands than can be announced, and lists in groups.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using harness::Layout;
 using harness::RankContext;
 using harness::RunRanks;
 
-// Memory of the device for one rank's calls.
+// Device memory for one rank's calls.
 struct Room {
   std::unique_ptr<Arena> arena = Arena::Create(harness::Memory::kMalloc, size_t{4} << 20);
 
@@ -35,8 +35,8 @@ void ExpectRefused(ncclResult_t result, const char* words) {
   EXPECT_TRUE(LastErrorHas(words)) << ncclGetLastError(nullptr);
 }
 
-// None of these leaves anything behind: what follows works.
-TEST(CudaViews, SaysWhatIsNotServed) {
+// None of these leaves anything behind: the next call works.
+TEST(CudaViews, RefusesWhatIsNotServed) {
   RunRanks(harness::Threads(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -61,8 +61,8 @@ TEST(CudaViews, SaysWhatIsNotServed) {
   });
 }
 
-// Blocks of one size and different forms.
-TEST(CudaViews, RanksThatDoNotAgreeAreTold) {
+// Blocks of equal size but different shapes.
+TEST(CudaViews, DisagreementIsReported) {
   RunRanks(harness::Threads(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -79,8 +79,8 @@ TEST(CudaViews, RanksThatDoNotAgreeAreTold) {
   });
 }
 
-// Rank 0 counts on nothing from rank 1, which gives something; and the number of rank 1's rows is another on each rank.
-TEST(CudaViews, RanksThatGiveDifferentNumbersOfRowsAreTold) {
+// Rank 0 expects nothing from rank 1, which sends rows; and the number of rank 1's rows differs between the ranks.
+TEST(CudaViews, DifferentNumbersOfRowsAreReported) {
   for (const bool messages : {true, false}) {
     RunRanks(harness::Threads(2), [messages](RankContext& context) {
       Clique clique;
@@ -106,7 +106,7 @@ TEST(CudaViews, RanksThatGiveDifferentNumbersOfRowsAreTold) {
   }
 }
 
-// Transposed on one rank, and announced or not, as there are few or many.
+// The output is transposed on one rank; a short list is announced, a long one is not.
 TEST(CudaViews, TakesListsOfAnyLength) {
   RunRanks(harness::Threads(2), [](RankContext& context) {
     Clique clique;
@@ -145,7 +145,7 @@ TEST(CudaViews, TakesListsOfAnyLength) {
   });
 }
 
-// To a peer, in a list that is announced and in one that is not, and to oneself; of other layouts than they came in.
+// Messages to a peer, in a list that is announced and in one that is not, and to oneself, received in other layouts.
 TEST(CudaMessages, BetweenLayouts) {
   for (const Layout& layout : {harness::Threads(2), harness::Processes(2)}) {
     RunRanks(layout, [](RankContext& context) {
@@ -196,7 +196,7 @@ TEST(CudaMessages, BetweenLayouts) {
   }
 }
 
-// A permutation has ranks that send to nobody, to themselves, and that get nothing, which is zeros.
+// A permutation in which one rank sends to itself, and one neither sends nor receives and so gets zeros.
 TEST(CudaMessages, Permutations) {
   RunRanks(harness::Layout{1, 2, 2}, [](RankContext& context) {
     Clique clique;
@@ -227,7 +227,7 @@ TEST(CudaMessages, Permutations) {
   });
 }
 
-TEST(CudaMessages, MismatchIsToldBothSides) {
+TEST(CudaMessages, MismatchIsReportedToBothSides) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));

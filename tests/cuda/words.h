@@ -1,4 +1,4 @@
-// What the tests of GPU ranks share: memory of the GPU that the test reads and writes, and small calls on it.
+// Shared by the tests of GPU ranks: memory of the GPU that the test reads and writes, and small calls on it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@
 
 namespace axccl::tests {
 
-// Managed memory. Freeing it waits for whatever runs on the device, so a test frees nothing while peers of its process
-// are waiting for its calls.
+// Managed memory. Freeing it waits for all work on the device, so a test frees nothing while peers of its process wait
+// for its calls.
 class Words {
  public:
   explicit Words(size_t size, int32_t value = 0)
@@ -45,8 +45,8 @@ inline ncclResult_t Sum(Words* in, Words* out, ncclComm_t comm, axcclStream_t st
   return ncclAllReduce(in->get(), out->get(), in->size(), ncclInt32, ncclSum, comm, harness::Cuda(stream));
 }
 
-// What ncclCommGetAsyncError says once it says something else than success, at the latest after `limit_ms` (and what
-// tests allow on top).
+// Returns the first result of ncclCommGetAsyncError other than success, or success after `limit_ms` (and the tolerance
+// of tests).
 inline ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {
   ncclResult_t state = ncclSuccess;
   for (const uint64_t start = harness::NowNs();
@@ -57,7 +57,7 @@ inline ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {
   return state;
 }
 
-// One multiprocessor for all ranks.
+// All ranks share one multiprocessor.
 inline harness::RunOptions SmallGpu(int devices = 1) {
   harness::RunOptions options;
   options.environment = {{"SOFTGPU_DEVICES", std::to_string(devices)}, {"SOFTGPU_MULTIPROCESSORS", "1"}};

@@ -38,7 +38,7 @@ using harness::Scramble;
 using harness::Seed;
 using harness::TestHosts;
 
-// How much of everything a run does.
+// The amount of each kind of work in a run.
 struct Load {
   int cases = 60;
   size_t most_bytes = size_t{256} << 10;
@@ -104,7 +104,7 @@ void GatherColumns(Clique& clique, int64_t rows, int64_t columns) {
   }
 }
 
-// Every rank sends to the next one and receives from the one before.
+// Every rank sends to the next one and receives from the previous one.
 void SendAround(Clique& clique, size_t elements) {
   const int n = clique.nranks();
   std::vector<std::vector<int32_t>> in, out;
@@ -125,7 +125,7 @@ void SendAround(Clique& clique, size_t elements) {
   }
 }
 
-// Halves that have ranks of all hosts, in reverse order.
+// Splits into halves that have ranks of all hosts, in reverse order.
 void SumOfHalf(Clique& clique) {
   const int rank = clique.rank(0), n = clique.nranks();
   ncclComm_t half = nullptr;
@@ -138,7 +138,7 @@ void SumOfHalf(Clique& clique) {
   ASSERT_OK(ncclCommDestroy(half));
 }
 
-// Segments that this host has sent once more so far.
+// The number of segments that this host has retransmitted so far.
 int64_t Retransmitted() {
   std::ifstream counters("/proc/net/snmp");
   std::string line, names;
@@ -155,7 +155,7 @@ int64_t Retransmitted() {
   return -1;
 }
 
-// Bytes that have come to this host in packets of the family.
+// The bytes that this host has received in packets of the family.
 int64_t Received(std::string_view family, int nics) {
   int64_t all = 0, six = -1;
   for (int nic = 0; nic < nics; ++nic) all += TestHosts::Counter(nic, "rx_bytes");
@@ -173,7 +173,7 @@ TEST_P(NetworkTest, CallsOfAllKindsAreRight) {
   ASSERT_NE(hosts, nullptr);
   for (int host = 0; host < network.hosts; ++host) {
     ASSERT_TRUE(network.rate == nullptr || hosts->Limit(host, network.rate));
-    ASSERT_TRUE(hosts->Lose(host, network.loss / 2));  // at each side
+    ASSERT_TRUE(hosts->Lose(host, network.loss / 2));  // half of the loss at each end
   }
   RunOptions options;
   options.hosts = hosts.get();
@@ -196,7 +196,7 @@ TEST_P(NetworkTest, CallsOfAllKindsAreRight) {
           ASSERT_NO_FATAL_FAILURE(SumOfHalf(clique));
         }
         ASSERT_TRUE(context.Step("end"));
-        EXPECT_GT(Received(network.family, network.nics), int64_t{100000}) << "did all that go another way?";
+        EXPECT_GT(Received(network.family, network.nics), int64_t{100000}) << "the data took another way";
         EXPECT_EQ(network.loss > 0, network.loss > 0 && Retransmitted() > 0) << "nothing was lost";
       },
       options);
@@ -206,11 +206,11 @@ TEST_P(NetworkTest, CallsOfAllKindsAreRight) {
 
 struct Apart {
   const char* name;
-  bool networks = false;    // processes take turns in two network namespaces,
+  bool networks = false;    // processes alternate between two network namespaces,
   bool containers = false;  // in two PID namespaces,
-  bool users = false;       // of two users, the first half and the second,
-  bool ids = false;         // with two NCCL_HOSTIDs, likewise
-  const char* told_to_rank_0;
+  bool users = false;       // belong to two users, the first half and the second,
+  bool ids = false;         // have two NCCL_HOSTIDs, likewise
+  const char* logged_by_rank_0;
 };
 
 class ApartTest : public testing::TestWithParam<Apart> {};
@@ -221,7 +221,7 @@ void BecomeAnother(const Apart& apart, const RankContext& context) {
   ASSERT_TRUE(!apart.users || setresuid(65534, 65534, 65534) == 0);
 }
 
-TEST_P(ApartTest, RanksSendMessagesAndSayWhy) {
+TEST_P(ApartTest, RanksSendMessagesAndLogWhy) {
   const Apart& apart = GetParam();
   const auto hosts = apart.networks ? TestHosts::Create(2) : nullptr;
   const auto containers = apart.containers ? harness::Containers::Create(2) : nullptr;
@@ -235,7 +235,7 @@ TEST_P(ApartTest, RanksSendMessagesAndSayWhy) {
   RunRanks(
       harness::Processes(4),
       [&](RankContext& context) {
-        // Not by the process's id, which is not the only one of that name.
+        // The log's name does not use the process's id, which is not unique here.
         const std::string own = log + std::to_string(context.rank());
         setenv("NCCL_DEBUG_FILE", own.c_str(), 1);
         ASSERT_NO_FATAL_FAILURE(BecomeAnother(apart, context));
@@ -246,9 +246,10 @@ TEST_P(ApartTest, RanksSendMessagesAndSayWhy) {
         ASSERT_NO_FATAL_FAILURE(SendAround(clique, 20000));
         std::ifstream stream(own);
         const std::string text{std::istreambuf_iterator<char>(stream), {}};
-        const std::string told =
-            " rank 0 shares no memory with these and sends them messages: " + std::string(apart.told_to_rank_0) + "\n";
-        EXPECT_EQ(text.find(told) != std::string::npos, context.rank() == 0) << text;
+        const std::string logged =
+            " rank 0 shares no memory with these and sends them messages: " + std::string(apart.logged_by_rank_0) +
+            "\n";
+        EXPECT_EQ(text.find(logged) != std::string::npos, context.rank() == 0) << text;
         EXPECT_EQ(unlink(own.c_str()), 0);
       },
       options);
@@ -265,7 +266,7 @@ INSTANTIATE_TEST_SUITE_P(
                           "rank 1 (another PID namespace), ranks 2, 3 (another NCCL_HOSTID)"}),
     [](const auto& info) { return info.param.name; });
 
-// Mounts and names of one's own are not in the way.
+// Separate mount, UTS and IPC namespaces do not prevent sharing.
 TEST(Sharing, IsNotPreventedByMountsAndNames) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
     ASSERT_EQ(unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC), 0);

@@ -1,5 +1,5 @@
-// Processes that die and networks that break: every surviving rank learns of it in time, on both sides, and which rank
-// on which host it was. What only looks like it is not taken for it.
+// Processes that die and networks that break: every surviving rank learns of it in time, on both sides, and learns
+// which rank on which host it was. What only looks like a failure causes no error.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -32,12 +32,12 @@ using harness::RankContext;
 using harness::TestHosts;
 using Way = TestHosts::Way;
 
-constexpr int kTimeCell = 20;  // when it happened, ns
+constexpr int kTimeCell = 20;  // time of the event, ns
 constexpr int kPidCell = 30;   // + rank
 constexpr int kConnectionsCell = 21;
-constexpr int kMostConnections = 4;  // that two processes on different hosts hold to each other
+constexpr int kMostConnections = 4;  // connections between two processes on different hosts
 constexpr uint64_t kPromisedNs = 4'000'000'000;
-// A descriptor that is closed, and a thread that ends, may take the kernel a moment.
+// The kernel may take a moment to close a descriptor and to end a thread.
 constexpr uint64_t kSettledNs = 5'000'000'000;
 
 std::string NameOf(int rank, int hosts, uint64_t pid) {
@@ -45,7 +45,8 @@ std::string NameOf(int rank, int hosts, uint64_t pid) {
          ")";
 }
 
-// The error, within the time promised since `kTimeCell`, names one of `culprits`; then aborting takes no time.
+// Expects an error within the time promised since `kTimeCell` that names one of `culprits`; then aborting takes no
+// time.
 void ExpectLost(RankContext& context, Clique* clique, ncclResult_t result, const std::vector<int>& culprits,
                 int hosts) {
   const uint64_t now = NowNs(), since = context.Await(kTimeCell);
@@ -56,15 +57,15 @@ void ExpectLost(RankContext& context, Clique* clique, ncclResult_t result, const
   for (const int rank : culprits)
     named |= text.find(NameOf(rank, hosts, context.Get(kPidCell + rank))) != std::string::npos;
   EXPECT_TRUE(named) << text;
-  // Ranks tell each other: what one of them cannot reach another one may, that of the same host first of all.
-  int who = -1, whom = -1;
+  // Ranks publish what they find: another rank of the same host may be able to reach a rank that this one cannot.
+  int from = -1, to = -1;
   const size_t reach = text.find(" cannot reach ");
   if (reach == std::string::npos) {
     EXPECT_NE(text.find("died"), std::string::npos) << text;
   } else {
-    EXPECT_EQ(std::sscanf(text.c_str() + text.rfind("rank ", reach), "rank %d cannot reach rank %d", &who, &whom), 2)
+    EXPECT_EQ(std::sscanf(text.c_str() + text.rfind("rank ", reach), "rank %d cannot reach rank %d", &from, &to), 2)
         << text;
-    EXPECT_NE(who % hosts, whom % hosts) << text;
+    EXPECT_NE(from % hosts, to % hosts) << text;
   }
   ncclResult_t state = ncclSuccess;
   EXPECT_OK(ncclCommGetAsyncError(clique->comm(), &state));
@@ -82,7 +83,7 @@ ncclResult_t AllReduce(Clique& clique, std::vector<int>* data) {
   return result == ncclSuccess ? axcclStreamSynchronize(clique.stream()) : result;
 }
 
-// A communicator that has worked, on every rank, and ranks that know each other's processes.
+// Makes a communicator and uses it on every rank, and publishes the ranks' processes.
 void Begin(RankContext& context, Clique* clique) {
   ASSERT_TRUE(clique->Init(context));
   context.Set(kPidCell + context.rank(), static_cast<uint64_t>(getpid()));
@@ -92,7 +93,7 @@ void Begin(RankContext& context, Clique* clique) {
   ASSERT_TRUE(context.Barrier(1));
 }
 
-// Calls until one fails; idle, calls nothing before it has broken, and has no error until then.
+// Makes calls until one fails. If idle, waits until the network has broken, and expects no error until then.
 ncclResult_t AwaitTrouble(RankContext& context, Clique& clique, bool busy, std::vector<int>* data) {
   ncclResult_t result = ncclSuccess;
   if (!busy) {
@@ -113,8 +114,7 @@ struct Break {
 
 class PartitionTest : public testing::TestWithParam<Break> {};
 
-// Two hosts of two ranks; one is cut off. Once it is back, what was sent to the old communicator means nothing to a new
-// one.
+// Two hosts of two ranks; one is cut off. Once it is back, data sent to the old communicator does not affect a new one.
 TEST_P(PartitionTest, BothSidesLearnOfItAndMeetAgain) {
   RunOnHosts(
       2, 4,
@@ -126,7 +126,7 @@ TEST_P(PartitionTest, BothSidesLearnOfItAndMeetAgain) {
         std::thread breaker;
         if (rank == 0)
           breaker = std::thread([&] {
-            usleep(50000);  // the others are at work then
+            usleep(50000);  // while the others work
             const bool cut = hosts.Cut(1, GetParam().way);
             context.Set(kTimeCell, NowNs());
             EXPECT_TRUE(cut);
@@ -134,7 +134,7 @@ TEST_P(PartitionTest, BothSidesLearnOfItAndMeetAgain) {
         ASSERT_TRUE(context.Step("until it breaks"));
         const ncclResult_t result = AwaitTrouble(context, clique, GetParam().busy, &data);
         if (breaker.joinable()) breaker.join();
-        // One way, what the others have found about this side may still get here.
+        // If one way is cut, what the others have found about this side may still arrive here.
         std::vector<int> culprits = {(rank + 1) % 2, (rank + 1) % 2 + 2};
         if (GetParam().way != Way::kBoth) culprits = {0, 1, 2, 3};
         ASSERT_NO_FATAL_FAILURE(ExpectLost(context, &clique, result, culprits, 2));
@@ -158,9 +158,9 @@ INSTANTIATE_TEST_SUITE_P(Breaks, PartitionTest,
 
 class KillTest : public testing::TestWithParam<bool> {};
 
-TEST_P(KillTest, EverySurvivorLearnsWhoItWas) {
+TEST_P(KillTest, EverySurvivorLearnsWhichRankDied) {
   RunOnHosts(3, 6, [](const TestHosts&, RankContext& context) {
-    constexpr int kVictim = 4;  // with rank 1 on the same host
+    constexpr int kVictim = 4;  // on the same host as rank 1
     Clique clique;
     ASSERT_NO_FATAL_FAILURE(Begin(context, &clique));
     std::vector<int> data(50000, 7);
@@ -175,7 +175,7 @@ TEST_P(KillTest, EverySurvivorLearnsWhoItWas) {
     }
     const ncclResult_t result = AwaitTrouble(context, clique, GetParam(), &data);
     EXPECT_EQ(result, ncclRemoteError);
-    EXPECT_LT(NowNs() - context.Await(kTimeCell), harness::AllowedNs(200)) << "a death is told at once";
+    EXPECT_LT(NowNs() - context.Await(kTimeCell), harness::AllowedNs(200)) << "a death is reported at once";
     EXPECT_TRUE(harness::LastErrorHas("rank 4 (pid " + std::to_string(context.Get(kPidCell + kVictim))))
         << ncclGetLastError(nullptr);
     const uint64_t start = NowNs();
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Times, KillTest, testing::Bool(),
 
 // ---- connections that are reset ----
 
-// TCP connections of this process to other hosts.
+// The TCP connections of this process to other hosts.
 std::vector<int> Connections() {
   std::vector<int> found;
   for (int fd = 0; fd < 1024; ++fd) {
@@ -204,16 +204,16 @@ std::vector<int> Connections() {
   return found;
 }
 
-// Ends it as the network's equipment does that has forgotten a connection, or the other side's kernel: with a reset,
-// and no word to who uses it here.
+// Resets the connection, as network equipment that has forgotten it does, or the other side's kernel, without a message
+// to the process that uses it here.
 bool Reset(int fd) {
-  const sockaddr nobody{};  // AF_UNSPEC
-  return connect(fd, &nobody, sizeof nobody) == 0;
+  const sockaddr none{};  // AF_UNSPEC
+  return connect(fd, &none, sizeof none) == 0;
 }
 
 class ResetTest : public testing::TestWithParam<int> {};
 
-// One connection after the other, each in a run of its own.
+// One connection after the other, each in its own run.
 TEST_P(ResetTest, BothSidesNameEachOther) {
   RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
     Clique clique;
@@ -221,15 +221,15 @@ TEST_P(ResetTest, BothSidesNameEachOther) {
     std::vector<int> data(50000, 7);
     const std::vector<int> connections = Connections();
     if (context.rank() == 0) {
-      ASSERT_GE(connections.size(), 2u) << "one for messages and one to know that the other lives";
-      ASSERT_LE(connections.size(), static_cast<size_t>(kMostConnections)) << "not all are reset";
+      ASSERT_GE(connections.size(), 2u) << "one for messages and one that shows that the peer lives";
+      ASSERT_LE(connections.size(), static_cast<size_t>(kMostConnections)) << "the test does not reset all connections";
       context.Set(kConnectionsCell, connections.size());
     }
     if (static_cast<uint64_t>(GetParam()) >= context.Await(kConnectionsCell)) return;
     std::thread breaker;
     if (context.rank() == 0)
       breaker = std::thread([&] {
-        usleep(20000);  // the others are at work then
+        usleep(20000);  // while the others work
         context.Set(kTimeCell, NowNs());
         EXPECT_TRUE(Reset(connections[static_cast<size_t>(GetParam())]));
       });
@@ -241,7 +241,7 @@ TEST_P(ResetTest, BothSidesNameEachOther) {
 
 INSTANTIATE_TEST_SUITE_P(Connections, ResetTest, testing::Range(0, kMostConnections));
 
-// ---- what is no failure ----
+// ---- what looks like a failure ----
 
 TEST(Patience, AStoppedProcessIsNotDead) {
   RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
@@ -262,7 +262,7 @@ TEST(Patience, AStoppedProcessIsNotDead) {
   });
 }
 
-// Longer than some of its packets are sent again, shorter than what a machine is given up for.
+// Lasts long enough for retransmissions, but is shorter than the time after which a machine counts as lost.
 TEST(Patience, APartitionThatHealsInTimeCostsOnlyTime) {
   RunOnHosts(2, 4, [](const TestHosts& hosts, RankContext& context) {
     Clique clique;
@@ -315,7 +315,7 @@ TEST(Patience, ShortInterruptionsAreSurvived) {
   });
 }
 
-// ---- nothing is left ----
+// ---- resources ----
 
 int Mappings() {
   int lines = 0;
@@ -327,7 +327,7 @@ int Mappings() {
 
 class Residue : public testing::TestWithParam<int> {};
 
-// Made and dropped again and again, by destroying and by aborting.
+// Makes and drops communicators repeatedly, by destroying and by aborting.
 TEST_P(Residue, NothingIsLeftOfACommunicator) {
   RunOnHosts(
       2, 4,
@@ -356,12 +356,12 @@ TEST_P(Residue, NothingIsLeftOfACommunicator) {
         while (Entries("/proc/self/fd") > descriptors && NowNs() < limit) usleep(1000);
         EXPECT_LE(Entries("/proc/self/fd"), descriptors);
         EXPECT_LE(Entries("/proc/self/task"), threads);
-        EXPECT_LE(Mappings(), mappings + 8) << "eight communicators had 16 mirrors";
+        EXPECT_LE(Mappings(), mappings + 8) << "the eight communicators had 16 mirrors";
       },
       {}, GetParam());
 }
 
-// What was held for a peer goes with it.
+// The resources for a peer are freed with the communicator.
 TEST_P(Residue, NothingIsLeftOfADeadPeer) {
   RunOnHosts(
       2, 2,
@@ -378,13 +378,13 @@ TEST_P(Residue, NothingIsLeftOfADeadPeer) {
         clique.ForgetComms();
         const uint64_t limit = NowNs() + kSettledNs;
         while (Entries("/proc/self/fd") > with_peer - 2 * GetParam() && NowNs() < limit) usleep(1000);
-        // A lifeline and a connection for each NIC.
+        // Each NIC had a lifeline and a connection.
         EXPECT_LE(Entries("/proc/self/fd"), with_peer - 2 * GetParam());
       },
       {}, GetParam());
 }
 
-std::multiset<std::string> WhatExecKeeps() {
+std::multiset<std::string> KeptByExec() {
   std::multiset<std::string> kept;
   for (int fd = 0; fd < 1024; ++fd) {
     const int flags = fcntl(fd, F_GETFD);
@@ -396,8 +396,8 @@ std::multiset<std::string> WhatExecKeeps() {
   return kept;
 }
 
-// Neither a descriptor of the library's nor one of UCX's is left to the program that this one becomes; the
-// application's are.
+// A program that this process becomes inherits no descriptor of the library or UCX; it inherits those of the
+// application.
 TEST_P(Residue, NothingIsLeftToTheNextProgram) {
   RunOnHosts(
       2, 2,
@@ -407,14 +407,14 @@ TEST_P(Residue, NothingIsLeftToTheNextProgram) {
         const int watching = epoll_create1(0);
         epoll_event event{};
         ASSERT_EQ(epoll_ctl(watching, EPOLL_CTL_ADD, own[0], &event), 0);
-        const std::multiset<std::string> before = WhatExecKeeps();
+        const std::multiset<std::string> before = KeptByExec();
         Clique clique;
         ASSERT_TRUE(clique.Init(context));
         std::vector<int> data(1 << 20, 7);
         ASSERT_OK(AllReduce(clique, &data));
         const uint64_t limit = NowNs() + kSettledNs;
-        while (WhatExecKeeps() != before && NowNs() < limit) usleep(1000);
-        EXPECT_EQ(WhatExecKeeps(), before);
+        while (KeptByExec() != before && NowNs() < limit) usleep(1000);
+        EXPECT_EQ(KeptByExec(), before);
         ASSERT_TRUE(context.Barrier(1));
       },
       {}, GetParam());

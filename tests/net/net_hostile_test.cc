@@ -1,4 +1,4 @@
-// Somebody on the network between the machines, who sees every packet, says again what he has heard.
+// An attacker on the network between the machines, who sees every packet, replays what was sent.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <linux/if_ether.h>
@@ -30,13 +30,13 @@ using harness::RankContext;
 using harness::TestHosts;
 using service::Fd;
 
-// What was said on a connection by who made it, in order.
+// The packets that one side of a connection sent, in order.
 struct Talk {
   sockaddr_in from{}, to{};
-  std::vector<std::vector<std::byte>> said;
+  std::vector<std::vector<std::byte>> sent;
 };
 
-// All connections over eth0 whose first words are those of a lifeline.
+// Records all connections over eth0 whose first bytes are those of a lifeline.
 class Eavesdropper {
  public:
   Eavesdropper() : fd_(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_ALL))) {
@@ -76,7 +76,7 @@ class Eavesdropper {
     for (Talk& talk : talks_) {
       if (talk.from.sin_addr.s_addr != ip.saddr || talk.from.sin_port != tcp.source || talk.to.sin_port != tcp.dest)
         continue;
-      talk.said.emplace_back(text.begin(), text.end());
+      talk.sent.emplace_back(text.begin(), text.end());
       return;
     }
     if (text.size() < 8 || std::memcmp(text.data(), "lifeline", 8) != 0) return;
@@ -86,7 +86,7 @@ class Eavesdropper {
     talk.from.sin_port = tcp.source;
     talk.to.sin_addr.s_addr = ip.daddr;
     talk.to.sin_port = tcp.dest;
-    talk.said.emplace_back(text.begin(), text.end());
+    talk.sent.emplace_back(text.begin(), text.end());
     talks_.push_back(std::move(talk));
   }
 
@@ -108,23 +108,23 @@ void AllReduce(Clique& clique, int rounds) {
   }
 }
 
-// Says all of it again, and holds the line. Waits for an answer to each, which one that has been there before need not
-// give.
-Fd SayAgain(const Talk& talk) {
+// Replays the packets and keeps the connection open. Waits for an answer to each; a side that has seen the connection
+// before need not answer.
+Fd Replay(const Talk& talk) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval look{0, 300000};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
   EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&talk.to), sizeof talk.to), 0);
-  for (size_t i = 0; i < std::min<size_t>(talk.said.size(), 2); ++i) {
+  for (size_t i = 0; i < std::min<size_t>(talk.sent.size(), 2); ++i) {
     char answer[256];
-    (void)!send(fd.get(), talk.said[i].data(), talk.said[i].size(), MSG_NOSIGNAL);
+    (void)!send(fd.get(), talk.sent[i].data(), talk.sent[i].size(), MSG_NOSIGNAL);
     (void)!recv(fd.get(), answer, sizeof answer, 0);
   }
   return fd;
 }
 
-// Neither is the peer taken for dead, nor does a peer's death go unseen for what the stranger holds.
-TEST(HostileNetwork, ALifelineThatIsSaidAgainIsNone) {
+// The peer does not count as dead, and its death is noticed although the attacker holds connections.
+TEST(HostileNetwork, AReplayedLifelineIsIgnored) {
   RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
     std::unique_ptr<Eavesdropper> ear;
     if (context.rank() == 0) ear = std::make_unique<Eavesdropper>();
@@ -136,8 +136,8 @@ TEST(HostileNetwork, ALifelineThatIsSaidAgainIsNone) {
     if (context.rank() == 0) {
       const std::vector<Talk> talks = ear->talks();
       EXPECT_FALSE(talks.empty());
-      for (const Talk& talk : talks) held.push_back(SayAgain(talk));
-      usleep(100000);  // twice what it takes to believe in an end
+      for (const Talk& talk : talks) held.push_back(Replay(talk));
+      usleep(100000);  // twice the time after which a closed lifeline counts as an end
     }
     ASSERT_TRUE(context.Barrier(2));
     ASSERT_NO_FATAL_FAILURE(AllReduce(clique, 10));

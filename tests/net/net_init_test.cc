@@ -1,4 +1,4 @@
-// Ranks on several hosts that do not find each other: each is told, in words that say what to do.
+// Ranks on several hosts that do not find each other: each gets an error that gives the remedy.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -23,12 +23,12 @@ using harness::TestHosts;
 struct Nowhere {
   const char* name;
   const char* comm_id;
-  const char* says;
+  const char* text;
 };
 
 class UnreachableTest : public testing::TestWithParam<Nowhere> {};
 
-// Where NCCL_COMM_ID names an address that cannot be reached, whether the network says so or nothing at all.
+// NCCL_COMM_ID names an address that cannot be reached; the network reports that, or sends nothing at all.
 TEST_P(UnreachableTest, AddressIsNamedByTheDeadline) {
   const auto hosts = TestHosts::Create(2);
   ASSERT_NE(hosts, nullptr);
@@ -47,7 +47,7 @@ TEST_P(UnreachableTest, AddressIsNamedByTheDeadline) {
         EXPECT_NE(ncclCommInitRank(&comm, 2, id, 1), ncclSuccess);
         EXPECT_TRUE(LastErrorHas("rank 1")) << ncclGetLastError(nullptr);
         EXPECT_TRUE(LastErrorHas(GetParam().comm_id)) << ncclGetLastError(nullptr);
-        EXPECT_TRUE(LastErrorHas(GetParam().says)) << ncclGetLastError(nullptr);
+        EXPECT_TRUE(LastErrorHas(GetParam().text)) << ncclGetLastError(nullptr);
       },
       options);
 }
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Addresses, UnreachableTest,
                                          Nowhere{"NoAnswerIPv6", "[fd77::1]:4711", "is there a firewall"}),
                          [](const auto& info) { return info.param.name; });
 
-// An id leads to where nothing comes through: both sides say of whom they wait.
+// Nothing reaches the address of the id: on both sides, the error names what the rank waits for.
 TEST(Unreachable, IdOfAnotherHost) {
   RunOnHosts(2, 2,
              [](const TestHosts& hosts, RankContext& context) {
@@ -76,7 +76,7 @@ TEST(Unreachable, IdOfAnotherHost) {
              {{"AXCCL_INIT_TIMEOUT", "0.5"}});
 }
 
-// In a chroot, say, in which nobody has mounted it.
+// For example in a chroot in which /sys is not mounted.
 TEST(Unreachable, NetworksWithoutSys) {
   RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
     ncclUniqueId id;
@@ -88,8 +88,8 @@ TEST(Unreachable, NetworksWithoutSys) {
   });
 }
 
-// UCX's ports take whatever comes. It is said once a process on standard error, though nobody asked for a log, unless
-// the user has said which network it is, or that it is trusted.
+// UCX's ports accept any connection. Each process reports that once on standard error, also without a log, unless the
+// user has named the network, or declared it trusted.
 struct Trust {
   const char* name;
   std::vector<std::pair<std::string, std::string>> environment;
@@ -104,7 +104,7 @@ int Count(const std::string& text, const std::string& part) {
   return times;
 }
 
-TEST_P(OpenPortsTest, AreSaidUnlessTheNetworkIsNamedOrTrusted) {
+TEST_P(OpenPortsTest, AreReportedUnlessTheNetworkIsNamedOrTrusted) {
   auto environment = GetParam().environment;
   environment.insert(environment.begin(), {"NCCL_SOCKET_IFNAME", ""});
   environment.emplace_back("NCCL_DEBUG", "");
@@ -116,17 +116,16 @@ TEST_P(OpenPortsTest, AreSaidUnlessTheNetworkIsNamedOrTrusted) {
           harness::Clique clique;
           EXPECT_TRUE(clique.Init(context));
         }
-        const std::string said = testing::internal::GetCapturedStderr();
-        EXPECT_EQ(Count(said, "UCX, whose TCP ports"), GetParam().times) << said;
-        EXPECT_EQ(Count(said, "AXCCL_TRUST_NETWORK=1"), GetParam().times) << said;
-        EXPECT_EQ(Count(said, context.rank() == 0 ? "at 10.77.0.1)" : "at 10.77.0.2)"), GetParam().times) << said;
+        const std::string errors = testing::internal::GetCapturedStderr();
+        EXPECT_EQ(Count(errors, "UCX, whose TCP ports"), GetParam().times) << errors;
+        EXPECT_EQ(Count(errors, "AXCCL_TRUST_NETWORK=1"), GetParam().times) << errors;
+        EXPECT_EQ(Count(errors, context.rank() == 0 ? "at 10.77.0.1)" : "at 10.77.0.2)"), GetParam().times) << errors;
       },
       environment);
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, OpenPortsTest,
-                         testing::Values(Trust{"NothingSaid", {}, 1},
-                                         Trust{"Named", {{"NCCL_SOCKET_IFNAME", "eth"}}, 0},
+                         testing::Values(Trust{"Unnamed", {}, 1}, Trust{"Named", {{"NCCL_SOCKET_IFNAME", "eth"}}, 0},
                                          Trust{"Trusted", {{"AXCCL_TRUST_NETWORK", "1"}}, 0},
                                          Trust{"NotTrusted", {{"AXCCL_TRUST_NETWORK", "0"}}, 1}),
                          [](const auto& info) { return info.param.name; });

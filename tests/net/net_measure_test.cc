@@ -1,5 +1,5 @@
-// What ranks on several hosts know of the network between them: measured, kept, the same for all, and no trouble where
-// it goes wrong.
+// The figures of the network that ranks on several hosts use: measured, kept, equal on all ranks, and harmless if
+// measuring fails.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -29,11 +29,11 @@ using harness::RunOptions;
 using harness::RunRanks;
 using harness::TestHosts;
 
-// A rank's last line about the figures it chooses plans by.
+// The last line of a rank's log about the figures by which it chooses plans.
 struct Known {
   double message_us = 0, end_us = 0, megabytes = 0;
   std::string source;
-  std::string text;  // all of them
+  std::string text;  // the whole line
 };
 
 class NetMeasureTest : public testing::Test {
@@ -43,7 +43,7 @@ class NetMeasureTest : public testing::Test {
     ASSERT_NE(hosts_, nullptr);
   }
 
-  // With that AXCCL_NET_MEASURE.
+  // Runs with that value of AXCCL_NET_MEASURE.
   void Run(const char* measure, int ranks, const harness::Body& body) const {
     RunOptions options;
     options.hosts = hosts_.get();
@@ -55,7 +55,7 @@ class NetMeasureTest : public testing::Test {
     RunRanks(harness::Processes(ranks), body, options);
   }
 
-  // Of this process, in the body of a run.
+  // The log of this process, in the body of a run.
   std::string Log() const { return harness::Contents(folder_.Path("log." + std::to_string(getpid()))); }
   Known LastKnown() const {
     const std::string log = Log(), mark = "plans are chosen for messages of ";
@@ -69,7 +69,7 @@ class NetMeasureTest : public testing::Test {
     known.source = source;
     return known;
   }
-  // Makes a communicator and drops it. What it knew is equal on all ranks.
+  // Makes a communicator and drops it. Its figures must be equal on all ranks.
   Known InitOnce(RankContext& context) const {
     Clique clique;
     EXPECT_TRUE(clique.Init(context));
@@ -83,7 +83,7 @@ class NetMeasureTest : public testing::Test {
     EXPECT_TRUE(context.Barrier(4));
     return mine;
   }
-  // The files of figures of networks.
+  // The files that hold figures of networks.
   std::vector<std::string> Kept() const {
     std::vector<std::string> files;
     std::error_code none;
@@ -97,8 +97,8 @@ class NetMeasureTest : public testing::Test {
   std::unique_ptr<TestHosts> hosts_;
 };
 
-// A link of 1 Gbit/s carries 125 MB/s, of 100 Mbit/s a tenth of that. Whatever else goes on makes both slower, hence
-// the best of as many as it takes; and buffers that were empty make it look faster, but not by much.
+// A link of 1 Gbit/s carries 125 MB/s, one of 100 Mbit/s a tenth of that. Other load makes both slower, so the test
+// takes the best of several runs; empty buffers make a link look faster, but not by much.
 TEST_F(NetMeasureTest, KnowsHowMuchTheLinkCarries) {
   Run("always", 4, [&](RankContext& context) {
     const auto best = [&](const char* rate, double enough) {
@@ -156,7 +156,7 @@ TEST_F(NetMeasureTest, MeasuresNothingWhereThatIsNotWanted) {
 }
 
 #ifdef AXCCL_PLAN_PROGRAM
-// What axccl-plan says of the figures that were kept is what ranks do with them.
+// axccl-plan uses the figures that were kept, and chooses the same plans as the ranks.
 TEST_F(NetMeasureTest, IsWhatPlansAreChosenBy) {
   Run("once", 2, [&](RankContext& context) {
     Clique clique;
@@ -178,7 +178,7 @@ TEST_F(NetMeasureTest, IsWhatPlansAreChosenBy) {
 }
 #endif
 
-// Communicators made from others have their figures.
+// Communicators made from others use their figures.
 TEST_F(NetMeasureTest, IsInherited) {
   Run("always", 4, [&](RankContext& context) {
     Clique clique;
@@ -194,14 +194,14 @@ TEST_F(NetMeasureTest, IsInherited) {
   });
 }
 
-// ---- where it goes wrong ----
+// ---- failures ----
 
 class NetMeasureBreaks : public NetMeasureTest, public testing::WithParamInterface<const char*> {
  protected:
-  // So slow that there is time for what comes in between.
+  // So slow that the test can interrupt the measurement.
   void MakeSlow() const { EXPECT_TRUE(hosts_->Limit(1, "64kbit")); }
   void MakeFast() const { EXPECT_TRUE(hosts_->Limit(1, "10gbit")); }
-  // Until this process measures for the n-th time.
+  // Waits until this process measures for the n-th time.
   void AwaitMeasuring(RankContext& context, int n) const {
     const auto times = [&] {
       int found = 0;
@@ -213,12 +213,12 @@ class NetMeasureBreaks : public NetMeasureTest, public testing::WithParamInterfa
   }
 };
 
-// Rank 1 is the one that is measured with; rank 2 waits for the two.
-TEST_P(NetMeasureBreaks, EverybodyLearnsOfIt) {
+// Rank 0 measures with rank 1; rank 2 waits for both.
+TEST_P(NetMeasureBreaks, EveryRankGetsAnError) {
   const bool dies = std::string(GetParam()) == "Death", asker = std::string(GetParam()) == "AbortOfAsker";
   const int culprit = asker ? 0 : 1;
   Run("always", 3, [&](RankContext& context) {
-    setenv("AXCCL_INIT_TIMEOUT", "4", 1);  // for so long late ranks are told how a start has failed
+    setenv("AXCCL_INIT_TIMEOUT", "4", 1);  // late ranks can learn for this long how a start failed
     (void)InitOnce(context);
     ASSERT_TRUE(context.Barrier(1));
     const int descriptors = harness::Entries("/proc/self/fd");
@@ -237,9 +237,9 @@ TEST_P(NetMeasureBreaks, EverybodyLearnsOfIt) {
         ASSERT_OK(ncclCommGetAsyncError(comm, &state));
         usleep(1000);
       }
-      // Those who wait for the two are told what the one that was aborted was told.
-      const bool told = context.rank() == 2 && !dies;
-      EXPECT_EQ(state, told ? ncclInvalidUsage : ncclRemoteError) << ncclGetLastError(comm);
+      // A rank that waits for the two gets the error of the aborted rank.
+      const bool aborted = context.rank() == 2 && !dies;
+      EXPECT_EQ(state, aborted ? ncclInvalidUsage : ncclRemoteError) << ncclGetLastError(comm);
       const std::string text = ncclGetLastError(comm);
       EXPECT_NE(text.find("rank " + std::to_string(culprit)), std::string::npos) << text;
     }
@@ -247,7 +247,8 @@ TEST_P(NetMeasureBreaks, EverybodyLearnsOfIt) {
     EXPECT_OK(ncclCommAbort(comm));
     EXPECT_LT(NowNs() - start, harness::AllowedNs(1000));
     if (context.rank() == (dies ? 0 : culprit)) MakeFast();
-    // Nothing is left of it, once what was under way is there or lost; and all is well where the network is.
+    // Nothing is left once what was being sent has arrived or is lost; and where the network works, so does a new
+    // start.
     const uint64_t limit = NowNs() + 9'000'000'000;
     while (harness::Entries("/proc/self/fd") > descriptors && NowNs() < limit) usleep(1000);
     EXPECT_LE(harness::Entries("/proc/self/fd"), descriptors);

@@ -1,5 +1,5 @@
-// Ranks on several hosts that call different things: as on one host (comm/mismatch_matrix_test.cc), a text on every
-// rank that names both calls. What a rank waits in must be told to the other hosts here.
+// Ranks on several hosts that make different calls: as on one host (comm/mismatch_matrix_test.cc), every rank gets a
+// text that names both calls. Here the call in which a rank waits must be sent to the other hosts.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -19,7 +19,7 @@ using harness::RankContext;
 using harness::TestHosts;
 
 struct Pair {
-  const char* names[2];  // of what rank 0 and the others call
+  const char* names[2];  // the calls of rank 0 and of the others
   ncclResult_t (*calls[2])(ncclComm_t comm, axcclStream_t stream, int rank);
 };
 

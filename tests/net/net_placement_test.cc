@@ -19,7 +19,7 @@ using harness::RankContext;
 using harness::RunRanks;
 using harness::TestHosts;
 
-// A second interface on the cable of the first; false where the kernel has none of that sort.
+// Adds a second interface on the cable of the first; false if the kernel does not support it.
 bool AddInterface(const TestHosts& hosts, int host) {
   const std::string last = std::to_string(101 + host);
   return hosts.Run(host, {"ip", "link", "add", "eth1", "link", "eth0", "type", "macvlan", "mode", "bridge"}) == 0 &&
@@ -28,7 +28,7 @@ bool AddInterface(const TestHosts& hosts, int host) {
          hosts.Run(host, {"ip", "link", "set", "eth1", "up"}) == 0;
 }
 
-// Two nodes with a processor and a NIC each.
+// Two nodes, each with a processor and a NIC.
 std::string TwoNodes() {
   cpu_set_t set;
   std::string text = "axccl-topology 1\nnode 0 bytes 1073741824\nnode 1 bytes 1073741824\n", nics;

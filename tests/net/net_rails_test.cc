@@ -1,5 +1,5 @@
-// Ranks on hosts with several NICs: large messages go over all that the hosts share, and the failure of one is the
-// failure of the peer. That results are right is seen in net_collectives_test.cc, too.
+// Ranks on hosts with several NICs: large messages use all NICs that the hosts share, and the failure of one counts as
+// the failure of the peer. net_collectives_test.cc also checks that results are right.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,9 +28,9 @@ using harness::RunOptions;
 using harness::RunRanks;
 using harness::TestHosts;
 
-constexpr int kTimeCell = 20;   // when it happened, ns
+constexpr int kTimeCell = 20;   // time of the event, ns
 constexpr int kPidCell = 30;    // + rank
-constexpr int kNamedCell = 40;  // + rank: 2 where its error names the NIC, else 1
+constexpr int kNamedCell = 40;  // + rank: 2 if its error names the NIC, otherwise 1
 constexpr uint64_t kPromisedNs = 4'000'000'000;
 constexpr size_t kLarge = 4 << 20;  // floats: 16 MiB
 
@@ -47,7 +47,7 @@ class Machine {
   const harness::Folder folder_;
 };
 
-// Bytes that have come and gone by each NIC since.
+// The bytes that each NIC has sent and received since.
 class Traffic {
  public:
   explicit Traffic(int nics) {
@@ -77,7 +77,7 @@ void AllReduce(const Clique& clique, size_t count, int rounds = 1) {
               static_cast<float>(i % 1000) * static_cast<float>(ranks) + static_cast<float>(ranks * (ranks - 1) / 2));
 }
 
-// To the next rank and from the one before, all at once.
+// Sends to the next rank and receives from the previous one, all at once.
 void SendAround(const Clique& clique, size_t count) {
   const int n = clique.nranks(), rank = clique.rank(0);
   std::vector<int32_t> in(count), out(count, -1), expected(count);
@@ -95,10 +95,10 @@ struct Setting {
   int hosts = 2;
   const char* interfaces = "eth";
   std::string machine = {};       // NCCL_TOPO_FILE
-  const char* comm_id = nullptr;  // else by the first interface
+  const char* comm_id = nullptr;  // otherwise the first interface
 };
 
-// Ranks as processes, one on each host of two NICs. `prepare`: before any of them starts.
+// Ranks are processes, one on each host with two NICs. `prepare` is called before any of them starts.
 void RunOnNics(const Setting& setting, const std::function<bool(const TestHosts&)>& prepare,
                const std::function<void(const TestHosts&, RankContext&, Clique*)>& body) {
   const auto hosts = TestHosts::Create(setting.hosts, 2);
@@ -133,7 +133,7 @@ TEST(NetRails, ShareWhatIsLarge) {
     EXPECT_GT(traffic.Share(0), 0.4);
     EXPECT_LT(traffic.Share(0), 0.6);
     ASSERT_NO_FATAL_FAILURE(SendAround(*clique, kLarge));
-    // Many that are small, in order, between the pieces of large ones.
+    // Many small messages, in order, between the pieces of large ones.
     for (int round = 0; round < 20; ++round) {
       ASSERT_NO_FATAL_FAILURE(AllReduce(*clique, 3 + static_cast<size_t>(round), 20));
       ASSERT_NO_FATAL_FAILURE(SendAround(*clique, 100003 + static_cast<size_t>(round)));
@@ -141,8 +141,8 @@ TEST(NetRails, ShareWhatIsLarge) {
   });
 }
 
-// One way is much slower than the other, whatever the system says: what comes by the fast one is often before its turn.
-TEST(NetRails, KeepTheOrderThoughOneIsSlow) {
+// One NIC is much slower than the system reports, so what arrives by the fast one is often early.
+TEST(NetRails, KeepTheOrderIfOneIsSlow) {
   const auto slow = [](const TestHosts& hosts) {
     const std::vector<std::string> limit = {"tc",    "qdisc", "replace", "dev",   "eth1", "root",  "tbf",
                                             "burst", "64kb",  "latency", "100ms", "rate", "50mbit"};
@@ -179,7 +179,7 @@ TEST(NetRails, AreNotSlowerThanTheFastest) {
   });
 }
 
-// A host with one NIC among hosts with two.
+// One host with one NIC, others with two.
 TEST(NetRails, AreThoseThatBothHave) {
   const auto pull = [](const TestHosts& hosts) { return hosts.PullCable(2, 1); };
   RunOnNics({3}, pull, [](const TestHosts&, RankContext& context, Clique* clique) {
@@ -187,14 +187,14 @@ TEST(NetRails, AreThoseThatBothHave) {
     const Traffic traffic(2);
     ASSERT_NO_FATAL_FAILURE(SendAround(*clique, kLarge));
     ASSERT_TRUE(context.Barrier(2));
-    // 0 to 1 by both, 1 to 2 and 2 to 0 by one.
+    // Both NICs from 0 to 1, one from 1 to 2 and from 2 to 0.
     const double expected = context.rank() == 2 ? 0 : 0.25;
     EXPECT_NEAR(traffic.Share(1), expected, 0.06);
     ASSERT_NO_FATAL_FAILURE(AllReduce(*clique, 1000003));
   });
 }
 
-// The slow network is the only one that leads to the last host.
+// Only the slow network leads to the last host.
 TEST(NetRails, SlowOnesAreTakenWhereNoOtherLeads) {
   const Machine machine("nic eth0 kind ethernet speed 25000\nnic eth1 kind ethernet speed 1000\n");
   const auto pull = [](const TestHosts& hosts) { return hosts.PullCable(2, 0); };
@@ -213,7 +213,7 @@ TEST(NetRails, SlowOnesAreTakenWhereNoOtherLeads) {
 
 class PulledTest : public testing::TestWithParam<int> {};
 
-// The other NIC goes on working, but what was on its way by this one does not arrive.
+// The other NIC still works, but packets that were on their way by this one do not arrive.
 TEST_P(PulledTest, BothSidesNameEachOther) {
   const int nic = GetParam();
   RunOnNics({}, Nothing, [&](const TestHosts& hosts, RankContext& context, Clique* clique) {
@@ -223,7 +223,7 @@ TEST_P(PulledTest, BothSidesNameEachOther) {
     std::thread breaker;
     if (context.rank() == 0)
       breaker = std::thread([&] {
-        usleep(50000);  // both are at work then
+        usleep(50000);  // while both work
         const bool pulled = hosts.PullCable(1, nic);
         context.Set(kTimeCell, NowNs());
         EXPECT_TRUE(pulled);
@@ -245,7 +245,7 @@ TEST_P(PulledTest, BothSidesNameEachOther) {
                                 std::to_string(context.Get(kPidCell + other)) + " on host " + TestHosts::Name(other) +
                                 ")";
     EXPECT_TRUE(harness::LastErrorHas(culprit)) << ncclGetLastError(nullptr);
-    // Whoever notices first says which way is gone, and lets the other know that it gives up.
+    // The rank that notices it first names the NIC, and informs the other rank that it gives up.
     context.Set(kNamedCell + context.rank(), 1 + (harness::LastErrorHas("over eth" + std::to_string(nic)) ? 1 : 0));
     EXPECT_GE(context.Await(kNamedCell) + context.Await(kNamedCell + 1), 3u) << ncclGetLastError(nullptr);
     const uint64_t start = NowNs();

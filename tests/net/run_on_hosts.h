@@ -1,4 +1,4 @@
-// Ranks as processes that live on hosts by turns.
+// Ranks as processes, placed on the hosts in turn.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace axccl::tests {
 
-// `environment`: as RunOptions has it. All of several NICs are used, unless it says otherwise.
+// `environment`: as in RunOptions. With several NICs all are used, unless it sets others.
 inline void RunOnHosts(int number, int ranks,
                        const std::function<void(const harness::TestHosts&, harness::RankContext&)>& body,
                        std::vector<std::pair<std::string, std::string>> environment = {}, int nics = 1) {
