@@ -1,4 +1,4 @@
-// Rendezvous that cannot succeed: everybody must learn why, by name, and soon.
+// Rendezvous that cannot succeed: every rank soon gets an error that names the cause.
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -31,51 +31,51 @@ namespace {
 
 using harness::RankContext;
 
-#define EXPECT_SAYS(status, text) \
+#define EXPECT_MENTIONS(status, text) \
   EXPECT_NE(std::string((status).message()).find(text), std::string::npos) << (status).message()
 
 std::chrono::milliseconds OneSecond() { return std::chrono::milliseconds(1000) * harness::TimeScale(); }
 
-TEST(FailureTest, DisagreementAboutNranksIsToldToAll) {
+TEST(FailureTest, DisagreementAboutNranksReachesAll) {
   harness::RunRanks(harness::Processes(4), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     const auto start = Clock::now();
     const Status status = JoinStatus(id, context.rank(), context.rank() == 2 ? 5 : 4);
     EXPECT_LT(Clock::now() - start, OneSecond());
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
-    EXPECT_SAYS(status, "rank 2 (pid");
-    EXPECT_SAYS(status, "nranks 5");
-    EXPECT_SAYS(status, "nranks 4");
-    ASSERT_TRUE(context.Barrier());  // the hub lives until all have heard
+    EXPECT_MENTIONS(status, "rank 2 (pid");
+    EXPECT_MENTIONS(status, "nranks 5");
+    EXPECT_MENTIONS(status, "nranks 4");
+    ASSERT_TRUE(context.Barrier());  // the hub must serve until all ranks have the error
   });
 }
 
-TEST(FailureTest, RankUsedTwiceWithOneMissingIsToldToAll) {
+TEST(FailureTest, RankUsedTwiceWithOneMissingReachesAll) {
   harness::RunRanks(harness::Processes(4), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     const auto start = Clock::now();
     const Status status = JoinStatus(id, context.rank() == 3 ? 1 : context.rank(), 4);
     EXPECT_LT(Clock::now() - start, OneSecond());
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
-    EXPECT_SAYS(status, "rank 1 was claimed twice");
+    EXPECT_MENTIONS(status, "rank 1 was claimed twice");
     ASSERT_TRUE(context.Barrier());
   });
 }
 
-TEST(FailureTest, StrayDuplicateHurtsNobodyElse) {
+TEST(FailureTest, StrayDuplicateHarmsNoOtherRank) {
   harness::RunRanks(harness::Threads(2), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     if (context.rank() == 0) {
-      while (Hub::Get().value()->Count().value().meetings != 1) sched_yield();  // rank 1 is in
+      while (Hub::Get().value()->Count().value().meetings != 1) sched_yield();  // rank 1 has joined
       const Status stray = JoinStatus(id, 1, 2);
       EXPECT_EQ(stray.code(), Code::kInvalidUsage);
-      EXPECT_SAYS(stray, "rank 1 was claimed twice");
+      EXPECT_MENTIONS(stray, "rank 1 was claimed twice");
     }
     const auto session = JoinWell(context, id);
     ASSERT_NE(session, nullptr);
     if (context.rank() == 0) {
-      EXPECT_SAYS(JoinStatus(id, 1, 2), "rank 1 was claimed twice");
-      // What is left is the deadlines of the two: no reckoning with the stray is pending.
+      EXPECT_MENTIONS(JoinStatus(id, 1, 2), "rank 1 was claimed twice");
+      // Only the deadlines of the two ranks are left: no timer for the stray is pending.
       while (Hub::Get().value()->Count().value().timers != 2) sched_yield();
     }
     ExpectExchange(session.get(), context.rank(), 2, 30, 1);
@@ -89,12 +89,12 @@ TEST(FailureTest, DeadlineNamesTheMissing) {
       ASSERT_TRUE(context.Barrier());
       return;
     }
-    // Rank 3 is patient, but learns with rank 0 that it waits in vain.
+    // Rank 3 has a long deadline, but gets the error together with rank 0.
     const auto patience = context.rank() == 0 ? std::chrono::milliseconds(200) : std::chrono::milliseconds(14000);
     const Status status = JoinStatus(id, context.rank(), 4, Clock::now() + patience);
     EXPECT_EQ(status.code(), Code::kTimeout);
-    EXPECT_SAYS(status, "rank 0 (pid");
-    EXPECT_SAYS(status, "of 4");
+    EXPECT_MENTIONS(status, "rank 0 (pid");
+    EXPECT_MENTIONS(status, "of 4");
     EXPECT_TRUE(status.message().find("ranks 1, 2 of") != std::string_view::npos ||
                 status.message().find("ranks 1-3 of") != std::string_view::npos)
         << status.message();
@@ -105,7 +105,7 @@ TEST(FailureTest, DeadlineNamesTheMissing) {
 TEST(FailureTest, DeadlineInAnExchangeNamesTheMissing) {
   harness::RunRanks(harness::Threads(3), [](RankContext& context) {
     const UniqueId id = ShareId(context);
-    // Rank 1's deadline passes first, and means nothing: it waits for nobody.
+    // Rank 1's deadline passes first, which does not matter: it does not wait.
     const auto patience = std::chrono::milliseconds(context.rank() == 1 ? 300 : 400) * harness::TimeScale();
     const auto deadline = Clock::now() + patience;
     Result<std::unique_ptr<Session>> session = Session::Join(id, context.rank(), 3, deadline, nullptr);
@@ -114,7 +114,7 @@ TEST(FailureTest, DeadlineInAnExchangeNamesTheMissing) {
       uint64_t mine = 0, all[3];
       const Status status = session.value()->AllGather(&mine, sizeof mine, all);
       EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
-      EXPECT_SAYS(status, "addresses of rank 1");
+      EXPECT_MENTIONS(status, "addresses of rank 1");
       EXPECT_GT(status.message().find("rank 1 (pid"), status.message().find(" waited until")) << status.message();
     }
     ASSERT_TRUE(context.Barrier());
@@ -126,27 +126,27 @@ TEST(FailureTest, DeadlineInAnExchangeNamesTheMissing) {
   });
 }
 
-TEST(FailureTest, AbortEndsEveryWaitAndIsToldToTheOthers) {
+TEST(FailureTest, AbortEndsEveryWaitAndReachesTheOthers) {
   harness::RunRanks(harness::Threads(3), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     static std::atomic<bool> abort{false};
     if (context.rank() == 2) {                                                  // never joins
-      while (Hub::Get().value()->Count().value().meetings != 1) sched_yield();  // rank 0 is in
+      while (Hub::Get().value()->Count().value().meetings != 1) sched_yield();  // rank 0 has joined
       context.Set(0, 1);
-      const size_t all = Unpack(id).value().num_addresses + size_t{2};  // the listeners and both
+      const size_t all = Unpack(id).value().num_addresses + size_t{2};  // the listeners and both ranks
       while (Hub::Get().value()->Count().value().watched < all) sched_yield();
       abort.store(true);
       ASSERT_TRUE(context.Barrier());
       return;
     }
-    if (context.rank() == 1) context.Await(0);  // one that nobody knows yet can tell nobody that it gives up
+    if (context.rank() == 1) context.Await(0);  // a rank can only report its abort once others know it
     const service::Stop stop = [] { return abort.load(); };
     const Status status =
         Session::Join(id, context.rank(), 3, Patient(), context.rank() == 0 ? stop : nullptr).status();
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
-    EXPECT_SAYS(status, "aborted by the caller");
+    EXPECT_MENTIONS(status, "aborted by the caller");
     if (context.rank() == 1) {
-      EXPECT_SAYS(status, "rank 0 (pid");
+      EXPECT_MENTIONS(status, "rank 0 (pid");
     }
     ASSERT_TRUE(context.Barrier());
   });
@@ -157,7 +157,7 @@ TEST(FailureTest, AbortBeforeAnything) {
     const UniqueId id = ShareId(context);
     const Status status = Session::Join(id, 0, 2, Patient(), [] { return true; }).status();
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
-    EXPECT_SAYS(status, "aborted");
+    EXPECT_MENTIONS(status, "aborted");
   });
 }
 
@@ -172,13 +172,13 @@ TEST(FailureTest, ReasonOfARankThatGivesUpReachesAll) {
         session->Fail(Status(code, "the dog ate the heap"));
         const Status again = session->AllGather(&mine, sizeof mine, all);
         EXPECT_EQ(again.code(), code);
-        EXPECT_SAYS(again, "the dog ate the heap");
+        EXPECT_MENTIONS(again, "the dog ate the heap");
       } else {
         const Status status = session->AllGather(&mine, sizeof mine, all);
         EXPECT_EQ(status.code(), code == Code::kInvalidUsage ? code : Code::kRemoteError);
-        EXPECT_SAYS(status, "rank 3 (pid");
-        EXPECT_SAYS(status, "the dog ate the heap");
-        EXPECT_EQ(session->AllGather(&mine, sizeof mine, all).message(), status.message()) << "and stays";
+        EXPECT_MENTIONS(status, "rank 3 (pid");
+        EXPECT_MENTIONS(status, "the dog ate the heap");
+        EXPECT_EQ(session->AllGather(&mine, sizeof mine, all).message(), status.message()) << "the error is kept";
       }
       ASSERT_TRUE(context.Barrier());
     });
@@ -193,8 +193,8 @@ TEST(FailureTest, UnequalContributionsAndEarlyLeavers) {
       char mine[16] = {}, all[32];
       const Status status = session->AllGather(mine, context.rank() == 0 ? 8 : 16, all);
       EXPECT_FALSE(status.ok());
-      EXPECT_SAYS(status, "16");
-      EXPECT_SAYS(status, "8");
+      EXPECT_MENTIONS(status, "16");
+      EXPECT_MENTIONS(status, "8");
     }
     {
       auto session = JoinWell(context, ShareId(context));
@@ -203,8 +203,8 @@ TEST(FailureTest, UnequalContributionsAndEarlyLeavers) {
         char mine[16] = {}, all[32];
         const Status status = session->AllGather(mine, 16, all);
         EXPECT_EQ(status.code(), Code::kRemoteError);
-        EXPECT_SAYS(status, "rank 1");
-        EXPECT_SAYS(status, "left after 0 exchanges");
+        EXPECT_MENTIONS(status, "rank 1");
+        EXPECT_MENTIONS(status, "left after 0 exchanges");
       } else {
         session.reset();
       }
@@ -214,12 +214,12 @@ TEST(FailureTest, UnequalContributionsAndEarlyLeavers) {
       auto session = JoinWell(context, ShareId(context));
       ASSERT_NE(session, nullptr);
       if (context.rank() == 1) session.reset();
-      ASSERT_TRUE(context.Barrier());  // this time rank 1 is gone before rank 0 calls
+      ASSERT_TRUE(context.Barrier());  // this time rank 1 has left before rank 0 calls
       if (context.rank() == 0) {
         char mine[16] = {}, all[32];
         const Status status = session->AllGather(mine, 16, all);
         EXPECT_EQ(status.code(), Code::kRemoteError);
-        EXPECT_SAYS(status, "left after 0 exchanges");
+        EXPECT_MENTIONS(status, "left after 0 exchanges");
       }
       ASSERT_TRUE(context.Barrier());
     }
@@ -233,7 +233,7 @@ TEST(FailureTest, UnequalContributionsAndEarlyLeavers) {
   });
 }
 
-TEST(FailureTest, UsedIdsAndLateRanksAreToldHowItEnded) {
+TEST(FailureTest, UsedIdsAndLateRanksGetTheOutcome) {
   harness::RunRanks(harness::Threads(2), [](RankContext& context) {
     const UniqueId used = ShareId(context);
     auto session = JoinWell(context, used);
@@ -243,7 +243,7 @@ TEST(FailureTest, UsedIdsAndLateRanksAreToldHowItEnded) {
     while (hub->Count().value().meetings != 0) sched_yield();
     const Status again = JoinStatus(used, context.rank(), 2);
     EXPECT_EQ(again.code(), Code::kInvalidUsage);
-    EXPECT_SAYS(again, "has already made a communicator of 2 ranks");
+    EXPECT_MENTIONS(again, "has already made a communicator of 2 ranks");
 
     const UniqueId failed = ShareId(context);
     if (context.rank() == 0) {
@@ -253,8 +253,8 @@ TEST(FailureTest, UsedIdsAndLateRanksAreToldHowItEnded) {
       ASSERT_TRUE(context.Barrier());
       const Status late = JoinStatus(failed, 1, 2);
       EXPECT_EQ(late.code(), Code::kTimeout);
-      EXPECT_SAYS(late, "rank 0 (pid");
-      EXPECT_SAYS(late, "for rank 1 of 2");
+      EXPECT_MENTIONS(late, "rank 0 (pid");
+      EXPECT_MENTIONS(late, "for rank 1 of 2");
     }
   });
 }
@@ -274,7 +274,7 @@ TEST(FailureTest, ArgumentsAreCheckedBeforeAnythingIsSent) {
   });
 }
 
-TEST(FailureTest, TooFewDescriptorsAreCountedBeforeAnybodyWaits) {
+TEST(FailureTest, TooFewDescriptorsAreCountedBeforeAnyRankWaits) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     if (context.rank() == 0) {
@@ -290,15 +290,15 @@ TEST(FailureTest, TooFewDescriptorsAreCountedBeforeAnybodyWaits) {
       const Status status = JoinStatus(id, 1, 400);
       EXPECT_LT(Clock::now() - start, OneSecond());
       EXPECT_EQ(status.code(), Code::kSystemError) << status.message();
-      EXPECT_SAYS(status, "a rendezvous of 400 ranks needs 400 file descriptors");
-      EXPECT_SAYS(status, "of its 100 open already");
-      EXPECT_SAYS(status, "ulimit -n");
+      EXPECT_MENTIONS(status, "a rendezvous of 400 ranks needs 400 file descriptors");
+      EXPECT_MENTIONS(status, "of its 100 open already");
+      EXPECT_MENTIONS(status, "ulimit -n");
       ASSERT_TRUE(context.Barrier());
     }
   });
 }
 
-TEST(FailureTest, NoDescriptorLeftIsSaidWithTheLimit) {
+TEST(FailureTest, NoDescriptorLeftIsReportedWithTheLimit) {
   harness::RunRanks(harness::Processes(1), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     const int next = dup(0);
@@ -310,8 +310,8 @@ TEST(FailureTest, NoDescriptorLeftIsSaidWithTheLimit) {
     const Status status = JoinStatus(id, 0, 1);
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
     EXPECT_EQ(status.code(), Code::kSystemError) << status.message();
-    EXPECT_SAYS(status, "of its " + std::to_string(next) + " open already");
-    EXPECT_SAYS(status, "ulimit -n");
+    EXPECT_MENTIONS(status, "of its " + std::to_string(next) + " open already");
+    EXPECT_MENTIONS(status, "ulimit -n");
   });
 }
 
@@ -339,7 +339,7 @@ TEST(FailureTest, AHubOfAnotherVersionIsNamed) {
       answer.hello.id = rank.id;
       answer.proof = Prove(fields.secret, Role::kHub, rank, answer.hello);
       EXPECT_EQ(send(peer.get(), &answer, sizeof answer, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof answer));
-      Proof proof;  // with which the hub can tell its ranks who came
+      Proof proof;  // lets the hub name this rank to its other ranks
       EXPECT_EQ(recv(peer.get(), &proof, sizeof proof, MSG_WAITALL), static_cast<ssize_t>(sizeof proof));
       EXPECT_TRUE(SameProof(proof, Prove(fields.secret, Role::kRank, rank, answer.hello)));
     });
@@ -348,8 +348,8 @@ TEST(FailureTest, AHubOfAnotherVersionIsNamed) {
     EXPECT_LT(Clock::now() - start, OneSecond());
     hub.join();
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
-    EXPECT_SAYS(status, "speaks version " + std::to_string(kProtocolVersion));
-    EXPECT_SAYS(status, "version 77");
+    EXPECT_MENTIONS(status, "speaks version " + std::to_string(kProtocolVersion));
+    EXPECT_MENTIONS(status, "version 77");
   });
 }
 
@@ -361,11 +361,11 @@ TEST(DeathOfARankTest, WhileOthersStillJoin) {
     if (context.rank() == 2) {
       std::thread joiner([&] { (void)!JoinStatus(id, 2, 4).ok(); });
       joiner.detach();
-      context.Await(0);  // rank 0 has seen it
+      context.Await(0);  // rank 0 has seen it join
       context.Die();
     }
-    if (context.rank() == 1) context.Await(0);  // so that the first to come is rank 2
-    if (context.rank() == 3) context.Await(1);  // comes after the death
+    if (context.rank() == 1) context.Await(0);  // so that rank 2 is the first to join
+    if (context.rank() == 3) context.Await(1);  // joins after the death
     if (context.rank() == 0) {
       Hub* const hub = Hub::Get().value();
       while (hub->Count().value().meetings != 1 || hub->Count().value().guests != 0) sched_yield();
@@ -373,8 +373,8 @@ TEST(DeathOfARankTest, WhileOthersStillJoin) {
     }
     const Status status = JoinStatus(id, context.rank(), 4);
     EXPECT_EQ(status.code(), Code::kRemoteError) << status.message();
-    EXPECT_SAYS(status, "rank 2 (pid");
-    EXPECT_SAYS(status, "is gone");
+    EXPECT_MENTIONS(status, "rank 2 (pid");
+    EXPECT_MENTIONS(status, "is gone");
     context.Set(1, 1);
     ASSERT_TRUE(context.Barrier(1, 3));
   });
@@ -391,7 +391,7 @@ TEST(DeathOfARankTest, DuringTheExchanges) {
     const Status status = session->AllGather(&mine, sizeof mine, all);
     EXPECT_LT(Clock::now() - start, OneSecond());
     EXPECT_EQ(status.code(), Code::kRemoteError);
-    EXPECT_SAYS(status, "rank 1 (pid");
+    EXPECT_MENTIONS(status, "rank 1 (pid");
     ASSERT_TRUE(context.Barrier(1, 3));
   });
 }
@@ -406,7 +406,7 @@ TEST(DeathOfARankTest, OfTheProcessThatServes) {
     uint64_t mine = 0, all[3];
     const Status status = session->AllGather(&mine, sizeof mine, all);
     EXPECT_EQ(status.code(), Code::kRemoteError) << status.message();
-    // Its port is free once the kernel is through with it.
+    // Its port is free once the kernel has ended the process.
     Status late;
     do {
       late = JoinStatus(id, context.rank(), 3, Clock::now() + std::chrono::milliseconds(100));
@@ -434,7 +434,7 @@ TEST(DeathOfARankTest, StoppedServerCostsTheDeadline) {
   });
 }
 
-TEST(ForkTest, ChildIsToldAndParentGoesOn) {
+TEST(ForkTest, ChildIsRefusedAndParentContinues) {
   harness::RunRanks(harness::Processes(2), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     const auto session = JoinWell(context, id);
@@ -446,14 +446,14 @@ TEST(ForkTest, ChildIsToldAndParentGoesOn) {
       wrong += JoinStatus(id, 0, 1).code() == Code::kInvalidUsage ? 0 : 2;
       wrong += session->AllGather(&mine, sizeof mine, all).code() == Code::kInvalidUsage ? 0 : 4;
       session->Fail(MakeStatus(Code::kInternalError, "from the child"));
-      // Whatever number the connection had, the child may use for something of its own, which must stay untouched.
+      // The child may reuse the connection's descriptor number for something else, which must stay untouched.
       int ends[2];
       wrong += socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0 ? 0 : 8;
       for (int number = 64; number < 128; ++number) dup2(ends[0], number);
       for (int number = 3; number < 64; ++number) {
         if (number != ends[1] && number != ends[0] && fcntl(number, F_GETFD) < 0) dup2(ends[0], number);
       }
-      delete session.get();  // as a static destructor of the child would; the parent's copy is another process's
+      delete session.get();  // as the child's static destructors would; the parent has its own copy
       char byte;
       wrong += recv(ends[1], &byte, 1, 0) < 0 && errno == EAGAIN ? 0 : 16;
       for (int number = 3; number < 128; ++number) wrong += fcntl(number, F_GETFD) >= 0 ? 0 : 32;

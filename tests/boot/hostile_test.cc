@@ -27,7 +27,8 @@ namespace {
 
 using harness::RankContext;
 
-#define EXPECT_SAYS(status, text) EXPECT_NE((status).message().find(text), std::string_view::npos) << (status).message()
+#define EXPECT_MENTIONS(status, text) \
+  EXPECT_NE((status).message().find(text), std::string_view::npos) << (status).message()
 
 Hello HelloOf(int rank, int nranks) {
   Hello hello;
@@ -36,7 +37,7 @@ Hello HelloOf(int rank, int nranks) {
   return hello;
 }
 
-// What follows the greeting.
+// The bytes that follow the greeting.
 struct Credentials {
   Proof proof{};
   FrameHeader header;
@@ -49,7 +50,7 @@ void InAProcess(const std::function<void(const UniqueId&)>& body) {
 
 Hub::Counts Counts() { return Hub::Get().value()->Count().value(); }
 
-TEST(HandshakeTest, ByHandItWorks) {
+TEST(HandshakeTest, WorksByHand) {
   InAProcess([](const UniqueId& id) {
     RawRank raw(id);
     ASSERT_TRUE(raw.Greet(HelloOf(0, 1)));
@@ -80,7 +81,7 @@ TEST(HandshakeTest, GarbageHellosAreCutWithoutAnAnswer) {
     RawRank raw(id);
     EXPECT_FALSE(raw.Greet(hub)) << "only ranks are answered";
     EXPECT_EQ(Counts().guests, 0u);
-    EXPECT_TRUE(JoinStatus(id, 0, 1).ok()) << "and the id is as good as before";
+    EXPECT_TRUE(JoinStatus(id, 0, 1).ok()) << "the id still works";
   });
 }
 
@@ -95,7 +96,7 @@ TEST(HandshakeTest, WrongProofsAreCutAndChangeNothing) {
       ASSERT_TRUE(raw.SendBytes(&credentials, sizeof credentials));
       EXPECT_TRUE(raw.Cut());
     }
-    {  // a wrong proof, and all the rest as it should be
+    {  // a wrong proof, and everything else right
       RawRank raw(id);
       ASSERT_TRUE(raw.Greet(HelloOf(0, 1)));
       ASSERT_TRUE(raw.Join(1));
@@ -141,10 +142,10 @@ TEST(HandshakeTest, AHubWithoutTheSecretIsNotBelieved) {
     forged.secret[7] ^= 1;
     const Status status = JoinStatus(Pack(forged), 0, 1);
     EXPECT_EQ(status.code(), Code::kInvalidUsage);
-    EXPECT_SAYS(status, "does not know the secret");
+    EXPECT_MENTIONS(status, "does not know the secret");
     IdFields unknown = Unpack(id).value();
     unknown.id[7] ^= 1;
-    EXPECT_SAYS(JoinStatus(Pack(unknown), 0, 1), "does not know the unique id");
+    EXPECT_MENTIONS(JoinStatus(Pack(unknown), 0, 1), "does not know the unique id");
     EXPECT_EQ(Counts().meetings, 0u);
   });
 }
@@ -156,10 +157,11 @@ TEST(HandshakeTest, OtherVersionsAreNamedToBothSides) {
     if (context.rank() == 0) {
       const Status status = JoinStatus(id, 0, 2);
       const auto start = Clock::time_point(std::chrono::nanoseconds(context.Await(0)));
-      EXPECT_LT(Clock::now() - start, std::chrono::seconds(1) * harness::TimeScale()) << "it need not wait for more";
+      EXPECT_LT(Clock::now() - start, std::chrono::seconds(1) * harness::TimeScale())
+          << "the error needs no further data";
       EXPECT_EQ(status.code(), Code::kInvalidUsage);
-      EXPECT_SAYS(status, "version 77");
-      EXPECT_SAYS(status, here.c_str());
+      EXPECT_MENTIONS(status, "version 77");
+      EXPECT_MENTIONS(status, here.c_str());
       return;
     }
     while (Counts().meetings != 1) sched_yield();
@@ -175,8 +177,8 @@ TEST(HandshakeTest, OtherVersionsAreNamedToBothSides) {
     const Status status = raw.ReceiveFrame(&type);
     EXPECT_LT(Clock::now() - start, std::chrono::seconds(1) * harness::TimeScale());
     EXPECT_EQ(status.code(), Code::kInvalidUsage);
-    EXPECT_SAYS(status, "version 77");
-    EXPECT_SAYS(status, here.c_str());
+    EXPECT_MENTIONS(status, "version 77");
+    EXPECT_MENTIONS(status, here.c_str());
   });
 }
 
@@ -195,7 +197,7 @@ TEST(HandshakeTest, AnotherVersionWithoutTheSecretIsCutAndChangesNothing) {
   });
 }
 
-TEST(HandshakeTest, ImpossibleRanksAreTurnedAway) {
+TEST(HandshakeTest, ImpossibleRanksAreRefused) {
   InAProcess([](const UniqueId& id) {
     for (const auto& [rank, nranks] :
          {std::pair{5, 2}, {-1, 2}, {0, 0}, {0, -7}, {0, 0x7fffffff}, {0x7ffffffe, 0x7fffffff}}) {
@@ -220,7 +222,7 @@ TEST(FrameOfARankTest, MisplacedForgedAndOverlongFramesEndTheMeeting) {
         uint64_t mine = 0, all[2];
         const Status status = session.ok() ? session.value()->AllGather(&mine, sizeof mine, all) : session.status();
         EXPECT_EQ(status.code(), Code::kRemoteError) << kind << ": " << status.message();
-        EXPECT_SAYS(status, "rank 1 (pid");
+        EXPECT_MENTIONS(status, "rank 1 (pid");
         return;
       }
       RawRank raw(id);
@@ -233,9 +235,9 @@ TEST(FrameOfARankTest, MisplacedForgedAndOverlongFramesEndTheMeeting) {
       header.type = FrameType::kContribute;
       header.sequence = 1;
       if (kind == 0) raw.SendFrame(FrameType::kContribute, payload);                     // a byte too long
-      if (kind == 1) raw.SendFrame(FrameType::kGathered, std::span(payload).first(16));  // not for a rank to send
+      if (kind == 1) raw.SendFrame(FrameType::kGathered, std::span(payload).first(16));  // ranks do not send this
       if (kind == 2) raw.SendFrame(FrameType::kJoin, std::span(payload).first(sizeof(JoinBody)));  // a second time
-      if (kind == 3) {  // right but for the MAC
+      if (kind == 3) {  // right except for the MAC
         header.bytes = 8;
         raw.SendBytes(&header, sizeof header);
         raw.SendBytes(payload.data(), 8);
@@ -256,8 +258,7 @@ uint64_t ResidentBytes() {
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Everything a stranger may try, by turns. What needs the secret (a replay has heard it used) has a use of it that is
-// past.
+// All kinds of attacks, in turn. Those that need the secret (a replay has recorded its use) use an earlier handshake.
 class Besieger {
  public:
   explicit Besieger(const UniqueId& id) : id_(id), honest_(id) {
@@ -282,10 +283,10 @@ class Besieger {
       case 2:  // the right id, then silence
         (void)raw.Greet(hello);
         break;
-      case 3:  // as a rank that is there, or will be, without the secret
+      case 3:  // as a present or future rank, without the secret
         if (raw.Greet(hello)) (void)raw.Join(1);
         break;
-      case 4:  // what a rank has said before
+      case 4:  // what a rank has sent before
         hello = honest_.mine();
         credentials.proof = proof_;
         raw.SendBytes(&hello, sizeof hello);
@@ -320,24 +321,24 @@ double JoinAndExchange(RankContext& context, const UniqueId& id) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-TEST(SiegeTest, EightRanksStartThroughTwoThousandSocketsAndEverythingStrangersSay) {
+TEST(SiegeTest, EightRanksStartThroughTwoThousandSocketsOfStrangers) {
   harness::RunOptions options;
   options.deadline = std::chrono::seconds(40);
   harness::RunRanks(
       harness::Processes(9),
       [](RankContext& context) {
         const UniqueId quiet = ShareId(context, 0), besieged = ShareId(context, 1);
-        (void)ShareId(context, 2);  // nobody joins by this one: the gate stays open to the last
+        (void)ShareId(context, 2);  // no rank joins with this id, so the listener stays open to the end
         constexpr int kBesieger = 8, kSockets = 2000;
         if (context.rank() != kBesieger) {
           const double before_ms = JoinAndExchange(context, quiet);
           context.Barrier(1, 8);
           const uint64_t resident = ResidentBytes();
           context.Set(1, 1);
-          context.Await(0);  // the siege stands
+          context.Await(0);  // the first half of the sockets is connected
           const double ms = JoinAndExchange(context, besieged);
           EXPECT_LT(ms, before_ms + 1000.0 * harness::TimeScale());
-          context.Await(2);  // all that will be sent has been
+          context.Await(2);  // everything has been sent
           if (context.rank() == 0) {
             const uint64_t grown = std::max(ResidentBytes(), resident) - resident;
             EXPECT_LT(grown, uint64_t{10} << 20);
@@ -357,7 +358,7 @@ TEST(SiegeTest, EightRanksStartThroughTwoThousandSocketsAndEverythingStrangersSa
         Besieger besieger(besieged);
         for (int i = 0; i < kSockets / 2; ++i) besieger.Attack(i);
         context.Set(0, 1);
-        for (int i = 0; i < kSockets / 2; ++i) besieger.Attack(i);  // while they join
+        for (int i = 0; i < kSockets / 2; ++i) besieger.Attack(i);  // while the ranks join
         const auto last = Clock::now();
         for (size_t i = 0; i < besieger.size(); ++i) ASSERT_TRUE(besieger.Cut(i)) << i;
         EXPECT_LT(Clock::now() - last, service::kGuestTime + std::chrono::milliseconds(500) * harness::TimeScale());

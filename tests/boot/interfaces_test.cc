@@ -48,7 +48,7 @@ std::string Selected(const char* ifname, const char* family = "") {
   return text;
 }
 
-TEST(InterfacesTest, ByDefaultTheFirstThatLeadsOut) {
+TEST(InterfacesTest, ByDefaultTheFirstThatIsNotLoopback) {
   EXPECT_EQ(Selected(""), "10.0.0.5 [2000::7]");
   EXPECT_EQ(Selected("", "AF_INET6"), "[2000::7]");
 }
@@ -70,9 +70,9 @@ TEST(InterfacesTest, ByDefaultNoBridgesOfContainersNothingDownNothingUnplugged) 
                                     {"down0", false, {V4(10, 9, 0, 1)}, false},
                                     {"plug0", false, {V4(10, 9, 0, 2)}, true, false},
                                     {"bare0", false, {}}};
-  EXPECT_EQ(Default(interfaces), "lo 127.0.0.1:0") << "loopback, where there is nothing better";
-  EXPECT_EQ(SelectAddresses(interfaces, "docker", "").value().size(), 1u) << "unless asked for";
-  EXPECT_EQ(SelectAddresses(interfaces, "plug0", "").value().size(), 1u) << "somebody may plug it in";
+  EXPECT_EQ(Default(interfaces), "lo 127.0.0.1:0") << "loopback, if there is nothing better";
+  EXPECT_EQ(SelectAddresses(interfaces, "docker", "").value().size(), 1u) << "unless it is named";
+  EXPECT_EQ(SelectAddresses(interfaces, "plug0", "").value().size(), 1u) << "the cable may be plugged in later";
   interfaces.push_back({"br-ex", false, {V4(10, 1, 1, 1)}});
   EXPECT_EQ(Default(interfaces), "br-ex 10.1.1.1:0");
   interfaces.erase(interfaces.begin());
@@ -89,7 +89,7 @@ TEST(InterfacesTest, PrefixesExactNamesAndExclusion) {
   EXPECT_EQ(Selected("eth"), "10.0.0.5 [2000::7]");
   EXPECT_EQ(Selected("eth", "AF_INET"), "10.0.0.5");
   EXPECT_EQ(Selected("eth1"), "10.1.0.5");
-  EXPECT_EQ(Selected("ib,eth1"), "10.1.0.5") << "the system's order decides";
+  EXPECT_EQ(Selected("ib,eth1"), "10.1.0.5") << "in the system's order";
   EXPECT_EQ(Selected("=eth1,ib0"), "10.1.0.5");
   EXPECT_EQ(Selected("^eth"), "[2000::9]") << "loopback only if nothing else is left";
   EXPECT_EQ(Selected("^eth,ib"), "127.0.0.1 [::1]");
@@ -98,7 +98,7 @@ TEST(InterfacesTest, PrefixesExactNamesAndExclusion) {
   EXPECT_EQ(Selected("lo"), "127.0.0.1 [::1]");
 }
 
-TEST(InterfacesTest, NoMatchListsWhatThereIs) {
+TEST(InterfacesTest, NoMatchListsTheInterfaces) {
   for (const std::string& text :
        {Selected("=eth"), Selected("wlan0"), Selected("^lo,eth,ib"), Selected("eth1", "AF_INET6")}) {
     EXPECT_EQ(text.find("error: "), 0u) << text;

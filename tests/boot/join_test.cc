@@ -68,16 +68,16 @@ TEST(JoinTimeTest, EightProcessesAndThreeExchanges) {
     if (context.rank() != 0) return;
     std::printf("             8 processes, join and 3 exchanges: best %.2f ms, median %.2f ms\n", times.front(),
                 times[kRounds / 2]);
-    EXPECT_LT(times.front(), 1000.0) << "something waits for a timer";
+    EXPECT_LT(times.front(), 1000.0) << "a rank waits for a timer";
   });
 }
 
 TEST(JoinTest2, ManyIdsAtOnceDoNotMix) {
   constexpr int kIds = 6;
   harness::RunRanks(harness::Layout{2, kIds, 1}, [](RankContext& context) {
-    // Thread t of both processes makes a communicator of two with its twin.
+    // Thread t of both processes makes a communicator of two with thread t of the other.
     const int process = context.rank() / kIds, thread = context.rank() % kIds;
-    UniqueId id = ShareId(context, 0);  // makes all wait; the ids that count follow
+    UniqueId id = ShareId(context, 0);  // a barrier for all; the ids that matter follow
     std::byte* const place = context.board() + 4096 + static_cast<size_t>(thread) * sizeof id;
     if (process == 0) {
       Result<UniqueId> made = CreateUniqueId();
@@ -108,7 +108,7 @@ TEST(JoinTest2, CyclesLeaveNothingBehind) {
           auto session = JoinWell(context, id);
           ExpectExchange(session.get(), context.rank(), 2, 100, static_cast<uint64_t>(cycle));
           session.reset();
-          // Once both have left, nothing is open for this id; Count runs behind what is done then.
+          // Once both have left, nothing is open for this id; Count runs after the work of leaving.
           ASSERT_TRUE(context.Barrier());
           const auto open = [] {
             const Hub::Counts counts = Hub::Get().value()->Count().value();
@@ -125,7 +125,7 @@ TEST(JoinTest2, CyclesLeaveNothingBehind) {
         EXPECT_EQ(CountEntries("/proc/self/task"), threads);
         if (context.rank() != 0) return;
         const Hub::Counts counts = Hub::Get().value()->Count().value();
-        EXPECT_LE(counts.ids, 256u) << "ids that have served are remembered, but not for ever";
+        EXPECT_LE(counts.ids, 256u) << "used ids are remembered, but not for ever";
         EXPECT_EQ(counts.guests, 0u);
         EXPECT_EQ(counts.timers, 0u);
       },
@@ -143,7 +143,7 @@ TEST(JoinTest2, UnusedIdsAreCheap) {
   });
 }
 
-TEST(InterfaceTest, UnknownInterfaceIsAnErrorThatListsThoseThereAre) {
+TEST(InterfaceTest, UnknownInterfaceIsAnErrorThatListsTheInterfaces) {
   harness::RunOptions options;
   options.environment = {{"NCCL_SOCKET_IFNAME", "=nosuch0"}};
   harness::RunRanks(
@@ -157,7 +157,7 @@ TEST(InterfaceTest, UnknownInterfaceIsAnErrorThatListsThoseThereAre) {
       options);
 }
 
-// Where sockets of this process listen, as "127.0.0.1".
+// The addresses at which sockets of this process listen, as "127.0.0.1".
 std::vector<std::string> ListeningAt() {
   std::vector<std::string> hosts;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -173,7 +173,7 @@ std::vector<std::string> ListeningAt() {
   return hosts;
 }
 
-TEST(InterfaceTest, AnIdIsServedWhereItSaysAndNowhereElse) {
+TEST(InterfaceTest, AnIdIsServedOnlyAtItsAddresses) {
   for (const char* ifname : {"", "=lo"}) {
     harness::RunOptions options;
     options.environment = {{"NCCL_SOCKET_IFNAME", ifname}};
@@ -188,7 +188,7 @@ TEST(InterfaceTest, AnIdIsServedWhereItSaysAndNowhereElse) {
             EXPECT_EQ(fields.address[static_cast<size_t>(i)].ip, wanted[static_cast<size_t>(i)].ip);
           }
           EXPECT_EQ(hosts.size(), wanted.size());
-          EXPECT_EQ(ListeningAt(), hosts) << "one socket an address, none on all interfaces";
+          EXPECT_EQ(ListeningAt(), hosts) << "one socket for each address, none on all interfaces";
           EXPECT_TRUE(*ifname == '\0' || IsLoopback(fields.address[0]));
         },
         options);
@@ -222,7 +222,7 @@ TEST(CommIdJoinTest, RanksMeetAtTheAddressWithoutAnIdExchange) {
         [](RankContext& context) {
           Result<UniqueId> id = CreateUniqueId();
           ASSERT_TRUE(id.ok()) << id.status().message();
-          // Rank 0 last: the others find nobody at first and must try again.
+          // Rank 0 joins last: the others first find no listener and must try again.
           if (context.rank() == 0) {
             ASSERT_TRUE(context.Barrier());
           } else {
@@ -242,7 +242,7 @@ TEST(CommIdJoinTest, OneAddressServesOneCommunicatorAfterTheOther) {
       [](RankContext& context) {
         const UniqueId id = CreateUniqueId().value();
         for (int round = 0; round < 30; ++round) {
-          // No barrier: a fast rank is there for the next while a slow one still leaves the last.
+          // No barrier: a fast rank joins the next communicator while a slow one still leaves the previous one.
           const auto session = JoinWell(context, id);
           ExpectExchange(session.get(), context.rank(), 3, 50, static_cast<uint64_t>(round));
         }
@@ -255,7 +255,7 @@ TEST(CommIdJoinTest, DifferentSecretsDoNotMeet) {
       harness::Processes(2),
       [](RankContext& context) {
         setenv("AXCCL_SECRET", context.rank() == 0 ? "sixteen apples.." : "sixteen pears...", 1);
-        const UniqueId id = CreateUniqueId().value();  // takes its time, on purpose
+        const UniqueId id = CreateUniqueId().value();  // slow on purpose
         ASSERT_TRUE(context.Barrier());
         if (context.rank() == 0) {
           const Status status = JoinStatus(id, 0, 2, Clock::now() + std::chrono::milliseconds(300));
@@ -298,7 +298,7 @@ TEST(CommIdJoinTest, PortOfAServerThatJustDiedIsTakenOver) {
       CommId(""));
 }
 
-TEST(CommIdJoinTest, TwoJobsAtOneAddressAreToldSo) {
+TEST(CommIdJoinTest, TwoJobsAtOneAddressGetAnError) {
   harness::RunRanks(
       harness::Processes(4),
       [](RankContext& context) {
@@ -332,7 +332,7 @@ TEST(CommIdJoinTest, TwoJobsAtOneAddressAreToldSo) {
       CommId("secret of one job"));
 }
 
-TEST(CommIdJoinTest, NobodyThereIsATimeoutThatNamesTheAddress) {
+TEST(CommIdJoinTest, NoListenerIsATimeoutThatNamesTheAddress) {
   harness::RunRanks(
       harness::Processes(1),
       [](RankContext&) {

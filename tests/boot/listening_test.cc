@@ -1,4 +1,4 @@
-// Nobody listens who need not: once communicators are made, strangers find no port.
+// Listeners close when they are not needed: once communicators are made, strangers find no open port.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@ namespace {
 
 using harness::RankContext;
 
-// errno of connecting to where the id is served; 0: somebody listens.
+// The errno of connecting to the id's address; 0: a socket listens there.
 int Knock(const UniqueId& id) {
   const Address address = Unpack(id).value().address[0];
   const service::Fd fd(socket(address.family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -30,7 +30,7 @@ int Knock(const UniqueId& id) {
   return connect(fd.get(), reinterpret_cast<const sockaddr*>(&storage), bytes) == 0 ? 0 : errno;
 }
 
-// The hub hears that the last rank has left a moment after that one has gone on.
+// The hub learns that the last rank has left a moment after that rank has continued.
 void AwaitRefusal(RankContext& context, const UniqueId& id) {
   const auto limit = Patient();
   int error = 0;
@@ -57,14 +57,14 @@ TEST(ListeningTest, EndsWhenEveryIdHasMadeItsCommunicator) {
   harness::RunRanks(harness::Processes(3), [](RankContext& context) {
     const UniqueId first = ShareId(context, 0), second = ShareId(context, 1);
     ASSERT_NO_FATAL_FAILURE(Meet(context, first, 1));
-    EXPECT_EQ(Knock(second), 0);  // its ranks are still to come
+    EXPECT_EQ(Knock(second), 0);  // its ranks have not joined yet
     ASSERT_TRUE(context.Barrier(2));
     ASSERT_NO_FATAL_FAILURE(Meet(context, second, 3));
     AwaitRefusal(context, second);
     if (context.rank() == 0) {
       EXPECT_EQ(Listeners(), 0u);
     }
-    // Who uses an id again is told, at once, by the process that made it and by any other.
+    // A rank that uses an id again gets an error at once, in the process that made the id and in any other.
     const Status again = JoinStatus(first, context.rank(), 3);
     if (context.rank() == 0) {
       EXPECT_EQ(again.code(), Code::kInvalidUsage);
@@ -76,15 +76,15 @@ TEST(ListeningTest, EndsWhenEveryIdHasMadeItsCommunicator) {
     }
     EXPECT_TRUE(Mentions(again, "call ncclGetUniqueId for each")) << again.message();
     ASSERT_TRUE(context.Barrier(4));
-    // And the next id is served again.
+    // The next id is served.
     const UniqueId third = ShareId(context, 2);
     ASSERT_NO_FATAL_FAILURE(Meet(context, third, 5));
     AwaitRefusal(context, third);
   });
 }
 
-// Ranks that are late to a start that failed are told how, not that nobody is there.
-TEST(ListeningTest, GoesOnForThoseWhoAreLateToAFailure) {
+// Ranks that come late to a start that failed get its error, not the error that no process listens.
+TEST(ListeningTest, ContinuesForRanksThatAreLateToAFailure) {
   harness::RunOptions options;
   options.environment = {{"AXCCL_INIT_TIMEOUT", "1"}};
   harness::RunRanks(
@@ -101,12 +101,12 @@ TEST(ListeningTest, GoesOnForThoseWhoAreLateToAFailure) {
           EXPECT_EQ(late.code(), Code::kTimeout);
           EXPECT_TRUE(Mentions(late, "for rank 1 of 2")) << late.message();
         }
-        AwaitRefusal(context, id);  // as long as ranks may take to come
+        AwaitRefusal(context, id);  // it listens as long as ranks may come
       },
       options);
 }
 
-// Ranks in a tree have listeners of their own meanwhile.
+// Ranks in a tree have their own listeners meanwhile.
 TEST(ListeningTest, OfRanksInATreeEndsWithIt) {
   harness::RunOptions options;
   options.environment = {{"AXCCL_TREE_RANKS", "2"}};

@@ -10,7 +10,7 @@
 
 namespace axccl::boot {
 
-// Long enough never to be what ends a test that passes.
+// So long that it never ends a test that passes.
 inline Clock::time_point Patient() { return Clock::now() + std::chrono::seconds(15) * harness::TimeScale(); }
 
 // A port of loopback that was free a moment ago.

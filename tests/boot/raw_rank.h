@@ -1,4 +1,4 @@
-// A rank that speaks the wire format by hand, well or badly. Blocking sockets with a receive limit of 10 s.
+// A rank that speaks the wire format by hand, rightly or wrongly. Blocking sockets with a receive limit of 10 s.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class RawRank {
   explicit RawRank(const UniqueId& id);
 
   bool SendBytes(const void* data, size_t bytes);
-  // Everything until `bytes` have come; false: cut before.
+  // Receives `bytes` bytes; false if the connection was cut before.
   bool ReceiveBytes(void* data, size_t bytes);
   // True once the hub has closed the connection (after reading what it still sent).
   bool Cut();
@@ -28,9 +28,10 @@ class RawRank {
   // This rank's proof, after Greet.
   Proof MyProof() const;
   bool SendFrame(FrameType type, std::span<const std::byte> payload);
-  // Proof and a good kJoin frame; `spoil` is put over the first byte of the proof by exclusive or.
+  // Sends the proof and a good kJoin frame; `spoil` is XORed into the first byte of the proof.
   bool Join(uint8_t spoil = 0);
-  // Of the next frame but kAdmitted: an error frame's status; ok for any other, kInternalError "cut" at the end.
+  // Receives the next frame except kAdmitted. Returns an error frame's status; ok for any other frame, kInternalError
+  // "cut" at the end.
   Status ReceiveFrame(FrameType* type);
 
   const IdFields& fields() const { return fields_; }

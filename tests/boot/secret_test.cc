@@ -1,4 +1,4 @@
-// Who may join at NCCL_COMM_ID: whoever knows a text that nobody guesses, or, on loopback, the same user.
+// Which ranks may join at NCCL_COMM_ID: those that have the secret text, or, on loopback, those of the same user.
 #include "src/boot/secret.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ bool Mentions(const Status& status, const std::string& text) {
   return status.message().find(text) != std::string_view::npos;
 }
 
-// Parameters are read once a process, so each environment gets a process.
+// Parameters are read once per process, so each environment gets its own process.
 void InProcesses(int processes, std::vector<std::pair<std::string, std::string>> environment,
                  const std::function<void(RankContext&)>& body) {
   harness::RunOptions options;
@@ -101,8 +101,8 @@ TEST(SecretTest, ShortOnesAreRefused) {
   });
 }
 
-// As ssh's of private keys (ssh(1), FILES: "These files ... should be readable by the user but not accessible by
-// others. ssh will simply ignore a private key file if it is accessible by others").
+// Same rule as ssh's for private keys (ssh(1), FILES: "These files ... should be readable by the user but not
+// accessible by others. ssh will simply ignore a private key file if it is accessible by others").
 TEST(SecretTest, FilesThatOthersMayReadAreRefused) {
   const Folder folder;
   InProcesses(1, {}, [&](RankContext&) {
@@ -118,8 +118,8 @@ TEST(SecretTest, FilesThatOthersMayReadAreRefused) {
   });
 }
 
-// A file of somebody else's that all may read is that one's decision; it is said once, though nobody asked for a log.
-TEST(SecretTest, FilesOfOthersThatAllMayReadAreSaidOnceOnStandardError) {
+// Another user may let all users read that user's file; a warning appears once, also without a log.
+TEST(SecretTest, FilesOfOthersThatAllMayReadAreReportedOnceOnStandardError) {
   if (!harness::MayActForOthers()) GTEST_SKIP() << "only root may act for other users, and not in every container";
   const Folder folder;
   InProcesses(1, {{"NCCL_DEBUG", ""}}, [&](RankContext&) {
@@ -128,14 +128,14 @@ TEST(SecretTest, FilesOfOthersThatAllMayReadAreSaidOnceOnStandardError) {
     ASSERT_EQ(chown(path.c_str(), kNobody, kNobody), 0);
     testing::internal::CaptureStderr();
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(IdWith("", path).ok());
-    const std::string said = testing::internal::GetCapturedStderr();
-    const size_t first = said.find("every user of this machine may read it");
-    EXPECT_NE(first, std::string::npos) << said;
-    EXPECT_EQ(said.find("every user", first + 1), std::string::npos) << said;
+    const std::string errors = testing::internal::GetCapturedStderr();
+    const size_t first = errors.find("every user of this machine may read it");
+    EXPECT_NE(first, std::string::npos) << errors;
+    EXPECT_EQ(errors.find("every user", first + 1), std::string::npos) << errors;
   });
 }
 
-// The id, which is sent in clear, depends on the secret: whoever listens may try texts. RFC 9106, and OWASP's Password
+// The id depends on the secret and is sent in clear, so an eavesdropper may try texts. RFC 9106, and OWASP's Password
 // Storage Cheat Sheet for the least cost.
 TEST(SecretTest, TryingATextCostsAnArgon2) {
   InProcesses(1, {}, [](RankContext&) {
@@ -149,9 +149,9 @@ TEST(SecretTest, TryingATextCostsAnArgon2) {
   });
 }
 
-// ---- without one ----
+// ---- without a secret ----
 
-TEST(UserSecretTest, ProcessesThatBeginAtOnceShareOneThatNobodyElseCanRead) {
+TEST(UserSecretTest, ProcessesThatStartAtOnceShareOneThatOthersCannotRead) {
   const Folder folder;
   constexpr int kProcesses = 8;
   InProcesses(kProcesses, {{"AXCCL_CACHE_DIR", folder.Path("new/cache")}}, [&](RankContext& context) {
@@ -172,7 +172,7 @@ TEST(UserSecretTest, ProcessesThatBeginAtOnceShareOneThatNobodyElseCanRead) {
       EXPECT_EQ(info.st_uid, geteuid());
       ++files;
     }
-    EXPECT_EQ(files, 1);  // nothing half made is left
+    EXPECT_EQ(files, 1);  // no unfinished file is left
   });
 }
 
@@ -190,9 +190,9 @@ TEST(UserSecretTest, IsNotTheSameOnTwoMachines) {
   });
 }
 
-// A file that somebody else put there, or can read, or that leads elsewhere, is no secret of this user's: another place
-// serves.
-TEST(UserSecretTest, FilesThatAreNotThisUsersAloneAreNotTaken) {
+// A file that another user created or can read, or that leads elsewhere, is not this user's secret: another file is
+// used.
+TEST(UserSecretTest, FilesThatAreNotThisUsersAloneAreNotUsed) {
   const Folder folder;
   const std::string text = std::string(64, 'a') + "\n";
   const std::string path = folder.Path("secret-" + std::to_string(geteuid()));
@@ -211,7 +211,7 @@ TEST(UserSecretTest, FilesThatAreNotThisUsersAloneAreNotTaken) {
       {"a pipe", [&] { ASSERT_EQ(mkfifo(path.c_str(), 0600), 0); }},
   };
   if (harness::MayActForOthers()) {
-    spoils.emplace_back("somebody else's", [&] {
+    spoils.emplace_back("another user's", [&] {
       WriteFile(path, text, 0600);
       ASSERT_EQ(chown(path.c_str(), kNobody, kNobody), 0);
     });
@@ -229,7 +229,7 @@ TEST(UserSecretTest, FilesThatAreNotThisUsersAloneAreNotTaken) {
   });
 }
 
-// Neither a home nor a folder for measurements: in containers that have none.
+// Neither a home nor a cache folder, as in some containers.
 TEST(UserSecretTest, WithoutAHomeItIsInTmp) {
   InProcesses(2, {{"HOME", ""}, {"XDG_CACHE_HOME", ""}, {"AXCCL_CACHE_DIR", ""}}, [](RankContext& context) {
     const Secret mine = FieldsOf(IdFromText(kHere)).secret;
@@ -246,8 +246,8 @@ TEST(UserSecretTest, WithoutAHomeItIsInTmp) {
 
 // ---- other users ----
 
-// Rank 0 waits at a loopback address without secret. Another user of the machine who claims rank 1 is turned away, by
-// his own secret and by the one that all once shared, and gets nothing; then rank 1 comes, and all is well.
+// Rank 0 waits at a loopback address without a secret. Another user of the machine who claims rank 1 is refused, both
+// with that user's secret and with the one that all users once shared, and gets nothing; then the real rank 1 joins.
 TEST(UserSecretTest, AnotherUserCanNeitherJoinNorGetData) {
   if (!harness::MayActForOthers()) GTEST_SKIP() << "only root may act for other users, and not in every container";
   const Folder folder;

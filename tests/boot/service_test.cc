@@ -1,4 +1,4 @@
-// The service thread and the acceptor (src/base/service*.h). Each test in a process of its own.
+// The service thread and the acceptor (src/base/service*.h). Each test runs in its own process.
 #include "src/base/service.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ void InAProcess(const std::function<void()>& body) {
   harness::RunRanks(harness::Processes(1), [&](RankContext&) { body(); });
 }
 
-// Runs on the service thread and gives back what `body` found: failures must be told on the test's own thread.
+// Runs `body` on the service thread and returns its result: GoogleTest failures belong on the test's own thread.
 template <class Body>
 auto OnLoop(Loop* loop, Body body) {
   decltype(body()) result{};
@@ -111,7 +111,7 @@ TEST(LoopTest, HandlersMayUnwatchThemselvesAndOthers) {
   });
 }
 
-TEST(LoopTest, ReusedDescriptorNumberDoesNotGetTheEventsOfTheLast) {
+TEST(LoopTest, ReusedDescriptorNumberDoesNotGetEarlierEvents) {
   InAProcess([] {
     ASSERT_LOOP(loop);
     int ready[2][2], idle[2];
@@ -120,7 +120,7 @@ TEST(LoopTest, ReusedDescriptorNumberDoesNotGetTheEventsOfTheLast) {
       ASSERT_EQ(write(ends[1], "x", 1), 1);
     }
     ASSERT_EQ(pipe2(idle, O_CLOEXEC | O_NONBLOCK), 0);
-    // Both are ready in one wake-up. The first to be served puts an idle pipe in the place of the other.
+    // Both are ready in one wake-up. The first one served replaces the other with an idle pipe.
     int spurious = 0;
     std::promise<void> replaced;
     const auto handler_of = [&](int mine, int other) {
@@ -162,12 +162,12 @@ TEST(LoopTest, TakesNoSignalsOfTheApplication) {
     sigset_t mine;
     sigemptyset(&mine);
     pthread_sigmask(SIG_BLOCK, nullptr, &mine);
-    EXPECT_EQ(sigismember(&mine, SIGTERM), 0) << "the starter's own mask is as before";
+    EXPECT_EQ(sigismember(&mine, SIGTERM), 0) << "the starting thread's mask is unchanged";
   });
 }
 
-// POSIX lets a program close any descriptor of its own, and daemons close all. The thread that says to peers that the
-// process lives must outlive its own, and nobody may wait for what it does no more.
+// POSIX lets a program close any of its descriptors, and daemons close all. The thread that shows peers that the
+// process lives must outlive its descriptors, and no thread may wait for work that it can no longer do.
 TEST(LoopTest, StaysWhenTheApplicationClosesItsDescriptors) {
   auto* const held = static_cast<pthread_mutex_t*>(
       mmap(nullptr, sizeof(pthread_mutex_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -181,7 +181,7 @@ TEST(LoopTest, StaysWhenTheApplicationClosesItsDescriptors) {
     alarm(20);
     const auto loop = Loop::Get();
     if (!loop.ok() || !loop.value()->Run([&] { (void)pthread_mutex_lock(held); }).ok()) _exit(2);
-    // The timer sees it that the descriptors are gone.
+    // The timer finds that the descriptors are closed.
     std::promise<void> closed, looked;
     if (!loop.value()
              ->Run([&] {
@@ -193,13 +193,13 @@ TEST(LoopTest, StaysWhenTheApplicationClosesItsDescriptors) {
              .ok())
       _exit(3);
     closefrom(3);
-    const int reused = open("/dev/null", O_WRONLY);  // gets a number of the library's
+    const int reused = open("/dev/null", O_WRONLY);  // reuses a descriptor number of the library
     closed.set_value();
     looked.get_future().wait();
     const Status ran = loop.value()->Run([] { _exit(4); });
     if (ran.code() != Code::kInvalidUsage || ran.message().find("closefrom") == std::string_view::npos) _exit(5);
     if (Loop::Get().ok() || reused < 0) _exit(6);
-    // Nobody else gets what the thread holds; EOWNERDEAD at once if it has ended.
+    // The mutex that the thread holds stays locked; if the thread had ended, this would return EOWNERDEAD at once.
     timespec limit{};
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_nsec += 100'000'000;
@@ -221,8 +221,8 @@ int AwaitChild(pid_t child) {
   return status;
 }
 
-#if !defined(__SANITIZE_THREAD__)  // it ends forked children that start a thread where their parent has some
-TEST(LoopTest, ForkedChildHasOneOfItsOwn) {
+#if !defined(__SANITIZE_THREAD__)  // ThreadSanitizer ends forked children that start a thread if their parent has some
+TEST(LoopTest, ForkedChildHasItsOwn) {
   InAProcess([] {
     ASSERT_LOOP(loop);
     int ends[2];
@@ -237,21 +237,21 @@ TEST(LoopTest, ForkedChildHasOneOfItsOwn) {
       pid_t ran_in = 0;
       const bool ran = own.ok() && own.value()->Run([&] { ran_in = getpid(); }).ok();
       wrong += ran && own.value() != loop && ran_in == getpid() ? 0 : 4;
-      // A number that the child reuses is the child's own, also where the library does.
+      // A descriptor number that the child reuses belongs to the child, also if the library had used it.
       const Fd fresh(dup2(STDERR_FILENO, tracked.get()));
       tracked.Close();
       wrong += fcntl(fresh.get(), F_GETFD) != -1 ? 0 : 8;
       _exit(wrong);
     }
     EXPECT_EQ(AwaitChild(child), 0);
-    EXPECT_NE(fcntl(tracked.get(), F_GETFD), -1) << "the parent's stays open";
+    EXPECT_NE(fcntl(tracked.get(), F_GETFD), -1) << "the parent's descriptor stays open";
     EXPECT_TRUE(loop->Run([] {}).ok());
     close(ends[1]);
   });
 }
 #endif
 
-TEST(LoopTest, ForkedChildOfABoundProcessIsTold) {
+TEST(LoopTest, ForkedChildOfABoundProcessIsRefused) {
   InAProcess([] {
     ASSERT_LOOP(loop);
     BindToProcess();
@@ -263,7 +263,7 @@ TEST(LoopTest, ForkedChildOfABoundProcessIsTold) {
       int wrong = Loop::Get().status().code() == Code::kInvalidUsage ? 0 : 1;
       wrong += loop->Run([] {}).code() == Code::kInvalidUsage ? 0 : 2;
       wrong += fcntl(tracked.get(), F_GETFD) == -1 && errno == EBADF ? 0 : 4;
-      // A number the child reuses is the child's own.
+      // A descriptor number that the child reuses belongs to the child.
       const int reused = dup2(STDERR_FILENO, tracked.get());
       Fd copy = std::move(tracked);
       copy.Close();
@@ -271,7 +271,7 @@ TEST(LoopTest, ForkedChildOfABoundProcessIsTold) {
       _exit(wrong);
     }
     EXPECT_EQ(AwaitChild(child), 0);
-    EXPECT_NE(fcntl(tracked.get(), F_GETFD), -1) << "the parent's stays open";
+    EXPECT_NE(fcntl(tracked.get(), F_GETFD), -1) << "the parent's descriptor stays open";
     EXPECT_TRUE(loop->Run([] {}).ok());
     close(ends[1]);
   });
@@ -371,12 +371,12 @@ TEST(AcceptorTest, WaitsWithoutSpinningWhenDescriptorsRunOut) {
     Fd second(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     rlimit limit{};
     ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const rlimit none{static_cast<rlim_t>(second.get()), limit.rlim_max};  // no number above is to be had
+    const rlimit none{static_cast<rlim_t>(second.get()), limit.rlim_max};  // no higher number is available
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
     socklen_t bytes;
     const sockaddr_un address = TestName(&bytes);
     ASSERT_EQ(connect(second.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
-    while (OnLoop(loop, [&] { return loop->timers(); }) != 2) sched_yield();  // the first guest's, and the pause
+    while (OnLoop(loop, [&] { return loop->timers(); }) != 2) sched_yield();  // of the first guest, and of the pause
     EXPECT_EQ(count(), 1u);
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
     while (count() != 2) sched_yield();

@@ -1,5 +1,6 @@
 // A kernel that is short of memory for a moment: send(2) fails with ENOBUFS ("The output queue for a network interface
-// was full") or ENOMEM ("No memory available"), and nothing tells when it would not. That costs time, and no frame.
+// was full") or ENOMEM ("No memory available"), and no event shows when it would succeed. That costs time, but no frame
+// is lost.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -15,13 +16,13 @@
 
 namespace {
 
-// Half of this process's sends fail so, in no order that those who try again could fall into; 0: none.
+// Half of this process's sends fail with this error, in an order that does not match the pattern of retries; 0: none.
 std::atomic<int> g_error{0};
 std::atomic<uint32_t> g_calls{0};
 
 }  // namespace
 
-// Found before the C library's.
+// Takes precedence over the C library's function.
 extern "C" ssize_t send(int fd, const void* data, size_t bytes, int flags) {
   const int error = g_error.load(std::memory_order_relaxed);
   if (error != 0 && (g_calls.fetch_add(1, std::memory_order_relaxed) * 2654435761u >> 16) % 2 == 0) {

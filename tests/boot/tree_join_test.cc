@@ -1,5 +1,5 @@
-// Rendezvous in a tree (src/boot/node.h), with one id and with several: who is connected to whom, and how everybody
-// learns of what goes wrong, wherever it does. The other tests of the rendezvous run a second time in trees, see
+// Rendezvous in a tree (src/boot/node.h), with one id and with several: which ranks are connected, and how every rank
+// learns of an error, wherever it occurs. The other tests of the rendezvous run a second time in trees, see
 // CMakeLists.txt.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -32,7 +32,7 @@ namespace {
 
 using harness::RankContext;
 
-#define EXPECT_SAYS(status, text) \
+#define EXPECT_MENTIONS(status, text) \
   EXPECT_NE(std::string((status).message()).find(text), std::string_view::npos) << (status).message()
 
 constexpr int kRanks = 23;
@@ -44,7 +44,7 @@ harness::RunOptions InTrees() {
   return options;
 }
 
-// `count` ids, each made by a rank of its own.
+// `count` ids, each made by another rank.
 std::vector<UniqueId> ShareIds(RankContext& context, int count, int slot = 0) {
   auto* const place = reinterpret_cast<UniqueId*>(context.board() + 8192 + static_cast<size_t>(slot) * 4096);
   const int stride = context.nranks() / count;
@@ -83,7 +83,7 @@ TEST(TreeJoinTest, EveryRankGetsEveryContributionOverAHandfulOfConnections) {
           }
           ASSERT_TRUE(context.Barrier());
           const Branch branch = BranchOf(context.rank(), kRanks, roots);
-          // Links to hubs are closed by the hub once it has read that the rank leaves.
+          // The hub closes its links once it has read that the rank leaves.
           const int links = static_cast<int>(branch.children.size()) + (branch.parent >= 0);
           while (Connections() > links) ASSERT_TRUE(context.Step("%d connections, %d wanted", Connections(), links));
           EXPECT_EQ(Connections(), links);
@@ -112,7 +112,7 @@ TEST(TreeJoinTest, ManyThreadsInAFewProcesses) {
       InTrees());
 }
 
-TEST(TreeFailureTest, ADeathAnywhereIsToldToAll) {
+TEST(TreeFailureTest, ADeathAnywhereReachesAll) {
   // The top, a leader with ranks of two kinds below it, one in the middle, and a leaf.
   for (const auto& [roots, victim] : {std::pair{1, 0}, {2, 11}, {2, 13}, {3, 22}}) {
     harness::RunRanks(
@@ -129,14 +129,14 @@ TEST(TreeFailureTest, ADeathAnywhereIsToldToAll) {
           const Status status = session.value()->AllGather(&mine, sizeof mine, all);
           EXPECT_LT(Clock::now() - start, Soon());
           EXPECT_EQ(status.code(), Code::kRemoteError) << status.message();
-          EXPECT_SAYS(status, "rank " + std::to_string(victim) + " (pid");
+          EXPECT_MENTIONS(status, "rank " + std::to_string(victim) + " (pid");
           ASSERT_TRUE(context.Barrier(1, kRanks - 1));
         },
         InTrees());
   }
 }
 
-// Whether the rank is the last of its group, but for `without`.
+// Whether the rank is the last of its group, not counting `without`.
 bool IsLastOfGroup(int rank, int without, int roots) {
   if (rank == without) return false;
   for (int other = rank + 1; other < kRanks; ++other)
@@ -144,9 +144,9 @@ bool IsLastOfGroup(int rank, int without, int roots) {
   return true;
 }
 
-TEST(TreeFailureTest, ADeathWhileRanksFindEachOtherIsToldToAll) {
-  // Who dies before it has come to its id is simply missing, and a deadline is waited for: a long one under a
-  // sanitizer.
+TEST(TreeFailureTest, ADeathWhileRanksFindEachOtherReachesAll) {
+  // A rank that dies before it has come to its id is simply missing, and the others wait for a deadline: a long one
+  // under a sanitizer.
   const int runs = harness::FullTests() ? 300 : harness::TimeScale() > 1 ? 3 : 6;
   harness::Random random(harness::Seed());
   for (int run = 0; run < runs; ++run) {
@@ -158,12 +158,12 @@ TEST(TreeFailureTest, ADeathWhileRanksFindEachOtherIsToldToAll) {
           const std::vector<UniqueId> ids = ShareIds(context, roots);
           if (context.rank() == victim) {
             std::thread([&] { (void)!Session::Join(ids, victim, kRanks, Patient(), nullptr).ok(); }).detach();
-            std::this_thread::sleep_for(delay);  // any moment will do
+            std::this_thread::sleep_for(delay);  // the moment does not matter
             context.Set(0, 1);
             context.Die();
           }
-          // One rank of each group is in a hurry, and its hub says whom it has waited for in vain. The others hear of
-          // that, however long it takes; that one itself may not wait for it.
+          // One rank of each group has a short deadline, and its hub names the ranks that it has waited for. The others
+          // wait until they get that error; the rank itself may not wait for it.
           const bool hasty = IsLastOfGroup(context.rank(), victim, roots);
           const auto deadline = Clock::now() + std::chrono::milliseconds(hasty ? 1500 : 12000) * harness::TimeScale();
           Result<std::unique_ptr<Session>> session = Session::Join(ids, context.rank(), kRanks, deadline, nullptr);
@@ -173,7 +173,7 @@ TEST(TreeFailureTest, ADeathWhileRanksFindEachOtherIsToldToAll) {
           context.Await(0);
           EXPECT_LT(Clock::now(), deadline + Soon());
           EXPECT_TRUE(status.code() == Code::kRemoteError || status.code() == Code::kTimeout) << status.message();
-          // Ranks that come to an id of the dead may find nobody there.
+          // Ranks that come to an id of the dead process may find no listener there.
           const std::string text(status.message());
           EXPECT_TRUE(text.find("rank " + std::to_string(victim) +
                                 (status.code() == Code::kTimeout ? " of" : " (pid")) != std::string::npos ||
@@ -190,20 +190,20 @@ TEST(TreeFailureTest, ADeathWhileRanksFindEachOtherIsToldToAll) {
   }
 }
 
-// A group may have failed before its leader comes, which is then not let in there. The other groups wait for it.
-TEST(TreeFailureTest, ALeaderOfAGroupThatHasFailedTellsTheOtherGroups) {
+// A group may have failed before its leader comes, which it then refuses. The other groups wait for the leader.
+TEST(TreeFailureTest, ALeaderOfAGroupThatHasFailedInformsTheOtherGroups) {
   harness::RunRanks(
       harness::Processes(kRanks),
       [](RankContext& context) {
-        constexpr int kLeader = 7, kWrong = 11;  // of the middle group
+        constexpr int kLeader = 7, kWrong = 11;  // in the middle group
         const std::vector<UniqueId> ids = ShareIds(context, 3);
         if (context.rank() == kLeader) context.Await(0);
         const int nranks = context.rank() == kWrong ? kRanks + 1 : kRanks;
         const Status status = Session::Join(ids, context.rank(), nranks, Patient(), nullptr).status();
         if (context.rank() == kWrong) context.Set(0, 1);
         EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
-        EXPECT_SAYS(status, "rank 11 (pid");
-        EXPECT_SAYS(status, "with nranks 24");
+        EXPECT_MENTIONS(status, "rank 11 (pid");
+        EXPECT_MENTIONS(status, "with nranks 24");
         ASSERT_TRUE(context.Barrier());
       },
       InTrees());
@@ -218,12 +218,12 @@ TEST(TreeFailureTest, ARankThatIsMissingIsNamedInEveryGroup) {
           ASSERT_TRUE(context.Barrier());
           return;
         }
-        // One rank of the group is in a hurry; all others would wait for long.
+        // One rank of the group has a short deadline; all others would wait for long.
         const auto patience = context.rank() == 20 ? std::chrono::milliseconds(300) : std::chrono::milliseconds(20000);
         const Status status = Session::Join(ids, context.rank(), kRanks, Clock::now() + patience, nullptr).status();
         EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
-        EXPECT_SAYS(status, "rank 20 (pid");
-        EXPECT_SAYS(status, "rank 17 of 23");
+        EXPECT_MENTIONS(status, "rank 20 (pid");
+        EXPECT_MENTIONS(status, "rank 17 of 23");
         ASSERT_TRUE(context.Barrier());
       },
       InTrees());
@@ -243,8 +243,8 @@ TEST(TreeFailureTest, ARankThatDoesNotContributeIsNamed) {
           if (context.rank() != late) {
             const Status status = session.value()->AllGather(&mine, sizeof mine, all);
             EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
-            EXPECT_SAYS(status, "rank 9 (pid");
-            EXPECT_SAYS(status, "for the addresses of rank " + std::to_string(late) + " (pid");
+            EXPECT_MENTIONS(status, "rank 9 (pid");
+            EXPECT_MENTIONS(status, "for the addresses of rank " + std::to_string(late) + " (pid");
           }
           ASSERT_TRUE(context.Barrier());
           EXPECT_EQ(session.value()->AllGather(&mine, sizeof mine, all).code(), Code::kTimeout);
@@ -269,11 +269,11 @@ TEST(TreeFailureTest, AbortAndReasonsReachAll) {
         const Status status = context.rank() == 3 ? Status() : session.value()->AllGather(&mine, sizeof mine, all);
         if (context.rank() != 3) {
           EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
-          EXPECT_SAYS(status, "aborted by the caller");
+          EXPECT_MENTIONS(status, "aborted by the caller");
         }
         ASSERT_TRUE(context.Barrier());
         session.value()->Fail(MakeStatus(Code::kSystemError, "too late to matter"));
-        EXPECT_SAYS(session.value()->AllGather(&mine, sizeof mine, all), "aborted by the caller");
+        EXPECT_MENTIONS(session.value()->AllGather(&mine, sizeof mine, all), "aborted by the caller");
         ASSERT_TRUE(context.Barrier(1));
       },
       InTrees());
@@ -287,7 +287,7 @@ TEST(TreeFailureTest, OtherIdsOrAnotherKindOfMeetingAreNamed) {
         if (context.rank() == 3) std::swap(ids[0], ids[1]);
         const Status status = Session::Join(ids, context.rank(), 4, Patient(), nullptr).status();
         EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
-        EXPECT_SAYS(status, "pass the same ids in the same order");
+        EXPECT_MENTIONS(status, "pass the same ids in the same order");
         ASSERT_TRUE(context.Barrier());
       },
       InTrees());
@@ -297,12 +297,12 @@ TEST(TreeFailureTest, OtherIdsOrAnotherKindOfMeetingAreNamed) {
     param::Reset("AXCCL_TREE_RANKS");
     const Status status = JoinStatus(id, context.rank(), 3);
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
-    EXPECT_SAYS(status, "set AXCCL_TREE_RANKS alike");
+    EXPECT_MENTIONS(status, "set AXCCL_TREE_RANKS alike");
     ASSERT_TRUE(context.Barrier());
   });
 }
 
-// Prints what it takes ranks to meet and to exchange what a communicator does (about 3 KB twice, 16 B twice).
+// Prints how long ranks take to meet and to exchange the data of a communicator (about 3 KB twice, 16 B twice).
 TEST(TreeJoinTest, Times) {
   const int most = harness::FullTests() ? 256 : 8;
   for (int ranks = 8; ranks <= most; ranks = ranks == 8 ? 64 : ranks * 4) {

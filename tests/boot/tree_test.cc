@@ -8,7 +8,7 @@
 namespace axccl::boot {
 namespace {
 
-// Everything that ranks and hubs rely on, for one number of ranks and ids.
+// Everything that ranks and hubs rely on, for one number of ranks and of ids.
 void Check(int nranks, int roots) {
   std::vector<Branch> branches;
   std::vector<int> check_ins(static_cast<size_t>(roots));
@@ -45,10 +45,10 @@ void Check(int nranks, int roots) {
     const int own = RootOf(rank, nranks, roots);
     const int above = branch.parent < 0 ? own : RootOf(branch.parent, nranks, roots);
     ASSERT_TRUE(ChecksInAt(rank, own, nranks, roots));
-    ASSERT_TRUE(ChecksInAt(rank, above, nranks, roots)) << "and hears there who is above it";
+    ASSERT_TRUE(ChecksInAt(rank, above, nranks, roots)) << "it learns its parent there";
     ASSERT_EQ(places, own == above ? 1 : 2);
   }
-  // A quarter of the ranks a level, twice over where there are leaders.
+  // Each level divides a range by kFanout; with leaders there are twice as many levels.
   int levels = 1;
   for (int64_t reach = 1, level = 1; reach < nranks; ++levels) reach += level *= kFanout;
   EXPECT_LE(deepest, roots == 1 ? levels : 2 * levels) << nranks << " " << roots;

@@ -63,7 +63,7 @@ TEST(UniqueIdTest, EveryDamagedByteIsNoticed) {
   }
 }
 
-TEST(UniqueIdTest, ErrorsSayWhatIsWrong) {
+TEST(UniqueIdTest, ErrorsNameTheCause) {
   UniqueId zero{};
   EXPECT_TRUE(Mentions(CheckUniqueId(zero), "all 128 bytes are zero"));
   UniqueId foreign;
@@ -99,7 +99,7 @@ TEST(UniqueIdTest, AddressesSurviveConversion) {
   EXPECT_TRUE(IsLoopback(address));
 }
 
-// Parameters are read once a process, so each environment gets a process.
+// Parameters are read once per process, so each environment gets its own process.
 void WithEnvironment(std::vector<std::pair<std::string, std::string>> environment, const std::function<void()>& body) {
   harness::RunOptions options;
   options.environment = std::move(environment);
