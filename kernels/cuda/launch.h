@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/sizes.h"
 #include "src/base/types.h"
 #include "src/plan/region.h"
 #include "src/plan/turns.h"
@@ -28,7 +29,7 @@ inline constexpr uint32_t kMaxStrands = 256;  // of a block: a launch has num_ta
 inline constexpr uint32_t kMaxOperands = 256;  // of a step: programs with more cannot run
 
 // One copy of an endpoint, in device memory of the rank that signals it. `value` is turn * 2^16 + v and is stored last.
-struct alignas(64) Line {
+struct alignas(kCacheLine) Line {
   uint64_t value;
   uint32_t signature;  // of the signalling rank's call and plan
   uint32_t sequence;   // low 32 bits of the operation's number + 1, so that a line never stored belongs to no operation
@@ -64,7 +65,7 @@ inline constexpr uint32_t kRowedEndpoints = 1;
 // There is one for each parity of the sequence number. An address is `offset` bytes from the entry `map` of the
 // reader's Member::maps; map 0 is the address space itself.
 inline constexpr uint32_t kUnmapped = ~0u;  // a value of `map`: not all members can access the buffer
-struct alignas(64) Announcement {
+struct alignas(kCacheLine) Announcement {
   uint64_t input_offset, output_offset;
   uint32_t input_map, output_map;
   uint64_t factor;  // the Factor of the rank's input
@@ -166,7 +167,7 @@ static_assert(sizeof(Cut) == 72);
 
 // In host memory that the device sees; one for each rank of a communicator. The host writes `abort`; kernels write the
 // rest, `report` last, once.
-struct alignas(64) Control {
+struct alignas(kCacheLine) Control {
   uint32_t abort = 0;     // nonzero: stop
   uint32_t report = 0;    // a Report
   uint32_t position = 0;  // the member that the report is about
@@ -178,7 +179,7 @@ struct alignas(64) Control {
 
 // What an operation waits for, in host memory that the device sees; one for each channel of a rank. A strand whose wait
 // lasts long writes it now and then, `look` last. So the host sees which operation has not ended, and that it waits.
-struct alignas(64) Wait {
+struct alignas(kCacheLine) Wait {
   uint64_t call = 0;        // Task::call
   uint64_t count = 0;       // elements of a block
   uint64_t look = 0;        // see Look
@@ -228,7 +229,7 @@ struct Member {
 // The addresses of a channel's members, for channels that each member creates by itself. The host finds the members
 // while the first operations may already be waiting for them, and writes this in host memory that the device sees. The
 // members follow, each as Member.
-struct alignas(64) Meeting {
+struct alignas(kCacheLine) Meeting {
   uint64_t met = 0;  // written last; 1: the members are there
 
   AXCCL_HD Member* members() { return reinterpret_cast<Member*>(this + 1); }

@@ -13,6 +13,7 @@
 
 #include "src/algo/algo.h"
 #include "src/base/log.h"
+#include "src/base/sizes.h"
 #include "src/cost/cost.h"
 #include "src/tune/filter.h"
 #include "src/verify/verify.h"
@@ -24,7 +25,6 @@ using plan::Kind;
 
 namespace {
 
-constexpr uint64_t kLineBytes = 64;
 constexpr std::string_view kPush = "push", kLeader = "hierarchical_leader";
 // Scratch that a rank fills in one turn: small enough to be still in a cache when peers read it. Where ranks share
 // cores, a switch costs more than the cache saves, and turns may be longer.
@@ -63,7 +63,7 @@ namespace {
 
 // The tile whose slots take `turn_bytes` in total; 0 if not even lines fit.
 uint64_t TileFor(const Costed& c, uint64_t turn_bytes) {
-  return turn_bytes / static_cast<uint64_t>(c.slots) / kLineBytes * kLineBytes * static_cast<uint64_t>(c.parts);
+  return turn_bytes / static_cast<uint64_t>(c.slots) / kCacheLine * kCacheLine * static_cast<uint64_t>(c.parts);
 }
 
 // Whether the algorithm is worth evaluating unless the filter names it; for some, another one is always as good or
@@ -323,7 +323,7 @@ Decision Chooser::Decide(const Query& query, bool time_all) const {
   if (d.chosen < 0) {
     // The scratch is too small for a line in every slot. The executor reports that when it lays out the slots; oneshot
     // needs the fewest.
-    d.choice = Choice{"oneshot", 1, kLineBytes, 0};
+    d.choice = Choice{"oneshot", 1, kCacheLine, 0};
     d.reason = Reason::kNoScratch;
     return d;
   }

@@ -76,10 +76,10 @@ bool ViewList::Mostly(const Is& is) const {
 }
 
 bool ViewList::ShortRuns() const {
-  constexpr uint64_t kLineBytes = 64, kShort = 4 * kLineBytes;
+  constexpr uint64_t kShort = 4 * kCacheLine;
   return Mostly([](const ViewOperand& operand) {
     const uint64_t runs = Runs(operand, operand.form.concat), run = operand.block_bytes / runs;
-    return runs > 1 && run < kShort && run % kLineBytes != 0;
+    return runs > 1 && run < kShort && run % kCacheLine != 0;
   });
 }
 

@@ -36,19 +36,16 @@ std::string OneLine(std::string_view text) {
 }  // namespace
 
 Decoder::Decoder(const ModuleIr& module, const SymbolAddresses& symbols, Program* program)
-    : module_(module), symbols_(symbols), program_(program) {
+    : symbols_(symbols), program_(program), places_(module, program), columns_(program) {
   program_->values = kWarpLanes;                  // the sink
   program_->constants.assign(2 * kWarpLanes, 0);  // ids are below zero, so the first column is never used
 }
 
 bool Decoder::Build(const FunctionIr& entry, std::string* error) {
   program_->name = entry.name;
-  bool good = Collect(entry);
-  if (good) {
-    LayOut(entry);
-    for (size_t i = 0; good && i < functions_.size(); ++i)
-      good = DecodeFunction(*functions_[i], &program_->procedures[i]);
-  }
+  bool good = places_.LayOut(entry, &error_);
+  for (size_t i = 0; good && i < places_.functions().size(); ++i)
+    good = DecodeFunction(*places_.functions()[i], &program_->procedures[i]);
   program_->entry = program_->procedures.empty() ? 0 : program_->procedures.back().entry;
   *error = error_;
   return good;
@@ -62,7 +59,7 @@ bool Decoder::DecodeFunction(const FunctionIr& function, Procedure* procedure) {
   procedure->first_value = static_cast<ColumnId>(program_->values);
   procedure->first_predicate = program_->predicates;
   procedure->entry = static_cast<uint32_t>(program_->code.size());
-  if (&function != functions_.back()) PassingOfFormals(procedure);
+  if (&function != places_.functions().back()) PassingOfFormals(procedure);
   for (const StatementIr& statement : function.statements) {
     layout_.statement_pc.push_back(static_cast<uint32_t>(program_->code.size()));
     if (!DecodeStatement(statement)) return false;
@@ -157,32 +154,6 @@ Instr& Decoder::Emit(Handler run) {
   return instr;
 }
 
-ColumnId Decoder::NewColumn(uint32_t columns) {
-  const ColumnId column = static_cast<ColumnId>(program_->values);
-  program_->values += columns * kWarpLanes;
-  return column;
-}
-
-ColumnId Decoder::Temporary() { return NewColumn(1); }
-
-ColumnId Decoder::Constant(uint64_t value) {
-  const auto [found, fresh] = constants_.try_emplace(value, 0);
-  if (fresh) {
-    found->second = -static_cast<ColumnId>(program_->constants.size());
-    program_->constants.insert(program_->constants.end(), kWarpLanes, value);
-  }
-  return found->second;
-}
-
-ColumnId Decoder::SpecialValue(Special special, int64_t addend) {
-  const auto [found, fresh] = specials_.try_emplace({special, addend}, 0);
-  if (fresh) {
-    found->second = NewColumn(1);
-    program_->specials.push_back({special, addend, found->second});
-  }
-  return found->second;
-}
-
 ColumnId Decoder::ImmediateColumn(const OperandIr& operand, Type type) {
   uint64_t bits = operand.bits;
   if (operand.literal == OperandIr::kInteger && IsFloat(type) && SizeOf(type) >= 4) {
@@ -202,21 +173,21 @@ ColumnId Decoder::ImmediateColumn(const OperandIr& operand, Type type) {
       bits = std::bit_cast<uint32_t>(static_cast<float>(value));
     }
   }
-  return Constant(bits);
+  return columns_.Constant(bits);
 }
 
 ColumnId Decoder::VariableAddress(const VariableIr& variable, int64_t offset) {
   switch (variable.space) {
     case Space::kShared:
-      return Constant(SharedOffset(variable) + static_cast<uint64_t>(offset));
+      return columns_.Constant(places_.SharedOffset(variable) + static_cast<uint64_t>(offset));
     case Space::kLocal:
-      return SpecialValue(Special::kLocalBase, LocalOffset(variable) + offset);
+      return columns_.SpecialValue(Special::kLocalBase, places_.LocalOffset(variable) + offset);
     case Space::kParam:
-      if (IsParameterOfEntry(variable))
-        return SpecialValue(Special::kParameterBase, ParameterOffset(variable) + offset);
-      return SpecialValue(Special::kLocalBase, LocalOffset(variable) + offset);
+      if (places_.IsParameterOfEntry(variable))
+        return columns_.SpecialValue(Special::kParameterBase, places_.ParameterOffset(variable) + offset);
+      return columns_.SpecialValue(Special::kLocalBase, places_.LocalOffset(variable) + offset);
     default:
-      return Constant(symbols_.AddressOf(variable) + static_cast<uint64_t>(offset));
+      return columns_.Constant(symbols_.AddressOf(variable) + static_cast<uint64_t>(offset));
   }
 }
 
@@ -230,10 +201,10 @@ ColumnId Decoder::SourceOf(const OperandIr& operand, Type type) {
     case OperandIr::kVariable:
       return VariableAddress(*operand.variable, operand.offset);
     case OperandIr::kFunction:
-      return Constant(reinterpret_cast<uintptr_t>(FunctionNamed(operand.name)));
+      return columns_.Constant(reinterpret_cast<uintptr_t>(places_.FunctionNamed(operand.name)));
     case OperandIr::kSpecial:
-      if (operand.name == "WARP_SZ") return Constant(kWarpLanes);
-      if (const auto special = SpecialNamed(operand.name)) return SpecialValue(*special, 0);
+      if (operand.name == "WARP_SZ") return columns_.Constant(kWarpLanes);
+      if (const auto special = SpecialNamed(operand.name)) return columns_.SpecialValue(*special, 0);
       Fail("unknown special register '" + std::string(operand.name) + "'");
       return kSinkColumn;
     default:
@@ -250,7 +221,7 @@ ColumnId Decoder::TargetOf(const OperandIr& operand) {
     return kSinkColumn;
   }
   ColumnId& column = layout_.columns[operand.index];
-  if (column == kSinkColumn) column = NewColumn(operand.type == Type::kB128 ? 2 : 1);
+  if (column == kSinkColumn) column = columns_.New(operand.type == Type::kB128 ? 2 : 1);
   return column;
 }
 
@@ -277,7 +248,7 @@ void Decoder::Address(const OperandIr& operand, Space* space, Instr* instr) {
   }
   instr->offset = operand.offset;
   if (operand.parts.empty()) {
-    instr->a = Constant(0);
+    instr->a = columns_.Constant(0);
     return;
   }
   const OperandIr& base = operand.parts[0];
@@ -285,14 +256,51 @@ void Decoder::Address(const OperandIr& operand, Space* space, Instr* instr) {
     if (*space == Space::kGeneric) *space = base.variable->space;
     // Variables of threads and blocks lie at a constant distance from a base.
     if (base.variable->space == Space::kLocal ||
-        (base.variable->space == Space::kParam && !IsParameterOfEntry(*base.variable))) {
-      instr->a = SpecialValue(Special::kLocalBase, 0);
-      instr->offset += LocalOffset(*base.variable);
+        (base.variable->space == Space::kParam && !places_.IsParameterOfEntry(*base.variable))) {
+      instr->a = columns_.SpecialValue(Special::kLocalBase, 0);
+      instr->offset += places_.LocalOffset(*base.variable);
       if (*space == Space::kParam) *space = Space::kLocal;
       return;
     }
   }
   instr->a = SourceOf(base, Type::kB64);
+}
+
+void Decoder::PassingOfFormals(Procedure* procedure) {
+  const auto formal = [&](const OperandIr& operand) {
+    Passing passing;
+    if (operand.kind == OperandIr::kRegister) {
+      passing.to = passing.from = TargetOf(operand);
+    } else {
+      passing.to = passing.from = static_cast<int32_t>(places_.LocalOffset(*operand.variable));
+      passing.bytes = static_cast<uint32_t>(operand.variable->bytes);
+    }
+    return passing;
+  };
+  for (const OperandIr& operand : procedure->function->results) procedure->results.push_back(formal(operand));
+  for (const OperandIr& operand : procedure->function->parameters) procedure->parameters.push_back(formal(operand));
+}
+
+// The caller's side of the arguments and results.
+bool Decoder::BuildCall(CallSite* site, const FunctionIr* callee) {
+  site->procedure = callee == nullptr ? -1 : places_.ProcedureOf(callee);
+  const auto actual = [&](const OperandIr& operand) {
+    Passing passing;
+    if (operand.kind == OperandIr::kVariable && places_.IsLocal(operand.variable)) {
+      passing.to = passing.from = static_cast<int32_t>(places_.LocalOffset(*operand.variable));
+      passing.bytes = static_cast<uint32_t>(operand.variable->bytes);
+    } else {
+      passing.to = passing.from = SourceOf(operand, Type::kB64);
+    }
+    return passing;
+  };
+  for (const OperandIr& operand : statement_->results) site->results.push_back(actual(operand));
+  for (const OperandIr& operand : statement_->arguments) site->arguments.push_back(actual(operand));
+  if (callee == nullptr) return true;
+  if (site->procedure < 0) return Fail("function '" + callee->name + "' has no body");
+  if (site->results.size() > callee->results.size() || site->arguments.size() != callee->parameters.size())
+    return Fail("the call does not match the parameters of '" + callee->name + "'");
+  return true;
 }
 
 }  // namespace softgpu::engine

@@ -5,13 +5,14 @@
 // understood completely or an error.
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tools/softgpu/engine/columns.h"
 #include "tools/softgpu/engine/machine.h"
+#include "tools/softgpu/engine/program_layout.h"
 #include "tools/softgpu/engine/ptx_ir.h"
 
 namespace softgpu::engine {
@@ -58,18 +59,11 @@ class Decoder {
   uint32_t TargetPredicateOf(const OperandIr& operand);
   // Sets a and offset of the instruction. `space` becomes the variable's if the instruction names none.
   void Address(const OperandIr& operand, Space* space, Instr* instr);
-  ColumnId Constant(uint64_t value);
-  ColumnId SpecialValue(Special special, int64_t addend);
-  // A fresh column for values between two instructions of one statement.
-  ColumnId Temporary();
-  bool IsParameterOfEntry(const VariableIr& variable) const { return entry_parameters_.contains(&variable); }
-  uint32_t ParameterOffset(const VariableIr& variable) const { return entry_parameters_.at(&variable); }
+  const ProgramLayout& places() const { return places_; }
+  Columns& columns() { return columns_; }
   Program& program() { return *program_; }
   // Fills in the call of the present statement, as far as possible without the procedure.
   bool BuildCall(CallSite* site, const FunctionIr* callee);
-  int32_t ProcedureOf(const FunctionIr* function) const;
-  const FunctionIr* FunctionNamed(std::string_view name) const;
-  std::vector<uint32_t> BranchTargets() const { return statement_->targets; }
 
  private:
   struct Layout {
@@ -78,33 +72,17 @@ class Decoder {
     std::vector<uint32_t> statement_pc;
   };
 
-  bool Collect(const FunctionIr& entry);
-  void CollectFrom(const FunctionIr& function, std::vector<const FunctionIr*>* work);
-  void LayOut(const FunctionIr& entry);
-  void PlaceShared(const OperandIr& operand);
-  void PlaceSharedOf(const FunctionIr& function);
-  void PlaceLocal(const FunctionIr& function);
-  void MarkRecursion();
   bool DecodeFunction(const FunctionIr& function, Procedure* procedure);
   bool DecodeStatement(const StatementIr& statement);
   void PatchBranches(uint32_t first_instr);
   void PassingOfFormals(Procedure* procedure);
-  uint32_t LocalOffset(const VariableIr& variable) const { return local_offsets_.at(&variable); }
-  uint32_t SharedOffset(const VariableIr& variable);
   ColumnId VariableAddress(const VariableIr& variable, int64_t offset);
   ColumnId ImmediateColumn(const OperandIr& operand, Type type);
-  ColumnId NewColumn(uint32_t columns);
 
-  const ModuleIr& module_;
   const SymbolAddresses& symbols_;
   Program* const program_;
-  std::vector<const FunctionIr*> functions_;  // callees before callers where possible; the entry is last
-  bool calls_by_address_ = false;
-  std::map<const FunctionIr*, std::vector<const FunctionIr*>> calls_;
-  std::map<const FunctionIr*, int32_t> procedure_of_;
-  std::map<const VariableIr*, uint32_t> shared_offsets_, local_offsets_, entry_parameters_;
-  std::map<uint64_t, ColumnId> constants_;
-  std::map<std::pair<Special, int64_t>, ColumnId> specials_;
+  ProgramLayout places_;
+  Columns columns_;
   Layout layout_;
   const FunctionIr* function_ = nullptr;
   const StatementIr* statement_ = nullptr;

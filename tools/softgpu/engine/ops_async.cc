@@ -141,7 +141,7 @@ bool DecodeArrive(Decoder& decoder, bool drop, Space space) {
   const bool no_complete = decoder.Take("noComplete");
   // Without a state the address comes first.
   const size_t at = decoder.operand(0).kind == OperandIr::kAddress ? 0 : 1;
-  const ColumnId b = decoder.operands() > at + 1 ? decoder.Source(at + 1, Type::kU32) : decoder.Constant(1);
+  const ColumnId b = decoder.operands() > at + 1 ? decoder.Source(at + 1, Type::kU32) : decoder.columns().Constant(1);
   const BarrierOp op = expect        ? BarrierOp::kArriveExpect
                        : drop        ? BarrierOp::kArriveDrop
                        : no_complete ? BarrierOp::kArriveNoComplete
@@ -172,7 +172,7 @@ bool DecodeMbarrier(Decoder& decoder) {
   constexpr BarrierOp ops[] = {BarrierOp::kInit, BarrierOp::kInvalidate, BarrierOp::kExpect, BarrierOp::kComplete};
   const int which = decoder.TakeOneOf(names, -1);
   if (which < 0) return false;
-  const ColumnId b = decoder.operands() > 1 ? decoder.Source(1, Type::kU32) : decoder.Constant(0);
+  const ColumnId b = decoder.operands() > 1 ? decoder.Source(1, Type::kU32) : decoder.columns().Constant(0);
   EmitBarrier(decoder, ops[which], decoder.operand(0), space).b = b;
   return true;
 }
@@ -220,7 +220,7 @@ bool DecodeCopyArrive(Decoder& decoder) {
   const Space space = TakeSpace(decoder);
   decoder.TakeType();
   if (!counted) return true;
-  const ColumnId one = decoder.Constant(1);
+  const ColumnId one = decoder.columns().Constant(1);
   EmitBarrier(decoder, BarrierOp::kArrive, decoder.operand(0), space).b = one;
   return true;
 }
@@ -244,7 +244,7 @@ bool DecodeCopy(Decoder& decoder) {
   const bool by_predicate = has_fourth && decoder.operand(3).type == Type::kPred;
   // A fourth operand of 64 bits is a cache policy.
   const bool sized = has_fourth && !by_predicate && decoder.operand(3).type != Type::kB64;
-  const ColumnId copied = sized ? decoder.Source(3, Type::kU32) : decoder.Constant(bytes);
+  const ColumnId copied = sized ? decoder.Source(3, Type::kU32) : decoder.columns().Constant(bytes);
   Instr& in = decoder.Emit(RunCopy);
   in.a = target.a;
   in.offset = target.offset;

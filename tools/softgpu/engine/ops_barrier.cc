@@ -39,7 +39,7 @@ bool DecodeReduction(Decoder& decoder) {
   if (kind < 0 || decoder.operands() < 3) return false;
   const bool counted = decoder.operands() > 3;
   const ColumnId a = decoder.Source(1, Type::kU32);
-  const ColumnId b = counted ? decoder.Source(2, Type::kU32) : decoder.Constant(0);
+  const ColumnId b = counted ? decoder.Source(2, Type::kU32) : decoder.columns().Constant(0);
   Instr& in = decoder.Emit(RunBarrier);
   in.a = a;
   in.b = b;
@@ -63,7 +63,7 @@ bool DecodeBarrier(Decoder& decoder) {
   if (!sync && !decoder.Take("arrive")) return false;
   decoder.Take("aligned");
   const ColumnId a = decoder.Source(0, Type::kU32);
-  const ColumnId b = decoder.operands() > 1 ? decoder.Source(1, Type::kU32) : decoder.Constant(0);
+  const ColumnId b = decoder.operands() > 1 ? decoder.Source(1, Type::kU32) : decoder.columns().Constant(0);
   Instr& in = decoder.Emit(RunBarrier);
   in.a = a;
   in.b = b;

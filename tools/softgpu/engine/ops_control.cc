@@ -195,7 +195,7 @@ bool DecodeCall(Decoder& decoder) {
   External external = External::kUnknown;
   ColumnId address = kSinkColumn;
   if (callee.kind == OperandIr::kFunction) {
-    function = decoder.FunctionNamed(callee.name);
+    function = decoder.places().FunctionNamed(callee.name);
     if (!function->has_body) {
       run = RunExternal;
       if (callee.name == "__assertfail") external = External::kAssert;

@@ -323,7 +323,7 @@ bool DecodePack(Decoder& decoder) {
   if (to == Type::kS8) run = RunPack<int8_t>;
   if (run == nullptr) return false;
   const ColumnId a = decoder.Source(1, Type::kS32), b = decoder.Source(2, Type::kS32);
-  const ColumnId c = decoder.operands() > 3 ? decoder.Source(3, Type::kB32) : decoder.Constant(0);
+  const ColumnId c = decoder.operands() > 3 ? decoder.Source(3, Type::kB32) : decoder.columns().Constant(0);
   Instr& in = decoder.Emit(run);
   in.a = a;
   in.b = b;

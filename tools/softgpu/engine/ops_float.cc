@@ -127,7 +127,7 @@ bool DecodeFloat(Decoder& decoder, FloatOp op, Type type, size_t sources) {
     in.a = left;
     in.b = right;
     in.c = c;
-    in.d = chained && step == 0 ? decoder.Temporary() : decoder.Target(0);
+    in.d = chained && step == 0 ? decoder.columns().New() : decoder.Target(0);
     in.kind = variant;
     in.kind2 = static_cast<uint8_t>(rounding);
     in.flush = flush;

@@ -146,7 +146,7 @@ bool DecodeWide(Decoder& decoder, Type type, bool mad) {
       return false;
   }
   const ColumnId a = decoder.Source(1, type), b = decoder.Source(2, type);
-  const ColumnId c = mad ? decoder.Source(3, type) : decoder.Constant(0);
+  const ColumnId c = mad ? decoder.Source(3, type) : decoder.columns().Constant(0);
   Instr& in = decoder.Emit(run);
   in.a = a;
   in.b = b;
@@ -213,7 +213,7 @@ bool DecodeCarry(Decoder& decoder, IntegerOp op, Type type, bool takes, bool lea
   ColumnId a = decoder.Source(1, type), b = decoder.Source(2, type);
   const ColumnId c = mad ? decoder.Source(3, type) : a;
   if (op == IntegerOp::kMadHigh && IsSigned(type)) {
-    const ColumnId product = decoder.Temporary();
+    const ColumnId product = decoder.columns().New();
     EmitSignedHighProduct(decoder, type, a, b, product);
     a = product;
     b = c;
@@ -277,7 +277,7 @@ bool Decode24(Decoder& decoder) {
   const bool high = decoder.Take("hi");
   if (!high && !decoder.Take("lo")) return false;
   const Type type = decoder.TakeType();
-  const ColumnId c = mad ? decoder.Source(3, type) : decoder.Constant(0);
+  const ColumnId c = mad ? decoder.Source(3, type) : decoder.columns().Constant(0);
   const ColumnId a = decoder.Source(1, type), b = decoder.Source(2, type);
   Instr& in = decoder.Emit(IsSigned(type) ? Run24<true> : Run24<false>);
   in.a = a;
@@ -451,7 +451,7 @@ bool DecodeInteger(Decoder& decoder, IntegerOp op, Type type) {
   in.d = decoder.Target(0);
   if (!relu) return true;
   if (type != Type::kS32) return false;
-  const ColumnId result = decoder.Target(0), zero = decoder.Constant(0);
+  const ColumnId result = decoder.Target(0), zero = decoder.columns().Constant(0);
   Instr& clamp = decoder.Emit(Run<IntegerOp::kMax, int32_t>);
   clamp.a = clamp.c = clamp.d = result;
   clamp.b = zero;

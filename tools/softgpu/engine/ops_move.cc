@@ -136,7 +136,7 @@ bool DecodeMov(Decoder& decoder) {
       return true;
     }
     if (from.name.starts_with("%pm") || (from.name.starts_with("%envreg") && !SpecialNamed(from.name))) {
-      EmitMove(decoder, decoder.Constant(0), decoder.Target(0));
+      EmitMove(decoder, decoder.columns().Constant(0), decoder.Target(0));
       return true;
     }
   }
@@ -215,14 +215,14 @@ bool DecodeMapa(Decoder& decoder) {
 bool DecodeGetCtaRank(Decoder& decoder) {
   TakeSpace(decoder);
   decoder.TakeType();
-  EmitMove(decoder, decoder.Constant(0), decoder.Target(0));
+  EmitMove(decoder, decoder.columns().Constant(0), decoder.Target(0));
   return true;
 }
 
 // Policies of caches are values that are never read.
 bool DecodeCreatePolicy(Decoder& decoder) {
   decoder.TakeStartingWith("");
-  EmitMove(decoder, decoder.Constant(0), decoder.Target(0));
+  EmitMove(decoder, decoder.columns().Constant(0), decoder.Target(0));
   return true;
 }
 

@@ -1,8 +1,7 @@
-// What a kernel needs: the functions that it calls, and places for their variables.
+#include "tools/softgpu/engine/program_layout.h"
+
 #include <algorithm>
 #include <set>
-
-#include "tools/softgpu/engine/decoder.h"
 
 namespace softgpu::engine {
 namespace {
@@ -26,12 +25,12 @@ void ForOperands(const FunctionIr& function, F&& f) {
 
 }  // namespace
 
-const FunctionIr* Decoder::FunctionNamed(std::string_view name) const {
+const FunctionIr* ProgramLayout::FunctionNamed(std::string_view name) const {
   const auto found = module_.function_named.find(name);
   return found == module_.function_named.end() ? nullptr : found->second;
 }
 
-void Decoder::CollectFrom(const FunctionIr& function, std::vector<const FunctionIr*>* work) {
+void ProgramLayout::CollectFrom(const FunctionIr& function, std::vector<const FunctionIr*>* work) {
   std::vector<const FunctionIr*>& callees = calls_[&function];
   for (const StatementIr& statement : function.statements) {
     const bool call = statement.opcode == "call";
@@ -46,7 +45,7 @@ void Decoder::CollectFrom(const FunctionIr& function, std::vector<const Function
   }
 }
 
-bool Decoder::Collect(const FunctionIr& entry) {
+bool ProgramLayout::Collect(const FunctionIr& entry, std::string* error) {
   std::vector<const FunctionIr*> work = {&entry};
   std::set<const FunctionIr*> seen;
   bool tables_added = false;
@@ -55,7 +54,7 @@ bool Decoder::Collect(const FunctionIr& entry) {
     work.pop_back();
     if (seen.insert(function).second) {
       if (!function->error.empty()) {
-        error_ = "function '" + function->name + "', " + function->error;
+        *error = "function '" + function->name + "', " + function->error;
         return false;
       }
       CollectFrom(*function, &work);
@@ -76,7 +75,7 @@ bool Decoder::Collect(const FunctionIr& entry) {
 }
 
 // A function is recursive if it may call itself through others. A call by address may call any function.
-void Decoder::MarkRecursion() {
+void ProgramLayout::MarkRecursion() {
   for (Procedure& procedure : program_->procedures) {
     std::vector<const FunctionIr*> work = {procedure.function};
     std::set<const FunctionIr*> seen;
@@ -94,7 +93,7 @@ void Decoder::MarkRecursion() {
   }
 }
 
-void Decoder::PlaceShared(const OperandIr& operand) {
+void ProgramLayout::PlaceShared(const OperandIr& operand) {
   const VariableIr* const variable = operand.variable;
   if (operand.kind != OperandIr::kVariable || variable == nullptr || variable->space != Space::kShared) return;
   // "extern": its length is set by the launch; all of them begin behind the others.
@@ -104,11 +103,11 @@ void Decoder::PlaceShared(const OperandIr& operand) {
   program_->shared_bytes = offset + static_cast<uint32_t>(variable->bytes);
 }
 
-void Decoder::PlaceSharedOf(const FunctionIr& function) {
+void ProgramLayout::PlaceSharedOf(const FunctionIr& function) {
   ForOperands(function, [&](const OperandIr& operand) { PlaceShared(operand); });
 }
 
-void Decoder::PlaceLocal(const FunctionIr& function) {
+void ProgramLayout::PlaceLocal(const FunctionIr& function) {
   for (const auto& variable : function.variables) {
     if (variable->space != Space::kLocal && variable->space != Space::kParam) continue;
     const uint32_t offset = Align(program_->local_bytes, std::max(variable->align, 1u));
@@ -125,7 +124,8 @@ void Decoder::PlaceLocal(const FunctionIr& function) {
   });
 }
 
-void Decoder::LayOut(const FunctionIr& entry) {
+bool ProgramLayout::LayOut(const FunctionIr& entry, std::string* error) {
+  if (!Collect(entry, error)) return false;
   uint32_t offset = 0;
   for (const OperandIr& parameter : entry.parameters) {
     offset = Align(offset, std::max(parameter.variable->align, 1u));
@@ -148,51 +148,15 @@ void Decoder::LayOut(const FunctionIr& entry) {
   }
   program_->shared_bytes = Align(program_->shared_bytes, dynamic_alignment);
   MarkRecursion();
+  return true;
 }
 
-uint32_t Decoder::SharedOffset(const VariableIr& variable) {
+uint32_t ProgramLayout::SharedOffset(const VariableIr& variable) const {
   const auto found = shared_offsets_.find(&variable);
   return found == shared_offsets_.end() ? program_->shared_bytes : found->second;
 }
 
-void Decoder::PassingOfFormals(Procedure* procedure) {
-  const auto formal = [&](const OperandIr& operand) {
-    Passing passing;
-    if (operand.kind == OperandIr::kRegister) {
-      passing.to = passing.from = TargetOf(operand);
-    } else {
-      passing.to = passing.from = static_cast<int32_t>(LocalOffset(*operand.variable));
-      passing.bytes = static_cast<uint32_t>(operand.variable->bytes);
-    }
-    return passing;
-  };
-  for (const OperandIr& operand : procedure->function->results) procedure->results.push_back(formal(operand));
-  for (const OperandIr& operand : procedure->function->parameters) procedure->parameters.push_back(formal(operand));
-}
-
-// The caller's side of the arguments and results.
-bool Decoder::BuildCall(CallSite* site, const FunctionIr* callee) {
-  site->procedure = callee == nullptr ? -1 : ProcedureOf(callee);
-  const auto actual = [&](const OperandIr& operand) {
-    Passing passing;
-    if (operand.kind == OperandIr::kVariable && local_offsets_.contains(operand.variable)) {
-      passing.to = passing.from = static_cast<int32_t>(LocalOffset(*operand.variable));
-      passing.bytes = static_cast<uint32_t>(operand.variable->bytes);
-    } else {
-      passing.to = passing.from = SourceOf(operand, Type::kB64);
-    }
-    return passing;
-  };
-  for (const OperandIr& operand : statement_->results) site->results.push_back(actual(operand));
-  for (const OperandIr& operand : statement_->arguments) site->arguments.push_back(actual(operand));
-  if (callee == nullptr) return true;
-  if (site->procedure < 0) return Fail("function '" + callee->name + "' has no body");
-  if (site->results.size() > callee->results.size() || site->arguments.size() != callee->parameters.size())
-    return Fail("the call does not match the parameters of '" + callee->name + "'");
-  return true;
-}
-
-int32_t Decoder::ProcedureOf(const FunctionIr* function) const {
+int32_t ProgramLayout::ProcedureOf(const FunctionIr* function) const {
   const auto found = procedure_of_.find(function);
   return found == procedure_of_.end() ? -1 : found->second;
 }
