@@ -1,8 +1,8 @@
-# Build rules shared by every folder: one static library a folder, linked into libaxccl.so.
+# Build rules shared by every folder: one static library per folder, linked into libaxccl.so.
 
 find_package(Threads REQUIRED)
 
-# Flags every target of ours is built with.
+# The flags of all targets.
 add_library(axccl_flags INTERFACE)
 target_include_directories(axccl_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 # Few and small thread-locals on hot paths: worth static TLS.
@@ -14,8 +14,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 target_link_libraries(axccl_flags INTERFACE Threads::Threads)
 if(AXCCL_SANITIZE)
-  # What is found ends the program, or tests would pass all the same. Dynamic types are not checked: that takes descriptors,
-  # and fails where a test has let them run out.
+  # A finding ends the program, or tests would still pass. Dynamic types are not checked, because that takes descriptors,
+  # and fails when a test has used up all of them.
   target_compile_options(axccl_flags INTERFACE -fsanitize=${AXCCL_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all -fno-sanitize=vptr)
   target_link_options(axccl_flags INTERFACE -fsanitize=${AXCCL_SANITIZE})
@@ -59,8 +59,8 @@ function(axccl_share_headers program)
 endfunction()
 
 # axccl_read_headers_once(TARGET [APART]): half of the time of most sources goes into headers. The library's targets share
-# those of the standard, precompiled with axccl_base. Under a sanitizer, a few large units hold the sources of a target,
-# unless they are APART, because they use the same names for what is their own.
+# those of the standard, precompiled with axccl_base. Under a sanitizer, a few large units contain a target's sources,
+# unless they are APART, because their local names collide.
 function(axccl_read_headers_once target)
   if(AXCCL_SANITIZE)
     if(NOT "APART" IN_LIST ARGN)

@@ -9,11 +9,11 @@
 //                 still see the same bits; class `any` allows it
 //   same value    an operation reads another place; it holds the same value, and no conflict is left unordered
 //
-// The arguments are checked by the model (model.h), and all mutants they spare are also run by the interpreter
-// (interpreter.h). The verifier sees every mutant of groups of up to 6 ranks and one in three of larger ones; the model
-// and the interpreter see every accepted mutant of groups of up to 4 ranks and one in six of larger ones; samples are
-// drawn from the seed, and sanitizers get fewer. AXCCL_TEST_FULL=1 examines all of all (minutes). Each test prints what
-// it did.
+// The model (model.h) checks the arguments, and the interpreter (interpreter.h) also runs all mutants that they accept.
+// The verifier sees every mutant of groups of up to 6 ranks and one in three of larger ones; the model and the
+// interpreter see every accepted mutant of groups of up to 4 ranks and one in six of larger ones. Samples are drawn
+// from the seed, and sanitizers get fewer. AXCCL_TEST_FULL=1 examines all mutants (minutes). Each test prints what it
+// did.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ using plan::Schedule;
 
 const bool sanitized = harness::TimeScale() != 1;
 
-// One in how many: of all mutants the verifier sees, of those it accepts the model and the interpreter see.
+// One in how many mutants the verifier sees, and one in how many accepted ones the model and the interpreter see.
 struct Sampling {
   uint64_t mutants = 1;
   uint64_t accepted = 1;
@@ -54,7 +54,7 @@ Sampling SamplingFor(int ranks) {
   return s;
 }
 
-// What the tests of this file found, printed at the end.
+// The findings of the tests of this file, printed at the end.
 class Ledger : public ::testing::Environment {
  public:
   struct Entry {
@@ -77,7 +77,7 @@ class Ledger : public ::testing::Environment {
 };
 const auto* const kLedger = ::testing::AddGlobalTestEnvironment(new Ledger);
 
-// "race", "dataflow", ... from a rejection.
+// Returns "race", "dataflow", ... from a rejection.
 std::string ClassOf(const Status& status) {
   const std::string_view message = status.message();
   const std::string_view mark = "rejected: ";
@@ -85,7 +85,7 @@ std::string ClassOf(const Status& status) {
   return std::string(message.substr(begin, message.find(':', begin) - begin));
 }
 
-// Empty when no interleaving tried goes wrong.
+// Returns the fault of the first run that goes wrong; empty if none of the interleavings does.
 std::string RunSome(const Schedule& schedule, uint64_t seed, int runs) {
   for (int i = 0; i < runs; ++i) {
     const auto in_place = static_cast<uint32_t>(i == 0 ? 0 : i == 1 ? ~0u : harness::Scramble(seed, i));
@@ -95,8 +95,8 @@ std::string RunSome(const Schedule& schedule, uint64_t seed, int runs) {
   return std::string();
 }
 
-// The reason why a mutant does what the original does; empty, with the argument that failed in `why`, when there is
-// none.
+// Returns the reason why a mutant is equivalent to the original; if there is none, returns an empty text and sets `why`
+// to the argument that failed.
 std::string ReasonFor(const Schedule& mutant, const Mutation& mutation, Model* original, Model* model,
                       std::string* why) {
   if (model->KeepsOrderOf(original, why)) return "order kept";
@@ -174,7 +174,7 @@ TEST_P(MutationTest, EveryMutantIsRejectedOrProvedHarmless) {
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
     if (static_cast<int>(machine_of.size()) != n) continue;
     algo::ForEachHierarchical(n, [&](const Contract& contract, std::string_view algorithm) {
-      if (contract.root % 2 != 0) return;  // enough, and half the time
+      if (contract.root % 2 != 0) return;  // enough, and takes half the time
       TryAll(contract, algorithm, 1, plan::Placement::Of(machine_of));
     });
   }
@@ -189,8 +189,8 @@ TEST_P(MutationTest, EveryMutantIsRejectedOrProvedHarmless) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MutationTest, ::testing::Range(2, 10));
 
-// The other direction, which also shows that model and interpreter notice faults: what the verifier rejects for a race,
-// a deadlock or its data, the model rejects, and a hostile run goes wrong nearly always.
+// The other direction, which also shows that model and interpreter notice faults: the model rejects what the verifier
+// rejects for a race, a deadlock or its data, and a hostile run nearly always goes wrong.
 class RejectionTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
@@ -206,7 +206,7 @@ TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
       Apply(m, &mutant);
       Facts facts;
       const Status status = Verify(mutant, &facts);
-      // A schedule of broken structure has no meaning to the model.
+      // A schedule with a broken structure has no meaning for the model.
       if (!status.ok() && ClassOf(status) != "structure") {
         const bool agrees = !Model(mutant).FindFault().empty();
         ++faults;
@@ -241,8 +241,8 @@ TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RejectionTest, ::testing::Range(2, 5));
 
-// A walk from each generated schedule over mutations the verifier accepts, away from what generators write. Each step
-// must be right by the model, on its own, and must run right.
+// A walk from each generated schedule over mutations that the verifier accepts, away from what generators write. Each
+// step must be right by the model on its own, and must run correctly.
 TEST(WalkTest, WhatIsAcceptedIsRight) {
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
   harness::Random random(harness::Seed());
@@ -289,7 +289,7 @@ TEST(WalkTest, WhatIsAcceptedIsRight) {
   EXPECT_GT(accepted, proposed / 100);
 }
 
-// What is generated runs right under a hostile scheduler, also with more ranks and lanes than mutation can afford.
+// Generated schedules run correctly under a hostile scheduler, also with more ranks and lanes than mutation can afford.
 TEST(InterpreterTest, GeneratedSchedulesRunRight) {
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
   harness::Random random(harness::Seed());
@@ -329,7 +329,7 @@ TEST(MutateTest, EachMutationChangesItsLaneOnly) {
   }
 }
 
-// Counted by hand for a schedule small enough: 2 ranks, one copy, signal and wait each way.
+// Counted by hand for a small schedule: 2 ranks, one copy, signal and wait each way.
 TEST(MutateTest, CountsForASmallSchedule) {
   const Schedule s = plan::Parse(
                          "axccl-plan 1\nalgorithm x\nkind send_recv\nranks 2\nroot 0\nparts 1\nlanes 1\nslots 1\n"
