@@ -14,7 +14,7 @@ AXCCL_DEVICE bool Differ(const Strand& a, const Strand& b) {
   return a.step != b.step || a.turn != b.turn || a.offset != b.offset || a.part != b.part || a.stage != b.stage;
 }
 
-AXCCL_DEVICE plan::Ran RunOf(const Program& program, uint64_t slot_bytes) {
+AXCCL_DEVICE plan::Run RunOf(const Program& program, uint64_t slot_bytes) {
   return {{program.plan_id[0], program.plan_id[1]}, slot_bytes, program.complete, program.is_barrier};
 }
 

@@ -205,7 +205,7 @@ enum class Report : uint32_t {
 struct State {
   uint64_t sequence = 0;  // number of the next operation
   uint64_t turn = 0;      // the next turn
-  plan::Ran last;
+  plan::Run last;
   uint32_t strands_done = 0;   // of the running operation
   uint32_t broken = 0;         // an operation stopped early: nothing runs on this channel any more
   uint64_t barriers_done = 0;  // 1 + the turn of the last barrier before an operation

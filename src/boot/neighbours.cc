@@ -6,10 +6,11 @@
 namespace axccl::boot {
 namespace {
 
-// What is queued is still sent.
-void FinishLink(std::shared_ptr<Link> link) {
-  link->Send(FrameType::kLeave, {});
-  link->Finish();
+// What is queued is still sent. If sending fails for want of memory, the link stays, for the reason of the end.
+void LeaveLink(Neighbour* neighbour) {
+  if (neighbour->link == nullptr) return;
+  neighbour->link->Send(FrameType::kLeave, {});
+  std::exchange(neighbour->link, nullptr)->Finish();
 }
 
 }  // namespace
@@ -56,19 +57,15 @@ bool Neighbours::ChildrenIdle() const {
 
 void Neighbours::LeaveHubs() {
   for (Neighbour& hub : hubs_) {
-    if (hub.link == nullptr) continue;
-    hub.left = true;
-    FinishLink(std::exchange(hub.link, nullptr));
+    if (hub.link != nullptr) hub.left = true;
+    LeaveLink(&hub);
   }
 }
 
 void Neighbours::LeaveAll() {
-  const auto leave = [](Neighbour& neighbour) {
-    if (neighbour.link != nullptr) FinishLink(std::exchange(neighbour.link, nullptr));
-  };
-  leave(parent_);
-  for (Neighbour& child : children_) leave(child);
-  for (Neighbour& hub : hubs_) leave(hub);
+  LeaveLink(&parent_);
+  for (Neighbour& child : children_) LeaveLink(&child);
+  for (Neighbour& hub : hubs_) LeaveLink(&hub);
 }
 
 void Neighbours::End(int which, const Status& reason) {

@@ -13,9 +13,8 @@
 //                  upwards, once the rank and all its descendants have contributed: one block
 //   kGathered      downwards
 //   kExpired       from a rank whose deadline has passed, to those it may be waiting for, and through the hubs while
-//   links
-//                  are missing. A rank that has not contributed fails the rendezvous in its own name; so does a hub
-//                  that knows which ranks have not come.
+//                  links are missing. A rank that has not contributed fails the rendezvous in its own name; so does a
+//                  hub that knows which ranks have not come.
 //   kError         in all directions, the first time something goes wrong
 //
 // The rank's thread may call the methods marked T, which serialise with the service thread themselves.

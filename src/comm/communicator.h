@@ -105,7 +105,7 @@ class Communicator : public exec::ChannelOwner {
   PairChannels pairs_;
   ChannelTable channels_{this};
   ControlExchange control_;
-  comm::Failure failure_;
+  RankFailure failure_;
 };
 
 // As RankDevice::LinkName.

@@ -5,14 +5,14 @@
 
 namespace axccl::comm {
 
-Status Failure::Get() const {
+Status RankFailure::Get() const {
   std::lock_guard lock(mutex_);
   return failure_;
 }
 
 // The text names this rank unless it begins with the rank that did or found something, because limits of this rank are
 // not limits of the peers.
-Status Failure::NameRank(const Status& status) const {
+Status RankFailure::NameRank(const Status& status) const {
   const std::string_view text = status.message();
   if (text.starts_with("rank ") || text.starts_with("mismatch")) return status;
   return MakeStatus(status.code(), "rank %d: %.*s", rank_, static_cast<int>(text.size()), text.data());
@@ -20,7 +20,7 @@ Status Failure::NameRank(const Status& status) const {
 
 // The first text for peers stays, too. Peers that read this rank's buffers can see it before any thread here does, and
 // therefore before the application gets its buffers back: see exec::Operation::ReadWhileOwned.
-bool Failure::Set(const Status& status, const Status& to_peers) {
+bool RankFailure::Set(const Status& status, const Status& to_peers) {
   std::lock_guard lock(mutex_);
   if (!failure_.ok()) return false;
   failure_ = status;
@@ -33,7 +33,7 @@ bool Failure::Set(const Status& status, const Status& to_peers) {
 }
 
 // The failing code may be unwinding because memory ran out.
-void Failure::Publish(const std::vector<exec::Member>& members) const {
+void RankFailure::Publish(const std::vector<exec::Member>& members) const {
   const transport::Reach::Stretch message{offsetof(exec::BlockHeader, error_text), exec::kErrorText, false, false};
   for (const exec::Member& member : members) {
     if (member.rank != rank_) exec::WakeMember(member);

@@ -12,10 +12,10 @@
 
 namespace axccl::comm {
 
-class Failure {
+class RankFailure {
  public:
   // `rank`: whose block has the header.
-  Failure(int rank, exec::BlockHeader* header) : rank_(rank), header_(header) {}
+  RankFailure(int rank, exec::BlockHeader* header) : rank_(rank), header_(header) {}
 
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   // ok when there is none.

@@ -36,7 +36,7 @@ struct SlotSets {
 
 // What an operation of a channel leaves behind for the next one to consider. Plans are identified by their hash and not
 // by their address, because plans may be evicted and made again.
-struct Ran {
+struct Run {
   uint64_t plan[2] = {};
   uint64_t slot_bytes = 0;
   uint32_t complete = 1;  // Plan::complete
@@ -48,7 +48,7 @@ struct Ran {
 // Other plans may only follow themselves, with their slots at the same places: the verifier has checked that what
 // touches a slot in a turn comes before what touches it two turns later, and so before all later turns of the same
 // half, one of which is the next to use the same set.
-AXCCL_HD constexpr bool NeedsBarrier(const Ran& last, const Ran& next) {
+AXCCL_HD constexpr bool NeedsBarrier(const Run& last, const Run& next) {
   if (last.barrier != 0) return false;
   const bool same_plan = next.plan[0] == last.plan[0] && next.plan[1] == last.plan[1];
   if (same_plan && next.slot_bytes == last.slot_bytes) return false;

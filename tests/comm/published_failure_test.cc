@@ -21,9 +21,9 @@ using transport::Reach;
 
 std::string Text(const Status& status) { return std::string(status.message()); }
 
-TEST(Failure, TheFirstStays) {
+TEST(RankFailure, TheFirstStays) {
   BlockHeader header{};
-  Failure failure(2, &header);
+  RankFailure failure(2, &header);
   EXPECT_FALSE(failure.failed());
   EXPECT_TRUE(failure.Get().ok());
   EXPECT_TRUE(failure.Set(MakeStatus(Code::kTimeout, "too late")));
@@ -35,7 +35,7 @@ TEST(Failure, TheFirstStays) {
   EXPECT_STREQ(header.error_text, "rank 2: too late");
 }
 
-TEST(Failure, PeersGetATextThatNamesTheRank) {
+TEST(RankFailure, PeersGetATextThatNamesTheRank) {
   const struct {
     const char *own, *to_peers;
   } cases[] = {{"no descriptor is left", "rank 2: no descriptor is left"},
@@ -43,13 +43,13 @@ TEST(Failure, PeersGetATextThatNamesTheRank) {
                {"mismatch at operation 3", "mismatch at operation 3"}};
   for (const auto& c : cases) {
     BlockHeader header{};
-    Failure failure(2, &header);
+    RankFailure failure(2, &header);
     failure.Set(MakeStatus(Code::kSystemError, "%s", c.own));
     EXPECT_EQ(Text(failure.Get()), c.own);
     EXPECT_STREQ(header.error_text, c.to_peers);
   }
   BlockHeader header{};
-  Failure(2, &header).Set(MakeStatus(Code::kSystemError, "%s", std::string(2 * exec::kErrorText, 'x').c_str()));
+  RankFailure(2, &header).Set(MakeStatus(Code::kSystemError, "%s", std::string(2 * exec::kErrorText, 'x').c_str()));
   EXPECT_EQ(std::string(header.error_text).size(), exec::kErrorText - 1);
 }
 
@@ -75,7 +75,7 @@ class RecordingReach : public Reach {
 };
 
 // Memory may have run out, so that a message to one member cannot be made.
-TEST(Failure, IsSentToEachMemberThatCanBeSentIt) {
+TEST(RankFailure, IsSentToEachMemberThatCanBeSentIt) {
   EnsembleOptions options;
   options.ranks = 3;
   Ensemble ensemble(options);
@@ -86,7 +86,7 @@ TEST(Failure, IsSentToEachMemberThatCanBeSentIt) {
     reaches.push_back(std::make_unique<RecordingReach>(ensemble.process(rank).peer(), member.block, rank == 1));
     member.reach = reaches.back().get();
   }
-  Failure failure(0, ensemble.header(0));
+  RankFailure failure(0, ensemble.header(0));
   ASSERT_TRUE(failure.Set(MakeStatus(Code::kSystemError, "no memory")));
   failure.Publish(members);
   EXPECT_EQ(reaches[1]->published, 0);

@@ -36,10 +36,10 @@ TEST(SlotSets, AreUsedInRotationAndOneMoreNowAndThen) {
   EXPECT_EQ((SlotSets{kBytes, 1}).OffsetOf(100), 0u);
 }
 
-constexpr Ran RunOf(uint64_t plan, uint64_t slot_bytes, bool complete) {
+constexpr Run RunOf(uint64_t plan, uint64_t slot_bytes, bool complete) {
   return {{7, plan}, slot_bytes, complete, false};
 }
-static_assert(!NeedsBarrier(Ran(), RunOf(1, 64, false)), "nothing has run");
+static_assert(!NeedsBarrier(Run(), RunOf(1, 64, false)), "nothing has run");
 static_assert(!NeedsBarrier(RunOf(1, 64, true), RunOf(2, 128, true)));
 static_assert(!NeedsBarrier(RunOf(1, 64, false), RunOf(1, 64, false)), "a plan may follow itself");
 static_assert(NeedsBarrier(RunOf(1, 64, false), RunOf(1, 128, false)), "not with slots elsewhere");

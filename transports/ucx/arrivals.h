@@ -1,4 +1,4 @@
-// What one sender has sent, in the order in which it was sent, in whichever it arrives.
+// What one sender has sent, in the order in which it was sent, whatever the order in which it arrives.
 //
 // Messages and flushes have consecutive numbers, and each has its turn once all before it have had theirs. Those that
 // arrive early, or before their data, are held until then. The caller must hold the lock of worker.h.

@@ -83,7 +83,6 @@ void Endpoints::CloseFailed() {
     param.cb.send = [](void* request, ucs_status_t, void*) { Library::Get().value()->ucp_request_free(request); };
     ucx_.ucp_ep_close_nbx(ep, &param);
   }
-  // The next message makes a new one.
   std::erase_if(endpoints_, [](const auto& entry) { return entry.second->failed; });
 }
 

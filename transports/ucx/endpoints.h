@@ -1,7 +1,7 @@
 // The endpoints of this process to others, and the rails that they go over.
 //
-// A process stays until one of the two ends, because closing it would cut off communicators that are being made
-// meanwhile. An endpoint that has failed is closed later (CloseFailed), and the next connection makes a new one.
+// An endpoint stays until one of the two processes ends, because closing it would cut off communicators that are being
+// made meanwhile. An endpoint that has failed is closed later (CloseFailed), and the next connection makes a new one.
 //
 // The caller must hold the lock of worker.h, and UCX must not have been shut down. Lives as long as the process.
 #pragma once
@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/status.h"

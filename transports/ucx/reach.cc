@@ -98,7 +98,7 @@ void Reach::Lose(const std::string& why) {
   options_.arrived();
 }
 
-void Reach::Check(ucs_status_t status) {
+void Reach::LoseOn(ucs_status_t status) {
   if (status != UCS_OK) Lose(worker_->ucx().ucs_status_string(status));
 }
 
@@ -119,10 +119,10 @@ void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> 
   const auto memory = area != nullptr ? std::static_pointer_cast<Memory>(area) : block_;
   std::lock_guard lock(worker_->mutex());
   if (endpoint_->failed || worker_->ending()) return;
-  Check(sender_.Send(memory, stretches, line));
+  LoseOn(sender_.Send(memory, stretches, line));
 }
 
-void Reach::SendDelayed() { Check(sender_.SendDelayed()); }
+void Reach::SendDelayed() { LoseOn(sender_.SendDelayed()); }
 
 // ---- receiving ----
 
@@ -176,7 +176,7 @@ ucs_status_t Reach::Fetch(const Rail& rail, std::shared_ptr<Incoming> message, v
   const ucs_status_ptr_t request = worker_->ucx().ucp_am_recv_data_nbx(rail.handle(), data, to, count, &param);
   if (UCS_PTR_IS_ERR(request)) {
     message->owner = nullptr;
-    Check(UCS_PTR_STATUS(request));
+    LoseOn(UCS_PTR_STATUS(request));
     return UCS_INPROGRESS;
   }
   message->here = request == nullptr;
@@ -194,7 +194,7 @@ void Reach::OnFetched(void* request, ucs_status_t status, size_t, void* arg) {
   const std::shared_ptr<Reach> self = std::move(message->owner);
   self->worker_->ucx().ucp_request_free(request);
   self->fetching_.fetch_sub(1, std::memory_order_release);
-  if (status != UCS_OK) return self->Check(status);
+  if (status != UCS_OK) return self->LoseOn(status);
   message->here = true;
   self->Settle();
 }

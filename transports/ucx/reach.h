@@ -63,7 +63,7 @@ class Reach final : public transport::Reach, public std::enable_shared_from_this
   Reach(Worker* worker, ConnectOptions options, std::unique_ptr<Mirror> mirror);
   Worker::Key key() const { return {options_.comm, options_.self, options_.peer}; }
   // Gives the peer up if `status` is an error of UCX.
-  void Check(ucs_status_t status);
+  void LoseOn(ucs_status_t status);
   std::shared_ptr<Memory> Find(uint64_t area) const;
   ucs_status_t Fetch(const Rail& rail, std::shared_ptr<Incoming> message, void* data, size_t bytes);
   static void OnFetched(void* request, ucs_status_t status, size_t bytes, void* incoming);

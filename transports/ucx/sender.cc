@@ -1,6 +1,7 @@
 #include "transports/ucx/sender.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -36,10 +37,9 @@ ucs_status_t Sender::Send(const std::shared_ptr<Memory>& memory, std::span<const
   const size_t most_bytes = endpoint_->lanes[0].rail->most_bytes();
   Stretch some[kMaxStretches];
   size_t count = 0, bytes = 0;
-  ucs_status_t result = UCS_OK;
+  ucs_status_t result = UCS_OK;  // after an error, the peer will not be sent anything any more
   const auto send = [&](uint64_t with_line) {
-    const ucs_status_t status = SendOne(memory, {some, count}, with_line);
-    if (result == UCS_OK) result = status;
+    if (result == UCS_OK) result = SendOne(memory, {some, count}, with_line);
     count = bytes = 0;
   };
   const auto add = [&](const Stretch& stretch) {
@@ -134,7 +134,9 @@ ucs_status_t Sender::Post(std::unique_ptr<Outgoing> message) {
     return UCS_OK;
   }
   if (UCS_PTR_IS_ERR(request)) return UCS_PTR_STATUS(request);
-  message->sender = {owner_.lock(), this};
+  const std::shared_ptr<void> owner = owner_.lock();
+  assert(owner != nullptr);
+  message->sender = {owner, this};
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   worker_->AddUnsent(1);
   lane.unsent += message->bytes;
@@ -154,8 +156,7 @@ void Sender::DropDelayed() { TakeDelayed(); }
 ucs_status_t Sender::SendDelayed() {
   ucs_status_t result = UCS_OK;
   for (std::unique_ptr<Outgoing>& message : TakeDelayed()) {
-    const ucs_status_t status = Post(std::move(message));
-    if (result == UCS_OK) result = status;
+    if (result == UCS_OK) result = Post(std::move(message));
   }
   return result;
 }

@@ -152,7 +152,8 @@ void Worker::EndPolling(bool waiting) {
 // ---- endpoints ----
 
 Result<std::shared_ptr<Endpoint>> Worker::EndpointTo(const ProcessId& process, const NetworkAddress& address) {
-  if (!ending_) endpoints_->CloseFailed();
+  if (ending_) return MakeStatus(Code::kInvalidUsage, "the process is exiting");
+  endpoints_->CloseFailed();
   if (auto known = endpoints_->Find(process); known != nullptr) return known;
   const size_t rails_before = endpoints_->rails().size();
   std::vector<Endpoints::Way> ways;

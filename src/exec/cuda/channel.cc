@@ -13,11 +13,11 @@ namespace axccl::exec {
 using device::cuda::Device;
 namespace cuda = kernels::cuda;
 
-Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& rank, Channel* channel, CudaPlace place) {
-  std::unique_ptr<CudaChannel> on_device(new CudaChannel(rank, channel, place));
+Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& parts, Channel* channel, CudaPlace place) {
+  std::unique_ptr<CudaChannel> on_device(new CudaChannel(parts, channel, place));
   if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(on_device->Settle());
   const int self = place == CudaPlace::kSelf ? 0 : channel->self();
-  on_device->members_ = std::make_unique<Members>(channel->owner(), rank.links->MembersOf(*channel, place), self);
+  on_device->members_ = std::make_unique<Members>(channel->owner(), parts.links->MembersOf(*channel, place), self);
   // Slots are packed in another way, and tasks find their buffers themselves.
   const PlanOptions options{.inline_bytes = 0, .by_runs = false};
   on_device->plans_ = std::make_unique<PlanCache>(on_device->members_.get(), options, nullptr);
@@ -26,29 +26,29 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& rank, 
 }
 
 CudaChannel::~CudaChannel() {
-  if (wait_ != nullptr) rank_.waits->Leave(wait_);
-  if (memory_ != 0) rank_.device->Free(memory_);
+  if (wait_ != nullptr) parts_.waits->Leave(wait_);
+  if (memory_ != 0) parts_.device->Free(memory_);
   if (meeting_ != nullptr) Device::FreeHost(meeting_);
 }
 
 Status CudaChannel::Upload() {
   if (place_ != CudaPlace::kSelf) {  // such a channel never waits
-    AXCCL_ASSIGN_OR_RETURN(wait_, rank_.waits->Enter(channel_));
+    AXCCL_ASSIGN_OR_RETURN(wait_, parts_.waits->Enter(channel_));
   }
   AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr barrier_program, rank_.programs->OnDevice(barrier->program));
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr barrier_program, parts_.programs->OnDevice(barrier->program));
   const auto size = static_cast<uint32_t>(members_->size());
   const size_t members_at = RoundUp(sizeof(cuda::Channel), kCacheLine);
   const size_t bindings_at = RoundUp(members_at + size * sizeof(cuda::Member), kCacheLine);
   const size_t maps_at = RoundUp(bindings_at + size * sizeof(cuda::Binding), kCacheLine);
   std::vector<std::byte> bytes(maps_at + sizeof(uint64_t));  // a single map: the address space
-  AXCCL_ASSIGN_OR_RETURN(memory_, rank_.device->Allocate(bytes.size()));
+  AXCCL_ASSIGN_OR_RETURN(memory_, parts_.device->Allocate(bytes.size()));
   maps_ = memory_ + maps_at;
 
   cuda::Channel channel;
   channel.meeting = meeting_;
   channel.state.unmet = !met_;
-  channel.control = rank_.control;
+  channel.control = parts_.control;
   channel.wait = wait_;
   channel.barrier = reinterpret_cast<const cuda::Program*>(barrier_program);
   channel.half_bytes = members_->own().layout.scratch_bytes / plan::kRotation;
@@ -64,7 +64,7 @@ Status CudaChannel::Upload() {
     const cuda::Member on_device = OnDevice((*members_)[static_cast<int>(p)]);
     std::memcpy(bytes.data() + members_at + p * sizeof(on_device), &on_device, sizeof(on_device));
   }
-  return rank_.device->Upload(memory_, bytes.data(), bytes.size());
+  return parts_.device->Upload(memory_, bytes.data(), bytes.size());
 }
 
 cuda::Member CudaChannel::OnDevice(const Member& member) const {
@@ -75,9 +75,9 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   on_device.rows = block + member.layout.rows;
   on_device.announcements = block + member.layout.announcements;
   on_device.scratch = block + member.layout.scratch;
-  const bool shared = rank_.links->buffers() != nullptr && member.rank != members_->own().rank;
+  const bool shared = parts_.links->buffers() != nullptr && member.rank != members_->own().rank;
   on_device.maps = reinterpret_cast<const uint64_t*>(
-      shared ? rank_.links->buffers()->maps_of(static_cast<size_t>(member.rank)) : maps_);
+      shared ? parts_.links->buffers()->maps_of(static_cast<size_t>(member.rank)) : maps_);
   return on_device;
 }
 
@@ -100,23 +100,23 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct)
 // Prepares the plan for ranks in several processes that have all mapped each other's buffers; returns null if that does
 // not pay, which is the same on all ranks.
 Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
-  const bool between = rank_.links->buffers() != nullptr && place_ != CudaPlace::kSelf &&
+  const bool between = parts_.links->buffers() != nullptr && place_ != CudaPlace::kSelf &&
                        members_->plain_access() != tune::Access::kMapped;
   const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(members_->size());
   const Prepared* direct = nullptr;
-  if (!between || call.views != nullptr || bytes < std::max<uint64_t>(rank_.map_bytes, 1)) return direct;
+  if (!between || call.views != nullptr || bytes < std::max<uint64_t>(parts_.map_bytes, 1)) return direct;
   AXCCL_ASSIGN_OR_RETURN(direct, plans_->Prepare(call, tune::Access::kMapped));
   return direct->program->plan->schedule.direct ? direct : nullptr;
 }
 
 Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool captured, cuda::Task* task) {
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_.programs->OnDevice(direct.program));
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, parts_.programs->OnDevice(direct.program));
   task->staged = task->program;
   task->staged_cut = task->cut;
   task->program = reinterpret_cast<const cuda::Program*>(program);
   task->cut = MakeCudaCut(direct, cuda::Packing::kNone);
   task->signature += direct.signature;
-  AXCCL_RETURN_IF_ERROR(rank_.links->buffers()->Place(call, *members_, captured, task));
+  AXCCL_RETURN_IF_ERROR(parts_.links->buffers()->Place(call, *members_, captured, task));
   // The plan that will run if it depends on this rank alone.
   const bool mapped = task->input_map != cuda::kUnmapped && task->output_map != cuda::kUnmapped;
   if (mapped && place_ == CudaPlace::kDefault) channel_->owner()->NoteAlgorithm(direct.program->algorithm);
@@ -129,10 +129,10 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   call.group_order = ordered && call.OrderMatters();
   AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, rank_.programs->OnDevice(prepared->program));
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, parts_.programs->OnDevice(prepared->program));
   if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared->program));
   if (place_ != CudaPlace::kSelf) channel_->log().Record(call);
-  if (captured && wait_ != nullptr) rank_.waits->Replays(wait_);
+  if (captured && wait_ != nullptr) parts_.waits->Replays(wait_);
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
     channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
   cuda::Task task;
@@ -144,7 +144,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   task.output_offset = reinterpret_cast<uint64_t>(call.output);
   // Operands of views have gaps between them, where no words arrive.
   const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
-  task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, rank_.links->protocols()));
+  task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, parts_.links->protocols()));
   task.call = call.Named();
   task.scalar_pointer = call.scalar_pointer;
   task.scalar = call.scalar_bytes;

@@ -35,7 +35,7 @@ struct CudaParts {
 
 class CudaChannel {
  public:
-  static Result<std::unique_ptr<CudaChannel>> Create(const CudaParts& rank, Channel* channel, CudaPlace place);
+  static Result<std::unique_ptr<CudaChannel>> Create(const CudaParts& parts, Channel* channel, CudaPlace place);
   ~CudaChannel();
 
   // Makes a task of the call, in its place in the channel's order. Allocates when its plan is new. For views, makes the
@@ -52,8 +52,11 @@ class CudaChannel {
   bool released() const;
 
  private:
-  CudaChannel(const CudaParts& rank, Channel* channel, CudaPlace place)
-      : rank_(rank), channel_(place == CudaPlace::kSelf ? nullptr : channel), order_(channel->order()), place_(place) {}
+  CudaChannel(const CudaParts& parts, Channel* channel, CudaPlace place)
+      : parts_(parts),
+        channel_(place == CudaPlace::kSelf ? nullptr : channel),
+        order_(channel->order()),
+        place_(place) {}
   Status Upload();
   // `direct`: the result of PrepareDirect, which stays in the cache.
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
@@ -62,7 +65,7 @@ class CudaChannel {
   Status Settle();
   kernels::cuda::Member OnDevice(const Member& member) const;
 
-  const CudaParts rank_;
+  const CudaParts parts_;
   Channel* const channel_;  // null: kSelf
   const device::host::TimelinePtr order_;
   const CudaPlace place_;

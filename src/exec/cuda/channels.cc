@@ -4,11 +4,11 @@
 
 namespace axccl::exec {
 
-Result<CudaChannel*> CudaChannels::Of(const CudaParts& rank, Channel* channel, CudaPlace place) {
+Result<CudaChannel*> CudaChannels::Of(const CudaParts& parts, Channel* channel, CudaPlace place) {
   if (place == CudaPlace::kSelf) {
     std::unique_ptr<CudaChannel>& self = selves_[channel->order().get()];
     if (self == nullptr) {
-      AXCCL_ASSIGN_OR_RETURN(self, CudaChannel::Create(rank, channel, place));
+      AXCCL_ASSIGN_OR_RETURN(self, CudaChannel::Create(parts, channel, place));
     }
     return self.get();
   }
@@ -18,7 +18,7 @@ Result<CudaChannel*> CudaChannels::Of(const CudaParts& rank, Channel* channel, C
     any_created_ = true;
     Sweep();
   }
-  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<CudaChannel> on_device, CudaChannel::Create(rank, channel, place));
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<CudaChannel> on_device, CudaChannel::Create(parts, channel, place));
   return channels_.emplace(channel, std::move(on_device)).first->second.get();
 }
 

@@ -21,7 +21,7 @@ class CudaChannels {
   explicit CudaChannels(CudaOrders* orders) : orders_(orders) {}
 
   // `channel`: the one of the communicator on which calls with others are made, or any of it for kSelf.
-  Result<CudaChannel*> Of(const CudaParts& rank, Channel* channel, CudaPlace place);
+  Result<CudaChannel*> Of(const CudaParts& parts, Channel* channel, CudaPlace place);
   // Whether channels have been created, which need blocks of the device beside those of the default channel.
   bool any_created() const { return any_created_; }
   // Created channels: looks for members, and drops channels that were released. An error names a member that will never

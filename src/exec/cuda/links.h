@@ -1,7 +1,7 @@
 // How a rank on a GPU and its peers reach each other: the blocks of all ranks, where the parts of a channel are in
 // them, the protocols that all ranks allow, and the buffers that they have mapped.
 //
-// Used by one thread at a time.
+// After Share, any thread may call the const functions; the others are called by one thread at a time.
 #pragma once
 
 #include <cstdint>

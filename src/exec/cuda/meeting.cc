@@ -17,9 +17,9 @@ namespace cuda = kernels::cuda;
 Status CudaChannel::Settle() {
   hold_ = channel_->shared_from_this();
   AXCCL_ASSIGN_OR_RETURN(const int area, channel_->members().TakeArea());
-  AXCCL_RETURN_IF_ERROR(rank_.links->ClearArea(area));
+  AXCCL_RETURN_IF_ERROR(parts_.links->ClearArea(area));
   const size_t bytes = sizeof(cuda::Meeting) + static_cast<size_t>(channel_->size()) * sizeof(cuda::Member);
-  AXCCL_ASSIGN_OR_RETURN(void* const memory, rank_.device->AllocateHost(bytes));
+  AXCCL_ASSIGN_OR_RETURN(void* const memory, parts_.device->AllocateHost(bytes));
   meeting_ = new (memory) cuda::Meeting;
   met_ = false;
   channel_->members().PublishArea();
@@ -29,9 +29,9 @@ Status CudaChannel::Settle() {
 Result<int> CudaChannel::Meet() {
   if (met_) return -1;
   AXCCL_ASSIGN_OR_RETURN(const int missing, channel_->members().Connect());
-  rank_.waits->Misses(wait_, missing);
+  parts_.waits->Misses(wait_, missing);
   if (missing >= 0) return missing;
-  const std::vector<Member> members = rank_.links->MembersOf(*channel_, place_);
+  const std::vector<Member> members = parts_.links->MembersOf(*channel_, place_);
   for (size_t p = 0; p < members.size(); ++p) meeting_->members()[p] = OnDevice(members[p]);
   __atomic_store_n(&meeting_->met, 1, __ATOMIC_RELEASE);
   met_ = true;

@@ -33,13 +33,13 @@ class Turns {
   }
 
  private:
-  static plan::Ran RunOf(const Prepared& prepared, bool barrier) {
+  static plan::Run RunOf(const Prepared& prepared, bool barrier) {
     const plan::Plan& plan = *prepared.program->plan;
     return {{plan.hash.high, plan.hash.low}, prepared.slot_bytes, plan.complete, barrier};
   }
 
   uint64_t next_;
-  plan::Ran last_;
+  plan::Run last_;
 };
 
 }  // namespace axccl::exec
