@@ -97,3 +97,13 @@ function(axccl_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
+
+# axccl_start_first(TEST...): the longest tests of this folder, among those that there are. Otherwise the first ctest of a
+# build folder, which does not know the times yet, waits for the last of them alone.
+function(axccl_start_first)
+  foreach(test ${ARGN})
+    if(TEST ${test})
+      set_tests_properties(${test} PROPERTIES COST 100)
+    endif()
+  endforeach()
+endfunction()
