@@ -24,7 +24,7 @@ class CudaInterpreter : public testing::Test {
 };
 
 // Sanitizers make each repetition ten times slower.
-int Times(int times) { return harness::TimeScale() > 1 ? times / 2 : times; }
+int Times(int times) { return harness::TimeScale() > 1 ? times / 4 : times; }
 
 // Runs every algorithm alone, three times.
 TEST_F(CudaInterpreter, RunsEveryAlgorithm) {
@@ -56,7 +56,7 @@ TEST_F(CudaInterpreter, RunsSequencesOfAnyCalls) {
 
 TEST_F(CudaInterpreter, RunsCallsOfManyTurns) {
   harness::Random random(harness::Seed() + 2);
-  for (int repeat = 0; repeat < 60; ++repeat) ASSERT_EQ(RunLongCalls(RunKernel, random.Next()), "");
+  for (int repeat = 0; repeat < Times(60); ++repeat) ASSERT_EQ(RunLongCalls(RunKernel, random.Next()), "");
 }
 
 TEST_F(CudaInterpreter, RunsCallsOfLargeTurns) {
