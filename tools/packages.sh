@@ -89,8 +89,9 @@ install_packages() {
 configure() {
   local folder=$1
   shift
-  # Paths inside the checkout are ignored, so that another clone finds what this one has compiled.
-  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+  # Paths inside the checkout are ignored, so that another clone finds what this one has compiled. What is not in the cache
+  # is not preprocessed for it besides: the compiler writes which files it has read.
+  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
   local launcher=""
   # ccache requires this sloppiness for precompiled headers; nothing here uses the time of compilation.
   have_cache && launcher="-DCMAKE_C_COMPILER_LAUNCHER=ccache
