@@ -305,5 +305,45 @@ TEST(PerfCompare, PrintsATable) {
   EXPECT_NE(run.out().find("| 16 KiB |"), std::string::npos) << run.out();
 }
 
+TEST(PerfCompare, ShowsTheFastestPeerOfEachSize) {
+  const std::string fake = std::string("python3 ") + AXCCL_FAKE_MPI_PERF;
+  Tool run("/usr/bin/env", {"python3",
+                            AXCCL_COMPARE,
+                            "--build",
+                            std::string(AXCCL_PERF_DIR) + "/..",
+                            "--collectives",
+                            "all_gather",
+                            "-b",
+                            "64",
+                            "-e",
+                            "16K",
+                            "-f",
+                            "256",
+                            "--rounds",
+                            "1",
+                            "--no-bars",
+                            "--no-mpi",
+                            "--markdown",
+                            "--peer",
+                            "one=" + fake + " 2000 4000 {ranks}",
+                            "--peer",
+                            "two=" + fake + " 3000 1000 {ranks}"});
+  const int status = run.Finish();
+  if (status == 127) GTEST_SKIP() << "no python3";
+  EXPECT_EQ(status, 0) << run.err();
+  EXPECT_NE(run.out().find("| 2000 | one |"), std::string::npos) << run.out();
+  EXPECT_NE(run.out().find("| 1000 | two |"), std::string::npos) << run.out();
+}
+
+TEST(PerfCompare, APeerNeedsANameAndAPlaceForTheRanks) {
+  for (const char* peer : {"mpirun -np {ranks} mpi_perf", "=mpirun -np {ranks}", "mpich=mpirun -np 2"}) {
+    Tool run("/usr/bin/env", {"python3", AXCCL_COMPARE, "--peer", peer});
+    const int status = run.Finish();
+    if (status == 127) GTEST_SKIP() << "no python3";
+    EXPECT_EQ(status, 2) << peer;
+    EXPECT_NE(run.err().find("{ranks} in place of the number of ranks"), std::string::npos) << run.err();
+  }
+}
+
 }  // namespace
 }  // namespace axccl::perf
