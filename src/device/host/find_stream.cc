@@ -28,6 +28,12 @@ Result<Stream*> PerThreadStream() {
   return own.get();
 }
 
+// Apart, because every call of the application finds its stream.
+[[gnu::noinline]] Status NoOwnStream(const Status& why, const char* call) {
+  const std::string text(why.message());
+  return MakeStatus(why.code(), "%s: the thread's own stream: %s", call, text.c_str());
+}
+
 }  // namespace
 
 Result<Stream*> FindStream(const void* handle, const char* call) {
@@ -40,8 +46,7 @@ Result<Stream*> FindStream(const void* handle, const char* call) {
                       call, handle);
   Result<Stream*> own = PerThreadStream();
   if (own.ok()) return own;
-  const std::string why(own.status().message());
-  return MakeStatus(own.status().code(), "%s: the thread's own stream: %s", call, why.c_str());
+  return NoOwnStream(own.status(), call);
 }
 
 }  // namespace axccl::device::host
