@@ -58,12 +58,12 @@ function(axccl_share_headers program)
   endwhile()
 endfunction()
 
-# axccl_read_headers_once(TARGET [APART]): half of the time of most sources goes into headers. The library's targets share
+# axccl_read_headers_once(TARGET APART): half of the time of most sources goes into headers. The library's targets share
 # those of the standard, precompiled with axccl_base. Under a sanitizer, a few large units contain a target's sources,
-# unless they are APART, because their local names collide.
-function(axccl_read_headers_once target)
+# unless APART is true, because their local names collide.
+function(axccl_read_headers_once target apart)
   if(AXCCL_SANITIZE)
-    if(NOT "APART" IN_LIST ARGN)
+    if(NOT apart)
       set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
     endif()
   elseif(target STREQUAL "axccl_base")
@@ -79,11 +79,7 @@ function(axccl_folder name)
   cmake_parse_arguments(ARG "APART" "" "SOURCES;DEPS" ${ARGN})
   add_library(axccl_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(axccl_${name} PUBLIC axccl_flags ${ARG_DEPS})
-  if(ARG_APART)
-    axccl_read_headers_once(axccl_${name} APART)
-  else()
-    axccl_read_headers_once(axccl_${name})
-  endif()
+  axccl_read_headers_once(axccl_${name} ${ARG_APART})
 endfunction()
 
 # axccl_test(NAME SOURCES a_test.cc ... DEPS ... [TIMEOUT s] [LABELS l ...]): one GoogleTest program, one CTest entry.

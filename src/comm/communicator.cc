@@ -79,10 +79,11 @@ void LetGoInBackground(Remains remains) {
   (void)Closer::Process().Await(kPatience);
 }
 
-int CountLocal(const std::vector<exec::Member>& members, int self) {
+device::host::Crowd CrowdOf(const std::vector<exec::Member>& members, int self) {
   const int machine = members[static_cast<size_t>(self)].machine;
   const auto is_local = [&](const exec::Member& member) { return member.machine == machine; };
-  return static_cast<int>(std::count_if(members.begin(), members.end(), is_local));
+  const auto local = std::count_if(members.begin(), members.end(), is_local);
+  return {static_cast<int>(local), static_cast<size_t>(local) != members.size()};
 }
 
 }  // namespace
@@ -96,7 +97,7 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
       chooser_(std::move(chooser)),
       heap_(shm::Heap::Get().value()),
       members_(std::move(members)),
-      crowd_(CountLocal(members_, identity_.rank), CountLocal(members_, identity_.rank) != identity_.ranks),
+      crowd_(CrowdOf(members_, identity_.rank)),
       reaches_(std::move(reaches)),
       host_device_(identity_.device.platform->HostDevice(identity_.device.ordinal)),
       launches_(std::make_shared<device::host::Timeline>()),

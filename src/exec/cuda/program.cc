@@ -9,7 +9,7 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-static_assert(cuda::kRotation == plan::kRotation && cuda::kAllPeers == plan::kAllPeers);
+static_assert(cuda::kAllPeers == plan::kAllPeers);
 
 cuda::StepKind KindOf(plan::OpKind kind) {
   switch (kind) {
