@@ -29,6 +29,23 @@ function(axccl_dropin source)
   install(TARGETS axccl_dropin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/axccl/dropin)
 endfunction()
 
+# axccl_malloc(SOURCE): libaxccl-malloc.so, for LD_PRELOAD, versioned as libaxccl.so, which it does not need: libaxccl.so
+# finds it. Sanitizers have a malloc of their own.
+function(axccl_malloc source)
+  if(AXCCL_SANITIZE)
+    return()
+  endif()
+  add_library(axccl_malloc SHARED ${source})
+  target_link_libraries(axccl_malloc PRIVATE axccl_flags ${CMAKE_DL_LIBS})
+  # -O2: every malloc of the program takes this way. The compiler knows malloc and would make calls of one function of the
+  # family from those of another.
+  target_compile_options(axccl_malloc PRIVATE -O2 -fno-builtin -fvisibility=hidden)
+  target_link_options(axccl_malloc PRIVATE -Wl,--no-undefined -Wl,-z,nodelete)
+  set_target_properties(axccl_malloc PROPERTIES OUTPUT_NAME axccl-malloc VERSION ${PROJECT_VERSION} SOVERSION 0
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  install(TARGETS axccl_malloc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
 # axccl_install_programs(TARGET...): installs the ones that exist to bin/, where they find the library.
 function(axccl_install_programs)
   file(RELATIVE_PATH to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
@@ -43,8 +60,8 @@ endfunction()
 function(axccl_install)
   install(TARGETS axccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(FILES ${PROJECT_SOURCE_DIR}/include/nccl.h ${PROJECT_SOURCE_DIR}/include/axccl/axccl.h
-                ${PROJECT_SOURCE_DIR}/include/axccl/channels.h ${PROJECT_SOURCE_DIR}/include/axccl/types.h
-                ${PROJECT_SOURCE_DIR}/include/axccl/views.h
+                ${PROJECT_SOURCE_DIR}/include/axccl/channels.h ${PROJECT_SOURCE_DIR}/include/axccl/malloc.h
+                ${PROJECT_SOURCE_DIR}/include/axccl/types.h ${PROJECT_SOURCE_DIR}/include/axccl/views.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axccl)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
   axccl_install_programs(axccl-info axccl-plan all_reduce_perf all_gather_perf reduce_scatter_perf broadcast_perf

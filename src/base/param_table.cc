@@ -76,6 +76,13 @@ const std::vector<Info>& Table() {
       Word("AXCCL_DEVICE", "auto", "auto|host|cuda", "where ranks live; auto: on GPUs where there are any"),
       Bytes("AXCCL_HEAP_BYTES", "0", 0, kTera,
             "address space for ncclMemAlloc and scratch; 0: four times the physical memory, 256G to 1T"),
+      Bytes("AXCCL_MALLOC_THRESHOLD", "32K", 4 * kKilo, kTera,
+            "axcclMalloc, and malloc with libaxccl-malloc.so preloaded, take so many bytes and more from the heap that "
+            "peers map"),
+      Int("AXCCL_MALLOC_EARLY", "0", 0, 1,
+          "1: libaxccl-malloc.so uses that heap from the moment libaxccl.so is loaded, not from the first "
+          "communicator; "
+          "children forked later cannot use the library"),
       Int("AXCCL_GPU_CHANNELS", "16", 0, 1024,
           "created channels that a GPU rank may use at a time; each takes up to 1 MiB of its device"),
       Bytes("AXCCL_SCRATCH_BYTES", "2M", 64 * kKilo, kTera, "scratch memory a rank of a communicator may use"),

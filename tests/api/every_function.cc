@@ -9,6 +9,20 @@ using W = World&;
 
 constexpr size_t kCount = World::kCount;
 
+// Of memory that comes from the heap.
+constexpr size_t kLarge = 128 << 10;
+
+// Frees it, or nothing: as malloc, these functions return null when memory runs out, and no code.
+ncclResult_t Allocated(void* memory) {
+  axcclFree(memory);
+  return ncclSuccess;
+}
+
+ncclResult_t Resized(void* memory) {
+  void* const moved = axcclRealloc(memory, 2 * kLarge);
+  return Allocated(moved != nullptr ? moved : memory);
+}
+
 // call(rank) for both ranks, one after the other; waits for the work that it starts.
 template <class Call>
 ncclResult_t Both(W w, const Call& call) {
@@ -248,6 +262,22 @@ constexpr ExportedFunction kFunctions[] = {
     // ---- memory ----
     {"ncclMemAlloc", [](W w) { return ncclMemAlloc(&w.made.memory, 4096); }},
     {"ncclMemFree", [](W w) { return Destroyed(ncclMemFree(w.spare.memory), &w.spare.memory); }},
+    {"axcclMalloc", [](W) { return Allocated(axcclMalloc(kLarge)); }},
+    {"axcclCalloc", [](W) { return Allocated(axcclCalloc(2, kLarge)); }},
+    {"axcclRealloc", [](W) { return Resized(axcclMalloc(kLarge)); }},
+    {"axcclAlignedAlloc", [](W) { return Allocated(axcclAlignedAlloc(64, kLarge)); }},
+    {"axcclFree",
+     [](W) {
+       axcclFree(axcclMalloc(kLarge));
+       return ncclSuccess;
+     }},
+    {"axcclMallocUsableSize",
+     [](W) {
+       void* const memory = axcclMalloc(kLarge);
+       const bool good = memory == nullptr || axcclMallocUsableSize(memory) >= kLarge;
+       axcclFree(memory);
+       return good ? ncclSuccess : ncclInternalError;
+     }},
     {"ncclCommRegister", [](W w) { return ncclCommRegister(w.comms[0], w.memory, 64, &w.made.registration); }},
     {"ncclCommDeregister",
      [](W w) { return Destroyed(ncclCommDeregister(w.comms[0], w.spare.registration), &w.spare.registration); }},

@@ -7,6 +7,12 @@
 
 axcclReduceFn_t ExampleCallback(void) { return MaxAbs; }
 
+size_t ExampleMalloc(void) {
+  size_t usable = 0;
+#include "malloc_resize.inc"
+  return usable;
+}
+
 axcclGroups_t ExampleGroups(void) {
   axcclGroups_t groups = NULL;
 #include "channels_groups.inc"

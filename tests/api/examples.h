@@ -9,6 +9,8 @@ extern "C" {
 
 /* types.h: the callback. */
 axcclReduceFn_t ExampleCallback(void);
+/* malloc.h: the buffer that grows; returns the bytes that it may hold in the end. */
+size_t ExampleMalloc(void);
 /* channels.h: the groups of 4 ranks; the all-reduce of one of 4 ranks. */
 axcclGroups_t ExampleGroups(void);
 void ExampleChannel(ncclComm_t comm, axcclView_t in, axcclView_t out, cudaStream_t stream);

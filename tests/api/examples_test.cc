@@ -302,6 +302,10 @@ TEST(Examples, DimensionOfTheReadme) {
   });
 }
 
+TEST(Examples, Malloc) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) { EXPECT_GE(ExampleMalloc(), 200000 * sizeof(float)); });
+}
+
 // The operator is commutative, as it must be: the result does not depend on which rank has which value.
 TEST(Examples, Callback) {
   harness::RunCliques(harness::Threads(2), [](RankContext& context, Clique& clique) {

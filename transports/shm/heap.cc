@@ -17,6 +17,7 @@
 
 #include "src/base/log.h"
 #include "src/base/param.h"
+#include "transports/shm/malloc_heap.h"
 #include "transports/shm/mapping.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -80,6 +81,7 @@ Result<Heap*> Heap::Get() {
   if (Heap* const found = heap.load(std::memory_order_relaxed)) return found;
   AXCCL_ASSIGN_OR_RETURN(Heap* const fresh, Create());
   heap.store(fresh, std::memory_order_release);
+  MallocHeap::Start(fresh);
   return fresh;
 }
 
