@@ -23,45 +23,46 @@ using shm::MallocHeap;
 constexpr AxcclPlainMemory kPlain = {std::malloc, std::realloc, std::free, malloc_usable_size};
 
 // Makes the heap if there is none. Null: there cannot be one, and memory comes from elsewhere.
-const AxcclMappedMemory* Mapped() {
+const AxcclMappedMemory* MappedMemory() {
   const AxcclMappedMemory* found = MallocHeap::Find();
   if (found == nullptr && !service::Forked() && shm::Heap::Get().ok()) found = MallocHeap::Find();
   return found;
 }
 
-bool IsMapped(const void* memory) {
+bool IsInHeap(const void* memory) {
   const AxcclMappedMemory* const mapped = MallocHeap::Find();
   return mapped != nullptr && AxcclIsMapped(mapped->base, mapped->bytes, memory);
 }
 
-void* TryLarge(size_t bytes, size_t alignment, bool zeroed) {
+void* TryHeap(size_t bytes, size_t alignment, bool zeroed) {
   if (bytes < MallocHeap::Threshold()) return nullptr;
-  const AxcclMappedMemory* const mapped = Mapped();
+  const AxcclMappedMemory* const mapped = MappedMemory();
   return mapped == nullptr ? nullptr : mapped->allocate(bytes, alignment, zeroed);
 }
 
-void* Allocate(size_t bytes) {
-  void* const memory = TryLarge(bytes, 1, false);
+void* GiveMemory(size_t bytes) {
+  void* const memory = TryHeap(bytes, 1, false);
   return memory != nullptr ? memory : std::malloc(bytes);
 }
 
-void* AllocateZeroed(size_t count, size_t size) {
+void* GiveZeroed(size_t count, size_t size) {
   size_t bytes = 0;
   if (!__builtin_mul_overflow(count, size, &bytes)) {
-    if (void* const memory = TryLarge(bytes, 1, true)) return memory;
+    if (void* const memory = TryHeap(bytes, 1, true)) return memory;
   }
   return std::calloc(count, size);
 }
 
-void* AllocateAligned(size_t alignment, size_t bytes) {
-  void* const memory = TryLarge(bytes, alignment, false);
+void* GiveAligned(size_t alignment, size_t bytes) {
+  void* const memory = TryHeap(bytes, alignment, false);
   return memory != nullptr ? memory : std::aligned_alloc(alignment, bytes);
 }
 
-void* Resize(void* memory, size_t bytes) {
-  if (memory == nullptr) return Allocate(bytes);
-  if (!IsMapped(memory) && (bytes < MallocHeap::Threshold() || Mapped() == nullptr)) return std::realloc(memory, bytes);
-  return AxcclResize(Mapped(), &kPlain, memory, bytes);
+void* ResizeMemory(void* memory, size_t bytes) {
+  if (memory == nullptr) return GiveMemory(bytes);
+  if (!IsInHeap(memory) && (bytes < MallocHeap::Threshold() || MappedMemory() == nullptr))
+    return std::realloc(memory, bytes);
+  return AxcclResize(MappedMemory(), &kPlain, memory, bytes);
 }
 
 // Programs that make their buffers before their communicators ask for this.
@@ -77,27 +78,27 @@ __attribute__((constructor)) void StartEarly() {
 
 AXCCL_API void* axcclMalloc(size_t size) {
   return EntryOr("axcclMalloc", static_cast<void*>(nullptr),
-                 [&](const char*) -> Result<void*> { return Allocate(size); });
+                 [&](const char*) -> Result<void*> { return GiveMemory(size); });
 }
 
 AXCCL_API void* axcclCalloc(size_t count, size_t size) {
   return EntryOr("axcclCalloc", static_cast<void*>(nullptr),
-                 [&](const char*) -> Result<void*> { return AllocateZeroed(count, size); });
+                 [&](const char*) -> Result<void*> { return GiveZeroed(count, size); });
 }
 
 AXCCL_API void* axcclRealloc(void* memory, size_t size) {
   return EntryOr("axcclRealloc", static_cast<void*>(nullptr),
-                 [&](const char*) -> Result<void*> { return Resize(memory, size); });
+                 [&](const char*) -> Result<void*> { return ResizeMemory(memory, size); });
 }
 
 AXCCL_API void* axcclAlignedAlloc(size_t alignment, size_t size) {
   return EntryOr("axcclAlignedAlloc", static_cast<void*>(nullptr),
-                 [&](const char*) -> Result<void*> { return AllocateAligned(alignment, size); });
+                 [&](const char*) -> Result<void*> { return GiveAligned(alignment, size); });
 }
 
 AXCCL_API void axcclFree(void* memory) {
   (void)Entry("axcclFree", [&](const char*) -> Status {
-    if (IsMapped(memory)) {
+    if (IsInHeap(memory)) {
       MallocHeap::Find()->release(memory);
     } else {
       std::free(memory);
@@ -108,6 +109,6 @@ AXCCL_API void axcclFree(void* memory) {
 
 AXCCL_API size_t axcclMallocUsableSize(void* memory) {
   return EntryOr("axcclMallocUsableSize", size_t{0}, [&](const char*) -> Result<size_t> {
-    return IsMapped(memory) ? MallocHeap::Find()->usable(memory) : malloc_usable_size(memory);
+    return IsInHeap(memory) ? MallocHeap::Find()->usable(memory) : malloc_usable_size(memory);
   });
 }
