@@ -22,6 +22,8 @@ typedef struct AxcclMappedMemory {
   void* (*allocate)(size_t bytes, size_t alignment, int zeroed);
   void (*release)(void* memory);
   size_t (*usable)(const void* memory);
+  /* Of the memory, only the first `bytes` are needed. */
+  void (*shrink)(void* memory, size_t bytes);
   void (*trim)(void);
   /* Around a fork, on the thread that forks. The child gets copies of its own. */
   void (*before_fork)(void);
@@ -51,7 +53,10 @@ static inline void* AxcclResize(const AxcclMappedMemory* mapped, const AxcclPlai
   }
   const size_t old = was_mapped ? mapped->usable(memory) : plain->usable(memory);
   const int becomes_mapped = bytes >= mapped->threshold;
-  if (was_mapped && becomes_mapped && bytes <= old && bytes >= old / 4) return memory;
+  if (was_mapped && becomes_mapped && bytes <= old && bytes >= old / 4) {
+    mapped->shrink(memory, bytes);
+    return memory;
+  }
   void* moved = NULL;
   /* File pages cannot move to another place of the file, so growing copies. Address space that is reserved beyond what
    * is needed costs nothing, and keeps the number of copies logarithmic. */

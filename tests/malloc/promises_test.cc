@@ -192,6 +192,12 @@ TEST_P(FamilyTest, ReturnsMemoryToTheSystem) {
     };
     use(40 * kMega, 2);
     EXPECT_LT(TouchedSharedMemory(), before + static_cast<int64_t>(kMega)) << "large memory returns at once";
+    void* shrinking = std::memset(f.allocate(40 * kMega), 1, 40 * kMega);
+    shrinking = f.resize(shrinking, 20 * kMega);
+    EXPECT_LT(TouchedSharedMemory(), before + static_cast<int64_t>(21 * kMega)) << "what realloc cuts off returns";
+    EXPECT_EQ(std::count(static_cast<char*>(shrinking), static_cast<char*>(shrinking) + 20 * kMega, 1),
+              static_cast<ptrdiff_t>(20 * kMega));
+    f.release(shrinking);
     use(kMega, 100);
     EXPECT_LT(TouchedSharedMemory(), before + static_cast<int64_t>(66 * kMega));
     use(40 * kKilo, 2000);

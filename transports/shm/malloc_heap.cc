@@ -22,6 +22,7 @@ namespace {
 
 constexpr size_t kLongestKept = size_t{32} << 20;
 constexpr size_t kMostKept = size_t{64} << 20;
+constexpr size_t kLeastReturned = size_t{1} << 20;  // less is not worth a system call when a block shrinks
 constexpr size_t kFinePages = 8;  // up to so many, sizes are whole pages; then eighths of powers of two
 
 int ShiftOf(size_t pages) { return std::bit_width(pages - 1) - 4; }
@@ -58,9 +59,8 @@ class Quiet {
   int cancel_ = PTHREAD_CANCEL_ENABLE;
 };
 
-void* MapPrivate(void* at, size_t bytes, int access) {
-  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at != nullptr ? MAP_FIXED : 0);
-  void* const memory = mmap(at, bytes, access, flags, -1, 0);
+void* MapPrivate(size_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
@@ -74,7 +74,7 @@ void PutInPlace(std::byte* start, size_t bytes, std::byte* copy) {
   // The system call, because UCX (1.13) replaces the function with one that ignores the fifth argument.
   if (copy != nullptr && syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, start) != -1) return;
   WriteLine("axccl: a forked process has no memory for a copy of its parent's large memory, which it must not touch\n");
-  if (MapPrivate(start, bytes, PROT_NONE) == nullptr) _exit(127);
+  if (mprotect(start, bytes, PROT_NONE) != 0) _exit(127);
 }
 
 // Zero, so that it is no part of the library's file.
@@ -135,6 +135,7 @@ void MallocHeap::Start(Heap* heap) {
   };
   g_table.release = [](void* memory) { g_malloc_heap.Free(memory); };
   g_table.usable = [](const void* memory) { return g_malloc_heap.Usable(memory); };
+  g_table.shrink = [](void* memory, size_t bytes) { g_malloc_heap.Shrink(memory, bytes); };
   g_table.trim = [] { g_malloc_heap.Trim(); };
   g_table.before_fork = PrepareFork;
   g_table.after_fork = [](int in_child) { g_malloc_heap.AfterFork(in_child != 0); };
@@ -309,6 +310,16 @@ size_t MallocHeap::Usable(const void* memory) noexcept {
   return block != nullptr && block->state == State::kUsed ? block->bytes : 0;
 }
 
+void MallocHeap::Shrink(void* memory, size_t bytes) noexcept {
+  const size_t needed = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  Guard guard(this);
+  const Block* const block = FindBlock(memory);
+  if (block == nullptr || block->bytes < needed + kLeastReturned || guard.forking() || in_child_) return;
+  Quiet quiet;
+  // Pages that were taken back are not the file's; they stay until the block is freed.
+  (void)madvise(block->start + needed, block->bytes - needed, MADV_REMOVE);
+}
+
 void MallocHeap::Trim() noexcept {
   Block* leaving = nullptr;
   {
@@ -322,7 +333,7 @@ void MallocHeap::Trim() noexcept {
 
 // Returns null if memory runs out.
 std::byte* MallocHeap::Copy(const Block& block) const {
-  auto* const copy = static_cast<std::byte*>(MapPrivate(nullptr, block.bytes, PROT_READ | PROT_WRITE));
+  auto* const copy = static_cast<std::byte*>(MapPrivate(block.bytes));
   if (copy == nullptr) return nullptr;
   if (heap_->TakenBack(block.start, block.bytes)) {  // the file does not have all
     std::memcpy(copy, block.start, block.bytes);

@@ -47,6 +47,8 @@ class MallocHeap {
   // Ends the program if `memory` is not a block in use, as free does.
   void Free(void* memory) noexcept;
   size_t Usable(const void* memory) noexcept;
+  // Returns the pages behind the first `bytes` to the system, if they are many.
+  void Shrink(void* memory, size_t bytes) noexcept;
   // Returns all kept blocks to the system.
   void Trim() noexcept;
   void BeforeFork() noexcept;
