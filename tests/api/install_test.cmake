@@ -32,6 +32,9 @@ run(pkg-config --variable=dropindir axccl)
 string(STRIP "${run_output}" dropin)
 run(${C} ${SOURCE_DIR}/consumer/main.c -o ${WORK_DIR}/by_pkg_config ${flags} -Wl,-rpath,${libdir})
 run(${WORK_DIR}/by_pkg_config)
+set(ENV{LD_PRELOAD} ${libdir}/libaxccl-malloc.so)
+run(${WORK_DIR}/by_pkg_config)
+unset(ENV{LD_PRELOAD})
 
 # A program that knows NCCL only starts with the drop-in folder alone, and needs nothing of ours by name.
 run(${C} ${SOURCE_DIR}/soname_main.c -o ${WORK_DIR}/by_nccl_name -I${prefix}/include/axccl -L${dropin} -lnccl -ldl)

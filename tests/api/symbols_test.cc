@@ -131,6 +131,18 @@ TEST(Symbols, NothingElseIsExported) {
 
 using Names = std::set<std::string>;
 
+#ifdef AXCCL_TEST_MALLOC
+// Preloaded into programs of every kind, it needs the C library alone, and has no names that could be theirs.
+TEST(Symbols, PreloadedMallocIsTheMallocFamily) {
+  Names exported;
+  for (const auto& [name, symbol] : ReadSymbols(AXCCL_TEST_MALLOC)) exported.insert(name);
+  EXPECT_EQ(exported, (Names{"aligned_alloc", "axccl_malloc_attach_1", "calloc", "free", "malloc", "malloc_trim",
+                             "malloc_usable_size", "memalign", "posix_memalign", "pvalloc", "realloc", "valloc"}));
+  EXPECT_EQ(ReadDynamic(AXCCL_TEST_MALLOC, "SONAME"), Names{"libaxccl-malloc.so.0"});
+  EXPECT_EQ(ReadDynamic(AXCCL_TEST_MALLOC, "NEEDED"), Names{"libc.so.6"});
+}
+#endif
+
 // The code exists once. libnccl.so.2 finds it relative to its own path, and programs that were linked with libnccl.so.2
 // need nothing else, so they also run on NVIDIA's.
 TEST(Symbols, DropInIsASeparateLibrary) {
