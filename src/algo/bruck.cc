@@ -22,7 +22,8 @@ int Steps(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
 // Item i of rank r is the block of rank r + i. Before step j, a rank has items 0 to 2^j - 1; in step j it gets items
 // from 2^j on, which are the items from 0 on of rank r + 2^j. Item i > 0 arrives in slot i - 1.
 //
-// As soon as an item has arrived, one copy writes it to its output and to all ranks that get it in later steps.
+// As soon as an item has arrived, one copy writes it to its output and to all ranks that get it in later steps. The own
+// item goes to the ranks first, as they wait for it.
 void AllGather(Builder* b, int r) {
   const int n = b->ranks();
   const auto forward = [&](int item, int step, Operand src) {
@@ -31,13 +32,14 @@ void AllGather(Builder* b, int r) {
       const int distance = 1 << j;
       if (distance + item < n) dst.push_back(Slot(b->Shift(r, -distance), distance + item - 1));
     }
-    dst.push_back(Out(r, b->Shift(r, item)));
+    if (item > 0) dst.push_back(Out(r, b->Shift(r, item)));
     b->Copy(r, dst, src);
   };
   forward(0, 0, In(r));
   for (int j = 0; j < Steps(n); ++j) {
     const int distance = 1 << j;
     b->Signal(r, b->Shift(r, -distance), j);
+    if (j == 0) b->Copy(r, {Out(r, r)}, In(r));
     b->Wait(r, b->Shift(r, distance), j);
     for (int item = distance; item < 2 * distance && item < n; ++item) forward(item, j + 1, Slot(r, item - 1));
   }

@@ -1,6 +1,8 @@
 // One-shot: every rank publishes in its own scratch what others need of its input. After one exchange of signals
 // between all ranks, every rank reads what it needs from the scratch of the others.
 //
+// What others wait for comes first: a rank makes its own copies between its signal and its waits.
+//
 // The algorithm has one hop from the first operation to the last, so it suits small messages. For kinds that move each
 // byte to one place (all but the reductions to several ranks), no staged algorithm can do better than its one copy in
 // and one copy out.
@@ -25,21 +27,23 @@ int SlotFor(int owner, int reader) { return reader < owner ? reader : reader - 1
 // A single slot carries everything, so a small payload travels in the line of the signal itself.
 void InlineOnlySlot(Builder* b) { b->Inline(0, 0); }
 
-// The contributions of all ranks in ascending order of rank, so that every rank folds to the same bits. A rank reads
-// its own contribution from its slot, as its peers do: published contributions are scaled and rounded, the input is
-// not.
-std::vector<Operand> PublishedContributions(const Builder& b) {
+// The contributions of all ranks in ascending order of rank, so that every rank folds to the same bits; its own is
+// where `own` says.
+std::vector<Operand> Contributions(const Builder& b, int rank, const Operand& own) {
   std::vector<Operand> src;
-  for (int q = 0; q < b.ranks(); ++q) src.push_back(Slot(q, 0));
+  for (int q = 0; q < b.ranks(); ++q) src.push_back(q == rank ? own : Slot(q, 0));
   return src;
 }
 
+// Every rank must fold its own contribution as its peers do, scaled and rounded, so it makes another copy of its input
+// in its output. The slot is not good for that: peers are reading it, and the lines move to their caches.
 void AllReduce(Builder* b) {
   for (int r = 0; r < b->ranks(); ++r) {
     b->Copy(r, {Slot(r, 0)}, In(r));
     b->Signal(r, plan::kAllPeers);
+    b->Copy(r, {Out(r)}, In(r));
     b->WaitAll(r);
-    b->Reduce(r, {Out(r)}, PublishedContributions(*b), State::kFinal);
+    b->Reduce(r, {Out(r)}, Contributions(*b, r, Out(r)), State::kFinal);
   }
   InlineOnlySlot(b);
 }
@@ -50,9 +54,7 @@ void Reduce(Builder* b, int root) {
     b->Signal(r, plan::kAllPeers);
     b->WaitAll(r);
     if (r != root) continue;
-    std::vector<Operand> src = PublishedContributions(*b);
-    src[root] = In(root);
-    b->Reduce(root, {Out(root)}, src, State::kFinal);
+    b->Reduce(root, {Out(root)}, Contributions(*b, root, In(root)), State::kFinal);
   }
   InlineOnlySlot(b);
 }
@@ -76,12 +78,9 @@ void ReduceScatter(Builder* b) {
 // Also the sender's part of kSendRecv.
 void Broadcast(Builder* b, int root, bool root_has_output) {
   for (int r = 0; r < b->ranks(); ++r) {
-    if (r == root) {
-      std::vector<Operand> dst = {Slot(root, 0)};
-      if (root_has_output) dst.push_back(Out(root));
-      b->Copy(root, dst, In(root));
-    }
+    if (r == root) b->Copy(root, {Slot(root, 0)}, In(root));
     b->Signal(r, plan::kAllPeers);
+    if (r == root && root_has_output) b->Copy(root, {Out(root)}, In(root));
     b->WaitAll(r);
     if (r != root) b->Copy(r, {Out(r)}, Slot(root, 0));
   }
@@ -90,8 +89,9 @@ void Broadcast(Builder* b, int root, bool root_has_output) {
 
 void AllGather(Builder* b) {
   for (int r = 0; r < b->ranks(); ++r) {
-    b->Copy(r, {Slot(r, 0), Out(r, r)}, In(r));
+    b->Copy(r, {Slot(r, 0)}, In(r));
     b->Signal(r, plan::kAllPeers);
+    b->Copy(r, {Out(r, r)}, In(r));
     // Starts behind this rank, so that not all ranks read the same peer's memory at once.
     for (int step = 1; step < b->ranks(); ++step) {
       const int q = b->Shift(r, step);

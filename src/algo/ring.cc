@@ -61,8 +61,9 @@ void AllGather(Builder* b) {
   const int n = b->ranks();
   for (const int r : b->programmed()) {
     const int next = b->Shift(r, 1);
-    b->Copy(r, {Slot(next, 0), Out(r, r)}, In(r));
+    b->Copy(r, {Slot(next, 0)}, In(r));
     b->Signal(r, next);
+    b->Copy(r, {Out(r, r)}, In(r));
     for (int step = 1; step < n; ++step) {
       std::vector<Operand> dst = {Out(r, b->Shift(r, -step))};
       if (step + 1 < n) dst.push_back(Slot(next, step));

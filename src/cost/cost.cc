@@ -121,6 +121,12 @@ Weight Paper::Work(const Op& op, int rank) const {
   const auto by_call = [&](const Operand& o) {
     return by_call_ && o.buffer != plan::Buffer::kScratch && o.rank != rank;
   };
+  // Slots are written one after the other, each from what is in the cache by then.
+  const auto is_slot = [](const Operand& o) { return o.buffer == plan::Buffer::kScratch; };
+  if (op.dst.size() > 1 && std::any_of(op.dst.begin(), op.dst.end(), is_slot)) {
+    const auto more = static_cast<double>(op.dst.size() - 1);
+    w = {w.fixed * (1 + more), more * op.dst[0].parts * cached, more * op.dst[0].parts * cached};
+  }
   // A system call covers what is copied to its first destination, and what is copied to working space to be reduced.
   const bool brought = op.kind == OpKind::kCopy && by_call(op.src[0]);
   for (const auto* operands : {&op.dst, &op.src}) {

@@ -101,6 +101,23 @@ TEST(Generate, PublishesASingleSlotWithItsSignal) {
   }
 }
 
+TEST(Generate, RanksSignalBeforeTheyCopyForThemselves) {
+  const std::pair<Kind, std::string_view> cases[] = {{Kind::kAllReduce, "oneshot"},
+                                                     {Kind::kAllGather, "oneshot"},
+                                                     {Kind::kBroadcast, "oneshot"},
+                                                     {Kind::kAllGather, "bruck"},
+                                                     {Kind::kAllGather, "ring"}};
+  for (const auto& [kind, algorithm] : cases) {
+    const Schedule schedule = Generate(Contract{kind, 3, 0}, algorithm, 1).value();
+    for (const auto& lanes : schedule.program) {
+      for (const plan::Op& op : lanes[0].ops) {
+        if (op.kind == OpKind::kSignal) break;
+        for (const plan::Operand& dst : op.dst) EXPECT_EQ(dst.buffer, plan::Buffer::kScratch) << algorithm;
+      }
+    }
+  }
+}
+
 TEST(Generate, OneRankNeedsNeitherSignalsNorScratch) {
   ForEachAlgorithm(1, [](const Contract& contract, std::string_view algorithm) {
     SCOPED_TRACE(Describe(contract, algorithm, 1));

@@ -61,6 +61,13 @@ TEST(Model, CopiesAndReductionsCostTimePerByteReadAndWritten) {
   EXPECT_NEAR(per_byte, 100000 / kCached, 1e-12);
 }
 
+TEST(Model, SlotsAreFilledFromWhatIsInTheCache) {
+  // A copy of one half, a reduction of two into the output, a copy of that into a slot, and a copy of the other half.
+  const Schedule schedule = Make(Kind::kAllReduce, 2, "twoshot");
+  const double per_byte = Seconds(schedule, TestMachine(), 20000) - Seconds(schedule, TestMachine(), 10000);
+  EXPECT_NEAR(per_byte, (1 + 1.5 + 1 + 1) * 5000 / kCached, 1e-12);
+}
+
 TEST(Model, UserDataBeyondTheCacheComesFromMemory) {
   const Schedule alone = Make(Kind::kAllReduce, 1, "direct");
   const uint64_t block = 512u << 20;

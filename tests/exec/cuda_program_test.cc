@@ -104,12 +104,12 @@ TEST(CudaProgram, PacksNoSlotWhoseSignalPublishesMore) {
     EXPECT_TRUE(program.ok());
     return NumPacked(**program) != 0;
   };
-  using Ops = std::vector<plan::Op>;  // copy, signal, wait, reduce
+  using Ops = std::vector<plan::Op>;  // copy, signal, copy, wait, reduce
   EXPECT_TRUE(packs_with([](Ops*) {}));
   // A step between the slot and its signal, the slot written again, a read before its wait, and a slot of another rank.
   EXPECT_FALSE(packs_with([](Ops* ops) { ops->insert(ops->begin() + 1, ops->back()); }));
   EXPECT_FALSE(packs_with([](Ops* ops) { ops->push_back(ops->front()); }));
-  EXPECT_FALSE(packs_with([](Ops* ops) { std::swap((*ops)[2], (*ops)[3]); }));
+  EXPECT_FALSE(packs_with([](Ops* ops) { std::swap((*ops)[3], (*ops)[4]); }));
   EXPECT_FALSE(packs_with([](Ops* ops) { ops->front().dst[0].rank = 0; }));
 }
 

@@ -1,6 +1,7 @@
 #include "src/exec/host/flat_operands.h"
 
 #include <cstring>
+#include <utility>
 
 #include "kernels/host/mover.h"
 #include "src/base/sizes.h"
@@ -119,9 +120,12 @@ Gathered FlatOperands::Gather(const Binding& binding, const Step& step, const Ch
   const bool plain_copy = IsPlainCopy(binding, step, gathered.scaled);
   for (uint32_t i = 0; i < step.num_dst; ++i) {
     std::byte* const where = AddressOf(binding, step.operands + i, chunk);
-    gathered.to_user_only &= operand[i].buffer != Buffer::kScratch;
+    const bool is_slot = operand[i].buffer == Buffer::kScratch;
+    gathered.to_user_only &= !is_slot;
     // In place, a copy onto itself is left out.
-    if (!plain_copy || where != src[0]) dst[gathered.num_dst++] = where;
+    if (plain_copy && where == src[0]) continue;
+    dst[gathered.num_dst++] = where;
+    if (is_slot) std::swap(dst[gathered.num_dst - 1], dst[gathered.num_slots++]);
   }
   return gathered;
 }
@@ -130,15 +134,24 @@ void FlatOperands::MoveGathered(const Binding& binding, const Step& step, const 
   if (gathered.num_dst == 0) return;
   const Call& call = binding.call;
   Workspace& workspace = binding.workspace();
-  const bool non_temporal = binding.around_cache && gathered.to_user_only;
+  const uint64_t bytes = count * ElementSize(call.type);
+  void** const dst = workspace.destinations();
+  void** const users = dst + gathered.num_slots;
+  const int num_users = gathered.num_dst - gathered.num_slots;
+  // The lines of a slot are in a peer's cache. A copy to one place writes whole lines and need not fetch them first.
+  const auto fill_slots = [&](const void* from) {
+    for (int d = 0; d < gathered.num_slots; ++d) kernels::Copy(dst + d, 1, from, bytes, false);
+  };
   if (IsPlainCopy(binding, step, gathered.scaled)) {
-    kernels::Copy(workspace.destinations(), gathered.num_dst, workspace.sources()[0], count * ElementSize(call.type),
-                  non_temporal);
+    fill_slots(workspace.sources()[0]);
+    if (num_users > 0) kernels::Copy(users, num_users, workspace.sources()[0], bytes, binding.around_cache);
     return;
   }
+  const bool non_temporal = binding.around_cache && gathered.to_user_only;
+  const bool then_fills = gathered.num_slots > 0 && num_users > 0;
   kernels::ReduceRequest request;
-  request.dst = workspace.destinations();
-  request.num_dst = gathered.num_dst;
+  request.dst = then_fills ? users : dst;
+  request.num_dst = then_fills ? num_users : gathered.num_dst;
   request.src = workspace.sources();
   request.num_src = gathered.num_src;
   request.count = count;
@@ -148,8 +161,12 @@ void FlatOperands::MoveGathered(const Binding& binding, const Step& step, const 
   request.round_factored = call.group_order;
   request.post_divisor = step.finish ? binding.scales.divisor : 0;
   request.non_temporal = non_temporal;
-  if (call.callback != nullptr) return Fold(request, *call.callback, &workspace.fold_space());
-  kernels::Reduce(request);
+  if (call.callback != nullptr) {
+    Fold(request, *call.callback, &workspace.fold_space());
+  } else {
+    kernels::Reduce(request);
+  }
+  if (then_fills) fill_slots(users[0]);
 }
 
 // ---- plain memory of other processes ----

@@ -26,6 +26,7 @@ struct Chunk {
 // The operands of a chunk that have been gathered, and their common properties. A copy onto itself is left out.
 struct Gathered {
   int num_dst = 0, num_src = 0;
+  int num_slots = 0;         // calls without views: destinations in scratch, which come first
   bool scaled = false;       // some sources are multiplied as they are read
   bool to_user_only = true;  // no destination is in scratch
 };
