@@ -82,8 +82,10 @@ constinit MallocHeap g_malloc_heap;
 constinit AxcclMappedMemory g_table{};
 constinit std::atomic<const AxcclMappedMemory*> g_started{nullptr};
 
-using Attach = void(const AxcclMappedMemory*);
-Attach* FindAttach() { return reinterpret_cast<Attach*>(dlsym(RTLD_DEFAULT, AXCCL_MALLOC_ATTACH_NAME)); }
+using AttachFunction = void(const AxcclMappedMemory*);
+AttachFunction* FindAttach() {
+  return reinterpret_cast<AttachFunction*>(dlsym(RTLD_DEFAULT, AXCCL_MALLOC_ATTACH_NAME));
+}
 
 // For the table and for pthread_atfork.
 void PrepareFork() { g_malloc_heap.BeforeFork(); }
@@ -140,7 +142,7 @@ void MallocHeap::Start(Heap* heap) {
   g_table.before_fork = PrepareFork;
   g_table.after_fork = [](int in_child) { g_malloc_heap.AfterFork(in_child != 0); };
   g_started.store(&g_table, std::memory_order_release);
-  if (Attach* const attach = FindAttach()) {
+  if (AttachFunction* const attach = FindAttach()) {
     attach(&g_table);  // it watches forks
     AXCCL_INFO(kAlloc, "malloc gives memory of %zu bytes and more from the shared heap", Threshold());
   } else {
