@@ -22,6 +22,7 @@ struct Upcoming {
 
 struct IsaTable {
   void (*reduce)(const ReduceRequest& request);
+  void (*reduce_unscaled)(const ReduceRequest& request);  // neither scaled nor around the cache
   void (*copy)(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);
   void (*move_nest)(const CopyNest& nest);  // in normal form with at least one dimension; streams without a fence
   // Copies around the cache without a fence, and prefetches the upcoming data meanwhile: the stores alone would leave

@@ -48,12 +48,14 @@ int Choose() {
 }
 
 void ResolveAndReduce(const ReduceRequest& request);
+void ResolveAndReduceUnscaled(const ReduceRequest& request);
 void ResolveAndCopy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);
 
 // Replaces the chosen table until the first call, which stores it. So a call costs one load and one jump, needs no
 // guard, and works before the constructors of neighbouring files have run. Relaxed is enough: tables are constants, and
 // threads that race to resolve store the same pointer. The box movers call ActiveTable().
-constexpr IsaTable kUnresolved = {ResolveAndReduce, ResolveAndCopy, nullptr, nullptr, nullptr, nullptr};
+constexpr IsaTable kUnresolved = {ResolveAndReduce, ResolveAndReduceUnscaled, ResolveAndCopy, nullptr, nullptr, nullptr,
+                                  nullptr};
 constinit std::atomic<const IsaTable*> active_table{&kUnresolved};
 
 const IsaTable& Resolve() {
@@ -64,6 +66,8 @@ const IsaTable& Resolve() {
 
 void ResolveAndReduce(const ReduceRequest& request) { Resolve().reduce(request); }
 
+void ResolveAndReduceUnscaled(const ReduceRequest& request) { Resolve().reduce_unscaled(request); }
+
 void ResolveAndCopy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal) {
   Resolve().copy(dst, num_dst, src, bytes, non_temporal);
 }
@@ -71,6 +75,10 @@ void ResolveAndCopy(void* const* dst, int num_dst, const void* src, size_t bytes
 }  // namespace
 
 void Reduce(const ReduceRequest& request) { active_table.load(std::memory_order_relaxed)->reduce(request); }
+
+void ReduceUnscaled(const ReduceRequest& request) {
+  active_table.load(std::memory_order_relaxed)->reduce_unscaled(request);
+}
 
 void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal) {
   active_table.load(std::memory_order_relaxed)->copy(dst, num_dst, src, bytes, non_temporal);

@@ -45,6 +45,8 @@ struct ReduceRequest {
 };
 
 void Reduce(const ReduceRequest& request);
+// The same for a request that scales nothing and does not write around the cache; faster for few bytes.
+void ReduceUnscaled(const ReduceRequest& request);
 
 // Copies `bytes` bytes from src to every destination.
 void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal);

@@ -149,9 +149,11 @@ struct Mover {
 
   AXCCL_INLINE void Run(size_t bytes) const {
     size_t at = 0;
-    for (; at + kUnroll * kVectorBytes <= bytes; at += kUnroll * kVectorBytes) Chunk<kVectorBytes, kUnroll>(at);
-    if constexpr (kUnroll > 1) {
-      for (; at + kVectorBytes <= bytes; at += kVectorBytes) Chunk<kVectorBytes, 1>(at);
+    if (bytes > 16) {  // the smallest requests do not even prepare for vectors
+      for (; at + kUnroll * kVectorBytes <= bytes; at += kUnroll * kVectorBytes) Chunk<kVectorBytes, kUnroll>(at);
+      if constexpr (kUnroll > 1) {
+        for (; at + kVectorBytes <= bytes; at += kVectorBytes) Chunk<kVectorBytes, 1>(at);
+      }
     }
     for (; at < bytes; at += 16) Rest(at, bytes - at);
   }
@@ -387,6 +389,16 @@ void ReduceRow(const ReduceRequest& request, const void* const* next_row, const 
   ReduceStreamed(KernelToOne(kernels, request), request, bytes, next_row, later_row);
 }
 
+void ReduceUnscaled(const ReduceRequest& request) {
+  const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
+  const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
+  const size_t bytes = request.count << type.size_shift;
+  if (request.num_src == 2 && request.num_dst == 1) return kernels.two_to_one(request, 0, bytes);
+  if (request.num_src == 2 && request.num_dst == 2) return kernels.two_to_two(request, 0, bytes);
+  if (request.num_src == 1) return Copy(request.dst, request.num_dst, request.src[0], bytes, false);
+  kernels.many(request, 0, bytes);
+}
+
 void Reduce(const ReduceRequest& request) {
   const TypeKernels& type = kKernels[static_cast<size_t>(request.type)];
   const Kernels& kernels = type.of[static_cast<size_t>(request.combine)];
@@ -416,6 +428,6 @@ void Reduce(const ReduceRequest& request) {
 
 }  // namespace
 
-constinit const IsaTable kTable = {Reduce, Copy, MoveNest, StreamAndFetchUpcoming, ReduceRow, Fence};
+constinit const IsaTable kTable = {Reduce, ReduceUnscaled, Copy, MoveNest, StreamAndFetchUpcoming, ReduceRow, Fence};
 
 }  // namespace axccl::kernels::AXCCL_KERNELS_ISA

@@ -23,8 +23,16 @@ class HandleTable {
  public:
   static constexpr uint32_t kMost = 1u << 20;  // objects at a time
 
+ private:
+  struct alignas(kCacheLine) Slot {
+    std::atomic<uint32_t> generation{0};
+    std::atomic<uint32_t> pins{0};
+    std::shared_ptr<T> object;
+  };
+
+ public:
   // `tag` (1..255) distinguishes the handles of different tables.
-  explicit HandleTable(uint8_t tag) : tag_(tag) {}
+  constexpr explicit HandleTable(uint8_t tag) : tag_(tag) {}
 
   class Pin {
    public:
@@ -76,16 +84,32 @@ class HandleTable {
   }
 
   // Returns an empty pin when the handle is not live.
-  Pin Get(const void* handle) {
-    uint32_t index, generation;
-    if (!Decode(handle, &index, &generation)) return Pin();
-    Slot& slot = At(index);
-    slot.pins.fetch_add(1, std::memory_order_seq_cst);
-    if (slot.generation.load(std::memory_order_seq_cst) != generation) {
-      slot.pins.fetch_sub(1, std::memory_order_release);
-      return Pin();
-    }
-    return Pin(&slot.pins, slot.object.get());
+  Pin Get(const void* handle) { return Get(Know(handle)); }
+
+  // A handle that has been found live, for calls that find it again: it need not be taken apart then.
+  class Known {
+   public:
+    bool Live() const { return slot_ != nullptr && slot_->generation.load(std::memory_order_acquire) == generation_; }
+
+   private:
+    friend class HandleTable;
+    Slot* slot_ = nullptr;
+    uint32_t generation_ = 0;
+  };
+  // Not live if the handle is not.
+  Known Know(const void* handle) {
+    Known known;
+    uint32_t index;
+    if (Decode(handle, &index, &known.generation_)) known.slot_ = &At(index);
+    return known;
+  }
+  static Pin Get(const Known& known) {
+    if (known.slot_ == nullptr) return Pin();
+    known.slot_->pins.fetch_add(1, std::memory_order_seq_cst);
+    if (known.slot_->generation.load(std::memory_order_seq_cst) == known.generation_)
+      return Pin(&known.slot_->pins, known.slot_->object.get());
+    known.slot_->pins.fetch_sub(1, std::memory_order_release);
+    return Pin();
   }
 
   // Returns the object without a pin, or null when the handle is not live. The caller must rule out that another thread
@@ -113,12 +137,6 @@ class HandleTable {
 
  private:
   static constexpr uint32_t kChunk = 256;
-
-  struct alignas(kCacheLine) Slot {
-    std::atomic<uint32_t> generation{0};
-    std::atomic<uint32_t> pins{0};
-    std::shared_ptr<T> object;
-  };
 
   Slot& At(uint32_t index) const { return chunks_[index / kChunk].load(std::memory_order_acquire)[index % kChunk]; }
 

@@ -51,6 +51,28 @@ TEST(HandleTable, ReusedSlotHasANewHandle) {
   EXPECT_EQ(*table.Get(second).get(), 2);
 }
 
+TEST(HandleTable, KnownHandlesAreFoundAgainUntilTheyEnd) {
+  HandleTable<int>& table = NewTable(7);
+  void* const handle = table.Insert(std::make_shared<int>(1));
+  const HandleTable<int>::Known known = table.Know(handle);
+  EXPECT_TRUE(known.Live());
+  EXPECT_EQ(*HandleTable<int>::Get(known).get(), 1);
+  (void)table.Remove(handle);
+  EXPECT_FALSE(known.Live());
+  EXPECT_FALSE(HandleTable<int>::Get(known));
+  void* const next = table.Insert(std::make_shared<int>(2));  // in the same slot
+  EXPECT_FALSE(known.Live());
+  EXPECT_FALSE(HandleTable<int>::Get(known));
+  EXPECT_TRUE(table.Know(next).Live());
+}
+
+TEST(HandleTable, WhatIsNoHandleIsNotKnown) {
+  HandleTable<int>& table = NewTable(7);
+  EXPECT_FALSE(table.Know(nullptr).Live());
+  EXPECT_FALSE(HandleTable<int>::Get(table.Know(&table)));
+  EXPECT_FALSE(HandleTable<int>::Known().Live());
+}
+
 TEST(HandleTable, RemoveWaitsForPinsOfOthers) {
   HandleTable<int>& table = NewTable(7);
   for (int round = 0; round < 200; ++round) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <condition_variable>
 
 #include "src/device/host/stream.h"
@@ -39,7 +40,7 @@ TEST(Queue, ManyThreadsPushAndWait) {
           std::lock_guard lock(submission);
           item = MakeItem(work, {{shared, shared->Issue()}});
         }
-        const uint64_t ticket = item->places[0].ticket;
+        const uint64_t ticket = item->places.begin()->ticket;
         queue->Push(std::move(item));
         if (i % 2 == 0) {
           ASSERT_TRUE(WaitThrough(queue, [&] { return shared->Reached(ticket + 1); }));
@@ -50,6 +51,63 @@ TEST(Queue, ManyThreadsPushAndWait) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(WaitThrough(queue, [&] { return shared->Idle(); }));
   EXPECT_EQ(chain, uint64_t{kThreads} * kEach);
+}
+
+TEST(Queue, WatchLooksAtTheCounterOfASingleItem) {
+  Queue* const queue = NewQueue();
+  std::atomic<uint64_t> counter{4};
+  const auto work = std::make_shared<GatedWork>();
+  work->waits_for = {&counter, 5};
+  queue->Push(MakeItem(work));
+  const int polls = work->polls;
+  int looks = 7;
+  EXPECT_FALSE(queue->Watch(&looks));
+  EXPECT_EQ(looks, 0) << "all looks are used up";
+  EXPECT_EQ(work->polls, polls + 1) << "a look is no poll";
+  work->open = true;
+  counter = 5;
+  looks = 7;
+  EXPECT_TRUE(queue->Watch(&looks));
+  EXPECT_TRUE(work->done);
+  EXPECT_FALSE(queue->pending());
+}
+
+TEST(Queue, WatchPollsAgainWhenTheCounterHasTheValue) {
+  Queue* const queue = NewQueue();
+  std::atomic<uint64_t> counter{4};
+  std::atomic<bool> watching{false};
+  const auto work = std::make_shared<TestWork>([&] {
+    watching = true;
+    return counter.load() >= 5 ? Poll::kDone : Poll::kBlocked;
+  });
+  work->waits_for = {&counter, 5};
+  queue->Push(MakeItem(work));
+  watching = false;
+  std::thread peer([&] {
+    AwaitTrue([&] { return watching.load(); });
+    counter = 5;
+  });
+  while (!work->done) {
+    int looks = 1000;
+    queue->Watch(&looks);
+  }
+  peer.join();
+}
+
+TEST(Queue, WatchLeavesSeveralItemsToTheirPolls) {
+  Queue* const queue = NewQueue();
+  std::atomic<uint64_t> counter{0};
+  const std::array<std::shared_ptr<GatedWork>, 2> both{std::make_shared<GatedWork>(), std::make_shared<GatedWork>()};
+  for (const auto& work : both) {
+    work->waits_for = {&counter, 5};
+    queue->Push(MakeItem(work));
+  }
+  int looks = 7;
+  EXPECT_FALSE(queue->Watch(&looks));
+  EXPECT_EQ(looks, 7);
+  for (const auto& work : both) work->open = true;
+  EXPECT_TRUE(queue->Watch(&looks));
+  EXPECT_FALSE(queue->pending());
 }
 
 TEST(Scheduler, GivesUpWhenAsked) {

@@ -28,8 +28,10 @@ class TestWork : public Work {
     return poll;
   }
   void Arm(int doorbell) override { armed.store(doorbell); }
+  Awaited awaited() const override { return waits_for; }
   Status result() const override { return result_; }
 
+  Awaited waits_for;  // set it before the work is pushed
   std::thread::id last_thread;
   std::atomic<int> polls{0};
   std::atomic<int> armed{-1};
@@ -51,7 +53,8 @@ inline std::unique_ptr<Item> MakeItem(std::shared_ptr<Work> work, std::vector<Pl
                                       std::vector<Mark> after = {}) {
   auto item = std::make_unique<Item>();
   item->work = std::move(work);
-  item->places = std::move(places);
+  item->places.reserve(places.size());
+  for (Place& place : places) item->places.push_back(std::move(place));
   item->after = std::move(after);
   return item;
 }

@@ -27,12 +27,14 @@ class FakeOperation {
     return Poll::kDone;
   }
   void Arm(int) { ++tally_->steps; }
+  device::host::Awaited awaited() const { return {&counter_, static_cast<uint64_t>(number_)}; }
   const Status& status() const { return status_; }
 
  private:
   Tally* tally_;
   const int* channel_;
   int number_, blocked_ = 3;
+  static inline std::atomic<uint64_t> counter_{0};
   Status status_;
 };
 
@@ -61,6 +63,21 @@ TEST(Lines, KeepsTheOrderOfAChannelAndTheFirstError) {
   while (lines.Progress() != Poll::kDone) continue;
   EXPECT_EQ(tally.order, (std::vector<int>{0, 2, 1, 3}));
   EXPECT_EQ(lines.result().code(), Code::kTimeout);
+}
+
+TEST(Lines, WaitForACounterIfOneOperationCanRun) {
+  int a = 0, b = 0;
+  Tally tally;
+  Lines<FakeOperation> one;
+  one.Add(FakeOperation(&tally, &a, 4));
+  one.Add(FakeOperation(&tally, &a, 5));
+  ASSERT_EQ(one.Progress(), Poll::kBlocked);
+  EXPECT_EQ(one.awaited().value, 4u);
+  Lines<FakeOperation> two;
+  two.Add(FakeOperation(&tally, &a, 4));
+  two.Add(FakeOperation(&tally, &b, 5));
+  ASSERT_EQ(two.Progress(), Poll::kBlocked);
+  EXPECT_EQ(two.awaited().counter, nullptr);
 }
 
 }  // namespace

@@ -226,14 +226,13 @@ class Chain {
     Stage main = Make([&](HostChannel* channel) { return channel->plans().Prepare(item.call, item.access); });
     if (All([&](HostChannel* channel, size_t rank) { return rule(*channel, *main.of[rank]); })) {
       ++barriers_;
-      Add(Make([](HostChannel* channel) { return channel->plans().PrepareBarrier(); }), true);
+      Add(Make([](HostChannel* channel) { return channel->plans().PrepareBarrier(); }));
     }
     const bool leaves = item.leaves && main.of[0]->program->plan->schedule.direct;
     main.prologue_only = leaves;
-    Add(main, false);
+    Add(main);
     if (leaves)
-      Add(Make([&](HostChannel* channel) { return channel->plans().PrepareBeside(item.call, tune::Access::kNone); }),
-          false);
+      Add(Make([&](HostChannel* channel) { return channel->plans().PrepareBeside(item.call, tune::Access::kNone); }));
   }
 
   std::string Fault() const { return Clocks(stages_, ensemble_->ranks()).Run(); }
@@ -261,12 +260,12 @@ class Chain {
       EXPECT_EQ(answer(ensemble_->host(rank), static_cast<size_t>(rank)), first) << "rank " << rank << " differs";
     return first;
   }
-  void Add(Stage stage, bool barrier) {
+  void Add(Stage stage) {
     for (int rank = 0; rank < ensemble_->ranks(); ++rank) {
       HostChannel* channel = ensemble_->host(rank);
       stage.first_turn = channel->turns().next();
       stage.prologue_only ? channel->turns().NotePrologue()
-                          : channel->turns().NoteEnd(*stage.of[static_cast<size_t>(rank)], barrier);
+                          : channel->turns().NoteEnd(*stage.of[static_cast<size_t>(rank)]);
     }
     stages_.push_back(std::move(stage));
   }

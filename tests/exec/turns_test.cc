@@ -3,22 +3,20 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
-
 namespace axccl::exec {
 namespace {
 
 Prepared MakePrepared(uint64_t hash, bool complete, uint64_t slot_bytes = 64, uint64_t turns = 1) {
-  auto plan = std::make_shared<plan::Plan>();
-  plan->hash.low = hash;
-  plan->complete = complete;
-  auto program = std::make_shared<Program>();
-  program->plan = std::move(plan);
   Prepared prepared;
-  prepared.program = std::move(program);
-  prepared.slot_bytes = slot_bytes;
+  prepared.run = {{0, hash}, slot_bytes, complete, false};
   prepared.turns = turns;
   return prepared;
+}
+
+Prepared MakeBarrier() {
+  Prepared barrier = MakePrepared(3, false);
+  barrier.run.barrier = true;
+  return barrier;
 }
 
 TEST(Turns, FirstOperationNeedsNoBarrier) {
@@ -40,31 +38,31 @@ TEST(Turns, IncompletePlansOnlyFollowThemselves) {
     const Prepared last = MakePrepared(1, c.last_complete);
     const Prepared next = MakePrepared(c.same_plan ? 1 : 2, c.next_complete, c.same_slots ? 64 : 128);
     Turns turns;
-    turns.NoteEnd(last, false);
+    turns.NoteEnd(last);
     EXPECT_EQ(turns.NeedsBarrier(next), c.needs) << c.last_complete << c.next_complete << c.same_plan << c.same_slots;
-    turns.NoteEnd(MakePrepared(3, false), true);
+    turns.NoteEnd(MakeBarrier());
     EXPECT_FALSE(turns.NeedsBarrier(next)) << "after a barrier";
   }
 }
 
 TEST(Turns, PrologueSeparatesAsABarrierDoes) {
   Turns turns;
-  turns.NoteEnd(MakePrepared(1, false), false);
+  turns.NoteEnd(MakePrepared(1, false));
   ASSERT_TRUE(turns.NeedsBarrier(MakePrepared(2, false)));
   turns.NotePrologue();
   EXPECT_FALSE(turns.NeedsBarrier(MakePrepared(2, false)));
-  turns.NoteEnd(MakePrepared(2, false), false);
+  turns.NoteEnd(MakePrepared(2, false));
   EXPECT_TRUE(turns.NeedsBarrier(MakePrepared(1, false)));
 }
 
 TEST(Turns, EveryOperationTakesItsTurns) {
   Turns turns(7);
   EXPECT_EQ(turns.next(), 7u);
-  turns.NoteEnd(MakePrepared(1, true, 64, 5), false);
+  turns.NoteEnd(MakePrepared(1, true, 64, 5));
   EXPECT_EQ(turns.next(), 12u);
   turns.NotePrologue();
   EXPECT_EQ(turns.next(), 13u);
-  turns.NoteEnd(MakePrepared(2, true), true);
+  turns.NoteEnd(MakeBarrier());
   EXPECT_EQ(turns.next(), 14u);
 }
 

@@ -168,6 +168,30 @@ bool Queue::Serve(size_t turns) {
   return advanced;
 }
 
+bool Queue::WatchStarted(int* looks) {
+  if (count_ != 1) return false;
+  const Awaited awaited = started_->work->awaited();
+  if (awaited.counter == nullptr) return false;
+  // Threads that bring an item rely on the holder of the run lock.
+  while (*looks > 0 && !has_inbox_.load(std::memory_order_relaxed)) {
+    --*looks;
+    if (awaited.counter->load(std::memory_order_acquire) >= awaited.value) return PollStarted(1);
+    CpuRelax();
+  }
+  return false;
+}
+
+bool Queue::Watch(int* looks) {
+  if (!TryEnter()) return false;
+  bool advanced = PollStarted(SIZE_MAX);
+  advanced |= TakeInbox();
+  if (!advanced) advanced = WatchStarted(looks);
+  Exit(std::memory_order_seq_cst);
+  if (advanced) Scheduler::Notify();
+  if (has_inbox_.load(std::memory_order_seq_cst)) advanced |= Drive();
+  return advanced;
+}
+
 bool Queue::Arm(int doorbell) {
   // The driver may be about to leave, and would then not pass news on.
   if (!TryEnter()) return false;
@@ -179,13 +203,6 @@ bool Queue::Arm(int doorbell) {
   return !advanced && !has_inbox_.load(std::memory_order_seq_cst);
 }
 
-bool Queue::TryEnterIdle() {
-  if (pending_.load(std::memory_order_relaxed) != 0 || !TryEnter()) return false;
-  if (pending_.load(std::memory_order_seq_cst) == 0) return true;
-  Leave();
-  return false;
-}
-
 void Queue::AddStarted(std::unique_ptr<Item> item) {
   pending_.fetch_add(1, std::memory_order_seq_cst);
   item->queue = this;
@@ -194,15 +211,6 @@ void Queue::AddStarted(std::unique_ptr<Item> item) {
 
 void Queue::Leave() {
   Exit(std::memory_order_seq_cst);
-  if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
-}
-
-void Queue::LeaveAndNotify(Timeline* a, Timeline* b) {
-  Exit(std::memory_order_release);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  a->LetGoOn();
-  b->LetGoOn();
-  Scheduler::Process().NotifyFenced();
   if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
 }
 

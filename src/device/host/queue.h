@@ -16,6 +16,7 @@
 
 #include "src/base/status.h"
 #include "src/device/host/timeline.h"
+#include "src/device/host/waiting.h"
 
 namespace axccl::device::host {
 
@@ -23,6 +24,12 @@ enum class Poll : uint8_t {
   kDone,     // finished; result() says how
   kBlocked,  // nothing to do until another thread or process acts
   kAgain,    // more can be done at once (long work returns now and then, so that aborts and other work get their turn)
+};
+
+// A counter that blocked work waits for: it can continue once the counter has that value.
+struct Awaited {
+  const std::atomic<uint64_t>* counter = nullptr;  // null: it waits for something else
+  uint64_t value = 0;
 };
 
 class Work {
@@ -33,6 +40,8 @@ class Work {
   // The thread that drives this work is about to sleep on `doorbell`: makes those that can unblock the work ring it.
   // Called before a last Progress().
   virtual void Arm(int doorbell) {}
+  // What it waits for, after Progress() returned kBlocked; valid until the run lock is released.
+  virtual Awaited awaited() const { return {}; }
   // The result, once Progress() returned kDone. An error goes to the timelines that the work is on.
   virtual Status result() const { return Status(); }
   // Whether the work may block a thread and therefore needs a worker. It then holds a WorkerLease (workers.h).
@@ -44,7 +53,7 @@ class Queue;
 // Work, with its places on timelines.
 struct Item : Waiter {
   std::shared_ptr<Work> work;
-  std::vector<Place> places;   // starts when each place's predecessors are done
+  Places places;               // starts when each place's predecessors are done
   std::vector<Mark> after;     // and each of these has been reached
   bool run_elsewhere = false;  // a worker ran it and has finished
   Queue* queue = nullptr;
@@ -63,6 +72,9 @@ class Queue {
   void Push(std::unique_ptr<Item> item);
   // Polls all running work, unless another thread is doing so. Returns true if something advanced.
   bool Drive() { return Serve(SIZE_MAX); }
+  // As Drive. If it leaves a single blocked item, looks at what that waits for up to *looks times, and counts them
+  // there: a look at a counter costs much less than a turn of the item.
+  bool Watch(int* looks);
   // As Drive, and arms work that stays blocked with `doorbell`. Returns false if that was not complete: another thread
   // is driving, or something advanced or was started meanwhile.
   bool Arm(int doorbell);
@@ -76,11 +88,23 @@ class Queue {
 
   // The fast path: tries to take the run lock while nothing is pending. The holder may poll work of its own and must
   // call Leave().
-  bool TryEnterIdle();
+  bool TryEnterIdle() {
+    if (pending_.load(std::memory_order_relaxed) != 0 || !TryEnter()) return false;
+    if (pending_.load(std::memory_order_seq_cst) == 0) return true;
+    Leave();
+    return false;
+  }
   void Leave();
   // Leave() for a holder that has just completed a ticket on each of two timelines (Timeline::Done): releases what
   // waits for them, and notifies sleepers, with one fence for all.
-  void LeaveAndNotify(Timeline* a, Timeline* b);
+  void LeaveAndNotify(Timeline* a, Timeline* b) {
+    Exit(std::memory_order_release);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    a->LetGoOn();
+    b->LetGoOn();
+    if (Doorbells::parked() != 0) Doorbells::Process().RingAll();
+    if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
+  }
   // Hands work that was started on the fast path to the queue. For the holder of the run lock.
   void AddStarted(std::unique_ptr<Item> item);
   // How often items were polled (tests; while no thread drives).
@@ -114,6 +138,7 @@ class Queue {
   // For the holder of the run lock; they return true if something advanced.
   bool TakeInbox();
   bool PollStarted(size_t turns);
+  bool WatchStarted(int* looks);
   bool Start(std::unique_ptr<Item> item);
   void KeepStarted(std::unique_ptr<Item> item);
   void RunOnWorker(std::unique_ptr<Item> item);

@@ -296,11 +296,6 @@ void Scheduler::LeftPending() {
   }
 }
 
-void Scheduler::NotifyFenced() {
-  Doorbells& bells = Doorbells::Process();
-  if (bells.parked() != 0) bells.RingAll();
-}
-
 int Scheduler::threads() const {
   return Workers::Process().threads() + (progress_state_.load(std::memory_order_seq_cst) != kAbsent ? 1 : 0);
 }

@@ -10,6 +10,7 @@
 // Thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@
 
 #include "src/base/status.h"
 #include "src/device/host/queue.h"
+#include "src/device/host/waiting.h"
 
 namespace axccl::device::host {
 
@@ -59,12 +61,14 @@ class Scheduler {
   void LeftPending();
   // Something completed or changed: wakes sleepers of this process that may wait for it. A sleeper counts itself as
   // parked, then looks again: the fence between the change and the look at the count excludes a lost wake-up.
-  void Notify() {
+  static void Notify() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     NotifyFenced();
   }
   // As Notify, for callers that have had such a fence since the change.
-  void NotifyFenced();
+  static void NotifyFenced() {
+    if (Doorbells::parked() != 0) Doorbells::Process().RingAll();
+  }
   // Returns when the steps in progress have ended, except for one of the calling thread.
   void Quiesce();
   // Whether the calling thread is inside a step, which has called a function of the application.
@@ -118,6 +122,7 @@ class Scheduler {
 // The number of looks, separated by pauses, that SpinUntil makes. It adapts to whether looking has been successful
 // recently. Looking fails when the awaited rank shares this core, or comes late anyway; then the thread gives up the
 // core almost at once, as it does between looks for messages.
+inline constexpr int kLooksAtOnce = 32;
 int SpinLooks();
 void NoteSpin(bool paid);
 void SpinPause();
@@ -126,7 +131,13 @@ template <class Done>
 bool Scheduler::SpinUntil(Queue* own, Done& done) {
   if (done()) return true;
   for (int looks = SpinLooks(); looks > 0; --looks) {
-    if (own != nullptr && own->pending()) own->Drive();
+    if (own != nullptr && own->pending()) {
+      // done() may be true before the work of this queue is.
+      int few = std::min(looks, kLooksAtOnce);
+      looks -= few;
+      own->Watch(&few);
+      looks += few;
+    }
     if (done()) {
       NoteSpin(true);
       return true;

@@ -176,11 +176,6 @@ std::vector<Mark> Device::AllWork() {
   return marks;
 }
 
-HandleTable<Stream>& Streams() {
-  static auto* table = new HandleTable<Stream>(0xa5);
-  return *table;
-}
-
 HandleTable<Event>& Events() {
   static auto* table = new HandleTable<Event>(0xae);
   return *table;

@@ -68,6 +68,8 @@ class Device {
   Queue* queue() const { return queue_; }
   Stream* null_stream() { return &null_stream_; }
   const Stream* null_stream() const { return &null_stream_; }
+  // The stream that a call is enqueued on; null stands for the NULL stream.
+  Stream* Effective(Stream* stream) { return stream != nullptr ? stream : &null_stream_; }
 
   // Held while tickets of the device's streams, or of communicators on it, are issued. Lock several devices in the
   // order of their addresses.
@@ -117,7 +119,16 @@ class Device {
   std::atomic<bool> claimed_{false};
 };
 
-HandleTable<Stream>& Streams();
+namespace internal {
+// Never destroyed: threads of the program may use streams while the process ends.
+union StreamTable {
+  HandleTable<Stream> streams{0xa5};
+  constexpr StreamTable() {}  // NOLINT: the default initialiser does it
+  ~StreamTable() {}           // NOLINT: nothing is destroyed
+};
+inline constinit StreamTable g_table;
+}  // namespace internal
+inline HandleTable<Stream>& Streams() { return internal::g_table.streams; }
 HandleTable<Event>& Events();
 
 // Enqueues work on a stream of `device`; the work also waits for `after`.

@@ -10,10 +10,14 @@
 // belongs to (stream.h), so of any two items that share two timelines, one is first on both.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "src/base/status.h"
 
@@ -76,6 +80,8 @@ class Timeline {
   // The ticket that the next Issue() will return: Reached(issued()) means idle.
   uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
   bool Idle() const { return Reached(issued()); }
+  // Idle, and there is nothing for TakeError. In this order: an error is set before its ticket is completed.
+  bool IdleWithoutError() const { return Idle() && !has_error_.load(std::memory_order_acquire); }
 
   // The first error of completed work that TakeError has not returned yet.
   void SetError(Status status);
@@ -107,6 +113,25 @@ struct Mark {
 struct Place {
   TimelinePtr timeline;
   uint64_t ticket = 0;
+};
+
+// The places of an item: mostly two, which need no memory beside it.
+class Places {
+ public:
+  // Makes room for so many; to be called first.
+  void reserve(size_t count) {
+    if (count > few_.size()) more_.resize(count);
+  }
+  void push_back(Place place) { begin()[size_++] = std::move(place); }
+  Place* begin() { return more_.empty() ? few_.data() : more_.data(); }
+  Place* end() { return begin() + size_; }
+  const Place* begin() const { return more_.empty() ? few_.data() : more_.data(); }
+  const Place* end() const { return begin() + size_; }
+
+ private:
+  std::array<Place, 2> few_;
+  std::vector<Place> more_;
+  size_t size_ = 0;
 };
 
 }  // namespace axccl::device::host

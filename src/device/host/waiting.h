@@ -49,7 +49,7 @@ class Doorbells {
   // Rings every claimed doorbell of this process.
   void RingAll();
   // The number of claimed doorbells; sequentially consistent.
-  int parked() const { return parked_.load(std::memory_order_seq_cst); }
+  static int parked() { return parked_.load(std::memory_order_seq_cst); }
 
  private:
   transport::Doorbell& Get(int slot) const { return table_.load(std::memory_order_acquire)[slot]; }
@@ -57,7 +57,7 @@ class Doorbells {
   std::atomic<transport::Doorbell*> table_;
   std::atomic<uint32_t> users_[transport::kDoorbells] = {};
   std::atomic<uint32_t> next_{0};
-  std::atomic<int> parked_{0};
+  static inline constinit std::atomic<int> parked_{0};  // claimed doorbells
   transport::Doorbell private_[transport::kDoorbells];
 
   Doorbells() { table_.store(private_); }

@@ -69,9 +69,16 @@ struct Call {
            (group_order ? kGroupOrder : 0) | uint64_t(uint16_t(root)) << 32 |
            (callback != nullptr ? uint64_t(callback->number) << 48 : 0);
   }
+  // The same of a call that neither is on views nor folds by a callback nor permutes.
+  uint64_t PackedFlat() const {
+    return uint64_t(kind) | uint64_t(type) << 8 | uint64_t(combine) << 16 | uint64_t(scaling) << 24 |
+           (group_order ? kGroupOrder : 0) | uint64_t(uint16_t(root)) << 32;
+  }
   // The same with the name that the program used, for records.
   static constexpr uint64_t kSecondName = 1u << 28;
-  uint64_t Named() const { return Packed() | (second_name ? kSecondName : 0); }
+  uint64_t Named() const { return NamedAs(Packed()); }
+  // `packed`: its Packed().
+  uint64_t NamedAs(uint64_t packed) const { return packed | (second_name ? kSecondName : 0); }
 };
 
 // Describes packed words, as "ncclAllReduce count 1024 float sum". A peer may have written the words, so any bits are

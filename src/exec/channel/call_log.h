@@ -33,13 +33,18 @@ class CallLog {
   // `plan_word` (0: unknown). `form_hash`: of the views of a call on views. The operation writes the rest of its
   // announcement into the record before it is closed.
   OpRecord* Open(uint64_t sequence, const Call& call, uint32_t form_hash, uint64_t plan_word) {
+    OpRecord* const record = Open(sequence, call.Named(), call.count, plan_word);
+    if (call.views != nullptr) WriteForm(*call.views, form_hash, record);
+    return record;
+  }
+  // The same for a call that is not on views, of which Named() is known.
+  OpRecord* Open(uint64_t sequence, uint64_t named, uint64_t count, uint64_t plan_word) {
     OpRecord* record = RecordOf(members_.own(), sequence);
     record->sequence.store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
-    record->word[OpRecord::kCall].store(call.Named(), std::memory_order_relaxed);
-    record->word[OpRecord::kCount].store(call.count, std::memory_order_relaxed);
+    record->word[OpRecord::kCall].store(named, std::memory_order_relaxed);
+    record->word[OpRecord::kCount].store(count, std::memory_order_relaxed);
     record->word[OpRecord::kPlan].store(plan_word, std::memory_order_relaxed);
-    if (call.views != nullptr) WriteForm(*call.views, form_hash, record);
     return record;
   }
   static void Close(OpRecord* record, uint64_t sequence) {

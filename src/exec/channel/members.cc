@@ -43,10 +43,8 @@ Status FailureOf(const Member& peer) {
 
 }  // namespace
 
-void WakeMember(const Member& member) {
-  std::atomic<uint32_t>& waiter = member.header->waiter;
-  if (waiter.load(std::memory_order_seq_cst) == 0) return;
-  const uint32_t doorbell = waiter.exchange(0, std::memory_order_seq_cst);
+void WakeSleeping(const Member& member) {
+  const uint32_t doorbell = member.header->waiter.exchange(0, std::memory_order_seq_cst);
   if (doorbell != 0) device::host::RingDoorbell(member.reach->page(), static_cast<int>(doorbell - 1));
 }
 
@@ -54,6 +52,7 @@ Members::Members(ChannelOwner* owner, std::vector<Member> members, int self, Con
     : owner_(owner),
       members_(std::move(members)),
       self_(self),
+      own_(&members_[static_cast<size_t>(self)]),
       placement_(PlacementOf(members_)),
       connector_(connector),
       home_(connector) {

@@ -40,7 +40,10 @@ struct Member {
 };
 
 // Wakes `member` if it sleeps. Call it after a sequentially consistent store that the member may be waiting for.
-void WakeMember(const Member& member);
+void WakeSleeping(const Member& member);
+inline void WakeMember(const Member& member) {
+  if (member.header->waiter.load(std::memory_order_seq_cst) != 0) WakeSleeping(member);
+}
 
 // How a channel whose ranks make their parts of it on their own, without communication, finds the others' parts. Used
 // by the thread that drives the channel's operations.
@@ -73,7 +76,7 @@ class Members {
   int self() const { return self_; }
   // Their addresses stay the same: prepared calls point to a member's block and scratch.
   const Member& operator[](int position) const { return members_[static_cast<size_t>(position)]; }
-  const Member& own() const { return members_[static_cast<size_t>(self_)]; }
+  const Member& own() const { return *own_; }
   ChannelOwner* owner() const { return owner_; }
   const plan::Placement& placement() const { return placement_; }
 
@@ -122,6 +125,7 @@ class Members {
   ChannelOwner* const owner_;
   std::vector<Member> members_;  // never resized
   const int self_;
+  const Member* const own_;
   const plan::Placement placement_;
   Connector* connector_;
   const Connector* const home_;  // for a created channel, for as long as it lives

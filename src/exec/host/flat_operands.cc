@@ -1,6 +1,5 @@
 #include "src/exec/host/flat_operands.h"
 
-#include <cstring>
 #include <utility>
 
 #include "kernels/host/mover.h"
@@ -85,24 +84,9 @@ Moved FlatOperands::Move(const Binding& binding, const Step& step, uint32_t lane
                       });
 }
 
-void FlatOperands::MovePlain(const Binding& binding, const Step& step, uint64_t turn, uint64_t set) {
-  const uint64_t count = binding.call.count;
-  if (count == 0) return;
-  const uint64_t bytes = BlockBytes(binding);
-  const Chunk chunk{turn, 0, 0, set, count};
-  if (binding.scales.inputs) return MoveGathered(binding, step, Gather(binding, step, chunk), count);
-  const Gathered gathered{.num_dst = step.num_dst, .num_src = step.num_src, .to_user_only = false};
-  const OperandPlace* place = &binding.prepared->places[step.operands];
-  const uint64_t copy = turn % plan::kRotation;
-  const auto address = [&](const OperandPlace& p) { return *p.base + p.offset[copy] + (p.part_bytes != 0 ? set : 0); };
-  void** const dst = binding.workspace().destinations();
-  const void** const src = binding.workspace().sources();
-  for (int i = 0; i < gathered.num_dst; ++i) dst[i] = address(*place++);
-  for (int i = 0; i < gathered.num_src; ++i) src[i] = address(*place++);
-  if (!IsPlainCopy(binding, step, false)) return MoveGathered(binding, step, gathered, count);
-  for (int i = 0; i < gathered.num_dst; ++i) {
-    if (dst[i] != src[0]) std::memcpy(dst[i], src[0], bytes);
-  }
+void FlatOperands::MovePlain(const Binding& binding, const Step& step, uint64_t turn) {
+  const Chunk chunk{turn, 0, 0, binding.prepared->sets.OffsetOf(turn), binding.call.count};
+  MoveGathered(binding, step, Gather(binding, step, chunk), chunk.count);
 }
 
 Gathered FlatOperands::Gather(const Binding& binding, const Step& step, const Chunk& chunk) {

@@ -21,8 +21,8 @@ class FlatOperands final : public Operands {
   size_t NumOutputs(const Binding&) const override { return 1; }
   Memory OutputOf(const Binding& binding, size_t index) const override;
 
-  // Moves all of a step of a prepared call that is plain. `set`: the offset of the turn's set of slots.
-  static void MovePlain(const Binding& binding, const Step& step, uint64_t turn, uint64_t set);
+  // Moves all of a step of a prepared call that is plain.
+  static void MovePlain(const Binding& binding, const Step& step, uint64_t turn);
 
  private:
   static uint64_t BlockBytes(const Binding& binding) { return binding.call.count * ElementSize(binding.call.type); }

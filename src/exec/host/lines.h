@@ -1,7 +1,7 @@
 // The operations of a launch: those on one channel run one after the other, those on different channels concurrently.
 //
 // Only the first of each line is polled, so a launch of n operations costs n times as much as one, on one channel or on
-// many. Op: moveable, with channel(), Progress(), Arm(doorbell) and status().
+// many. Op: moveable, with channel(), Progress(), Arm(doorbell), awaited() and status().
 #pragma once
 
 #include <deque>
@@ -36,6 +36,10 @@ class Lines {
   }
   void Arm(int doorbell) {
     for (Line& line : lines_) line.front().Arm(doorbell);
+  }
+  // What the operation waits for, if it is the only one that can run.
+  device::host::Awaited awaited() const {
+    return lines_.size() == 1 ? lines_[0].front().awaited() : device::host::Awaited();
   }
   // Calls visit(first, count) for every line that is left.
   template <class Visit>

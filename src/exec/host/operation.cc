@@ -47,6 +47,13 @@ Operation::Operation(Channel* channel, const Call& call)
   binding_.call.group_order = (call.group_order || channel->group_order()) && call.OrderMatters();
 }
 
+Operation::Operation(Channel* channel, const Call& call, const PlainCall& begun) : Operation(channel, call) {
+  binding_.sequence = begun.sequence();
+  main_ = &begun.prepared();
+  Begin(Stage::kMain, main_);
+  first_lane_.step = begun.at();
+}
+
 Poll Operation::Fail(Status status) {
   channel_->owner()->Fail(status);
   status_ = std::move(status);
@@ -67,6 +74,7 @@ Poll Operation::Leave() {
 
 // The thread that drives this, a thread of the library or another rank's call, must not get its exceptions.
 Poll Operation::Progress() try {
+  awaited_ = {};
   if (stage_ == Stage::kFinished) return Poll::kDone;
   if (stage_ == Stage::kLeaving) return Leave();
   if (channel_->owner()->failed()) {
@@ -176,7 +184,7 @@ void Operation::Begin(Stage stage, const Prepared* prepared) {
 }
 
 void Operation::EndStage() {
-  binding_.host->turns().NoteEnd(*binding_.prepared, stage_ == Stage::kBarrier);
+  binding_.host->turns().NoteEnd(*binding_.prepared);
   if (stage_ == Stage::kBarrier) {
     Begin(Stage::kMain, main_);
   } else {
@@ -196,7 +204,8 @@ Operation::Run Operation::RunStageWithCallback() {
 }
 
 Operation::Run Operation::RunStage() {
-  if (binding_.prepared->plain && channel_->members().has_scratch()) return RunPlain();
+  if (binding_.prepared->plain && channel_->members().has_scratch() && channel_->members().inbox() == nullptr)
+    return RunPlain();
   Run result = RunLane(0);
   if (result == Run::kSwitched || result == Run::kFailed) return result;
   for (uint32_t lane = 1; lane < binding_.prepared->program->lanes.size(); ++lane) {
@@ -244,20 +253,15 @@ Operation::Run Operation::RunLane(uint32_t lane) {
 
 // The same as RunLane, for calls whose cost is dominated by instructions.
 Operation::Run Operation::RunPlain() {
-  const std::vector<Step>& steps = binding_.prepared->program->lanes[0];
-  const uint64_t turn = binding_.host->turns().next(), set = binding_.prepared->sets.OffsetOf(turn);
-  uint32_t& at = first_lane_.step;
-  for (; at < steps.size(); ++at) {
-    const Step& step = steps[at];
-    if (step.kind == OpKind::kSignal) {
-      Signal(step, 0, turn);
-    } else if (step.kind != OpKind::kWait) {
-      FlatOperands::MovePlain(binding_, step, turn, set);
-    } else if (!PassedPlain(step, turn)) {
-      if (const Run run = PassWait(step, 0, turn); run != Run::kDone) return run;
-    }
+  PlainCall plain(binding_, signature_, first_lane_.step);
+  for (;;) {
+    const bool done = plain.Run();
+    first_lane_.step = plain.at();
+    if (done) return Run::kDone;
+    const Step& step = binding_.prepared->program->lanes[0][plain.at()];
+    if (const Run run = PassWait(step, 0, binding_.host->turns().next()); run != Run::kDone) return run;
+    plain.PassWait();
   }
-  return Run::kDone;
 }
 
 Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state) {
@@ -266,15 +270,6 @@ Operation::Run Operation::Move(const Step& step, uint32_t lane, LaneState* state
   if (moved != Moved::kAll) return moved == Moved::kSome ? Run::kAgain : Run::kFailed;
   state->step += together - 1;
   return Run::kDone;
-}
-
-// Whether the peer has signalled, and for this call; otherwise PassWait finds the reason.
-bool Operation::PassedPlain(const Step& step, uint64_t turn) const {
-  const Member& peer = channel_->member(step.peer);
-  const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
-  return line->value.load(std::memory_order_acquire) >= Target(turn, step.value) &&
-         line->signature.load(std::memory_order_relaxed) == signature_ &&
-         line->sequence.load(std::memory_order_relaxed) == static_cast<uint32_t>(binding_.sequence);
 }
 
 // A member that fails or aborts takes its buffers away: no step that begins after that may access them. It waits for
@@ -305,8 +300,13 @@ bool Operation::Ready(const Step& step, uint64_t turn) const {
 }
 
 Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t turn) {
+  const Member& peer = channel_->member(step.peer);
+  const Line* const line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
   if (!Ready(step, turn)) {
     const Run run = Blocked(step.peer);
+    // Where lines come in messages, a look at one is not enough.
+    const bool alone = binding_.prepared->program->lanes.size() == 1 && channel_->members().inbox() == nullptr;
+    if (run == Run::kBlocked && alone) awaited_ = {&line->value, Target(turn, step.value)};
     // The member may have done its part and left, in good order, between the looks at its signal and at its health.
     const bool left_after_all = run == Run::kFailed && status_.code() == Code::kRemoteError && Ready(step, turn);
     if (!left_after_all) return run;
@@ -315,8 +315,6 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
   if (step.peer == channel_->self()) return Run::kDone;
   // While the line belongs to this turn, it shows what the peer runs. Once it has moved on, the line is of a later turn
   // (read completely or in part), and only the records show it.
-  const Member& peer = channel_->member(step.peer);
-  const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
   if (line->signature.load(std::memory_order_relaxed) != signature_ ||
       line->sequence.load(std::memory_order_relaxed) != static_cast<uint32_t>(binding_.sequence)) {
     if (status_ = channel_->log().CompareWith(step.peer); !status_.ok()) return Run::kFailed;

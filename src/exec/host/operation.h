@@ -15,6 +15,7 @@
 #include "src/exec/host/exposure.h"
 #include "src/exec/host/operands.h"
 #include "src/exec/host/outbox.h"
+#include "src/exec/host/plain_call.h"
 #include "src/exec/host/wait_monitor.h"
 
 namespace axccl::exec {
@@ -23,10 +24,14 @@ class Operation {
  public:
   // `channel` and the buffers in `call` must outlive the operation.
   Operation(Channel* channel, const Call& call);
+  // Continues a call that has to wait.
+  Operation(Channel* channel, const Call& call, const PlainCall& begun);
 
   device::host::Poll Progress();
   // The driving thread is about to sleep on `doorbell`.
   void Arm(int doorbell);
+  // The line that it waits for, if it has one lane.
+  device::host::Awaited awaited() const { return awaited_; }
   bool finished() const { return stage_ == Stage::kFinished; }
   bool begun() const { return stage_ != Stage::kNew; }
   const Call& call() const { return binding_.call; }
@@ -64,7 +69,6 @@ class Operation {
   bool ReadWhileOwned();
   Result<bool> ChooseAccess();
 
-  bool PassedPlain(const Step& step, uint64_t turn) const;
   bool Ready(const Step& step, uint64_t turn) const;
   Run PassWait(const Step& step, uint32_t lane, uint64_t turn);
   Run Blocked(int waiting_for);
@@ -80,6 +84,7 @@ class Operation {
   int64_t budget_ = 0;  // bytes that this Progress() may still move
   LaneState first_lane_;
   std::vector<LaneState> more_lanes_;
+  device::host::Awaited awaited_;
   Outbox outbox_;
   WaitMonitor monitor_;
   Exposure exposure_;

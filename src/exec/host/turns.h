@@ -19,11 +19,11 @@ class Turns {
   uint64_t next() const { return next_; }
 
   // Whether a barrier must separate this from what ran before on the channel.
-  bool NeedsBarrier(const Prepared& next) const { return plan::NeedsBarrier(last_, RunOf(next, false)); }
+  bool NeedsBarrier(const Prepared& next) const { return plan::NeedsBarrier(last_, next.run); }
   // Records that it has run on the channel, to its end.
-  void NoteEnd(const Prepared& prepared, bool barrier) {
+  void NoteEnd(const Prepared& prepared) {
     next_ += prepared.turns;
-    last_ = RunOf(prepared, barrier);
+    last_ = prepared.run;
   }
   // Records that the first exchange of a direct plan has run, and another plan begins instead of the rest: it is a
   // barrier of its own, which took a turn.
@@ -33,11 +33,6 @@ class Turns {
   }
 
  private:
-  static plan::Run RunOf(const Prepared& prepared, bool barrier) {
-    const plan::Plan& plan = *prepared.program->plan;
-    return {{plan.hash.high, plan.hash.low}, prepared.slot_bytes, plan.complete, barrier};
-  }
-
   uint64_t next_;
   plan::Run last_;
 };

@@ -70,6 +70,7 @@ class Workspace {
     sources_.resize(operands);
     factors_.resize(operands);
   }
+  size_t room() const { return sources_.size(); }
   void** destinations() { return destinations_.data(); }
   const void** sources() { return sources_.data(); }
   Factor* factors() { return factors_.data(); }

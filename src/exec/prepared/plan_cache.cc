@@ -31,6 +31,11 @@ uint64_t PlanWord(const Prepared& prepared) {
          (tune::NumberOf(plan.schedule.algorithm) + 1u);
 }
 
+plan::Run RunOf(const Prepared& prepared, bool barrier) {
+  const plan::Plan& plan = *prepared.program->plan;
+  return {{plan.hash.high, plan.hash.low}, prepared.slot_bytes, plan.complete, barrier};
+}
+
 }  // namespace
 
 PlanCache::PlanCache(const Members* members, const PlanOptions& options, FindBuffer find_buffer)
@@ -39,20 +44,25 @@ PlanCache::PlanCache(const Members* members, const PlanOptions& options, FindBuf
 Result<const Prepared*> PlanCache::Find(const Call& call, tune::Access access, bool may_forget) {
   const ViewList* const views = call.views == nullptr || !options_.by_runs ? nullptr : call.views.get();
   const bool short_runs = views != nullptr && views->ShortRuns(), split_rows = views != nullptr && views->SplitRows();
-  const Key key{call.Packed(), call.count, static_cast<uint32_t>(access), short_runs, split_rows};
+  const Key key{call.Packed(), call.count, How(access, short_runs, split_rows)};
   if (key == last_key_) return last_prepared_;
-  auto it = prepared_.find(key);
-  if (it == prepared_.end()) {
-    AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access, short_runs, split_rows));
-    if (may_forget && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
-      prepared_.clear();
-      num_places_ = 0;
-    }
-    // All ranks evict at the same time, because what they run depends on what is in the cache (Redirect).
-    num_places_ += built.program->plan_operands / static_cast<size_t>(members_.size());
-    it = prepared_.emplace(key, std::move(built)).first;
-    size_.store(prepared_.size(), std::memory_order_relaxed);
+  if (const Prepared* const found = Lookup(key); found != nullptr) return found;
+  AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access, short_runs, split_rows));
+  if (may_forget && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
+    prepared_.clear();
+    num_places_ = 0;
   }
+  // All ranks evict at the same time, because what they run depends on what is in the cache (Redirect).
+  num_places_ += built.program->plan_operands / static_cast<size_t>(members_.size());
+  last_prepared_ = &prepared_.emplace(key, std::move(built)).first->second;
+  last_key_ = key;
+  size_.store(prepared_.size(), std::memory_order_relaxed);
+  return last_prepared_;
+}
+
+const Prepared* PlanCache::Lookup(const Key& key) {
+  const auto it = prepared_.find(key);
+  if (it == prepared_.end()) return nullptr;
   last_key_ = key;
   last_prepared_ = &it->second;
   return last_prepared_;
@@ -66,6 +76,7 @@ Result<const Prepared*> PlanCache::PrepareBarrier() {
                                                       tune::BarrierAlgorithm(members_.placement()), 1, members_.self(),
                                                       members_.placement()));
     barrier.signature = static_cast<uint32_t>(HashOf(Call().Packed(), 0, barrier.program->plan->hash.low) >> 32);
+    barrier.run = RunOf(barrier, true);
     AXCCL_RETURN_IF_ERROR(PlanMessages(&barrier));
     barrier_ = std::move(barrier);
   }
@@ -98,6 +109,8 @@ Result<Prepared> PlanCache::Build(const Call& call, tune::Access access, bool sh
                       prepared.program->plan->schedule.algorithm.c_str(), members_.size());
   AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
   Locate(call, &prepared);
+  if (prepared.plain) ResolvePlain(call, &prepared);
+  prepared.run = RunOf(prepared, false);
   AXCCL_RETURN_IF_ERROR(PlanMessages(&prepared));
   prepared.plan_word = PlanWord(prepared);
   prepared.signature = static_cast<uint32_t>(HashOf(call.Packed(), call.count, prepared.plan_word) >> 32);
@@ -198,6 +211,44 @@ void PlanCache::Locate(const Call& call, Prepared* prepared) const {
         std::fill_n(place.offset, plan::kRotation, operand.block * block_bytes);
       }
     }
+  }
+}
+
+void PlanCache::ResolvePlain(const Call& call, Prepared* prepared) const {
+  PlainProgram& plain = prepared->plain_program;
+  plain.block_bytes = call.count * ElementSize(call.type);
+  for (const plan::Operand& operand : prepared->program->operands) {
+    PlainOperand& resolved = plain.operands.emplace_back();
+    if (operand.buffer == plan::Buffer::kScratch) {
+      const OperandPlace place = PlaceOfSlot(*prepared, 0, operand);
+      const Member& owner = members_[operand.rank];
+      const bool apart = place.base == &owner.scratch;
+      resolved.base = apart ? PlainOperand::kApart : PlainOperand::kSlot;
+      for (uint64_t copy = 0; copy < plan::kRotation; ++copy)
+        resolved.offset[copy] = place.offset[copy] + (apart ? 0 : reinterpret_cast<uintptr_t>(owner.block));
+    } else {
+      resolved.base = operand.buffer == plan::Buffer::kInput ? PlainOperand::kInput : PlainOperand::kOutput;
+      for (uintptr_t& offset : resolved.offset) offset = operand.block * plain.block_bytes;
+    }
+  }
+  for (const Step& step : prepared->program->lanes[0]) {
+    PlainStep& resolved = plain.steps.emplace_back();
+    resolved.kind = step.kind;
+    resolved.value = step.value;
+    resolved.num_dst = step.num_dst;
+    resolved.num_src = step.num_src;
+    resolved.first = step.operands;
+    const bool signals = step.kind == plan::OpKind::kSignal;
+    if (!signals && step.kind != plan::OpKind::kWait) continue;
+    resolved.first = static_cast<uint32_t>(plain.readers.size());
+    for (int p = 0; signals && p < members_.size(); ++p) {
+      const bool reads = step.peer == plan::kAllPeers || step.peer == p;
+      if (reads && p != members_.self()) plain.readers.push_back(&members_[p]);
+    }
+    resolved.last = static_cast<uint32_t>(plain.readers.size());
+    const Member& writer = signals ? members_.own() : members_[step.peer];
+    for (uint64_t copy = 0; copy < plan::kRotation; ++copy)
+      resolved.line[copy] = writer.layout.LineOf(writer.block, signals ? 0 : step.from_lane, step.endpoint, copy);
   }
 }
 

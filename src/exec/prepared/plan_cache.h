@@ -34,6 +34,29 @@ struct OperandPlace {
   uint64_t part_bytes = 0;  // scratch only: the partition gives the parts of a buffer
 };
 
+// A plain call (Prepared::plain), with everything resolved that does not depend on the call's buffers and the turn.
+// Plain calls touch this rank's buffers, and slots.
+struct PlainOperand {
+  // The address of the buffer; for slots, the offset of the turn's set, or that set in scratch that is apart.
+  enum Base : uint32_t { kSlot, kApart, kInput, kOutput, kBases };
+  Base base = kSlot;
+  uintptr_t offset[plan::kRotation] = {};  // from the base
+};
+struct PlainStep {
+  plan::OpKind kind = plan::OpKind::kNop;
+  uint16_t value = 0;  // signal: the value it sets; wait: the value it needs
+  uint16_t num_dst = 0, num_src = 0;
+  uint32_t first = 0;                // moves: of num_dst + num_src operands; signals: of the readers that it may wake
+  uint32_t last = 0;                 // signals: behind the last of these
+  Line* line[plan::kRotation] = {};  // signal: this rank's; wait: the member's
+};
+struct PlainProgram {
+  std::vector<PlainStep> steps;  // lane 0 of the program
+  std::vector<PlainOperand> operands;
+  std::vector<const Member*> readers;
+  uint64_t block_bytes = 0;
+};
+
 // A call that is ready to run: its program, and the division of its data.
 struct Prepared {
   std::shared_ptr<const Program> program;
@@ -43,8 +66,8 @@ struct Prepared {
   plan::SlotSets sets;
   bool inline_slots = false;  // slots live in endpoint lines
   bool whole = false;         // a tile of one part on one lane: every move is of the whole block
-  bool plain =
-      false;  // whole, in one turn and through scratch alone, with no more than a slot an operand: see RunPlain
+  // Whole, in one turn and through scratch alone, with no more than a slot an operand, and small: see PlainCall.
+  bool plain = false;
   bool together = false;  // consecutive copies run as one: blocks lie side by side
   // Inputs and outputs are too large for the cache: outputs are written around it.
   bool around_cache = false;
@@ -52,6 +75,8 @@ struct Prepared {
   uint32_t signature = 0;                    // of call, plan and tiles, for the lines
   std::shared_ptr<const Outbound> outbound;  // if some members are remote
   std::vector<OperandPlace> places;          // for the program's operands
+  PlainProgram plain_program;                // of a plain call
+  plan::Run run;                             // what it leaves behind on its channel
 
  private:
   friend class PlanCache;
@@ -82,6 +107,11 @@ class PlanCache {
   // The same, while what was prepared for the operation at its start is still needed.
   Result<const Prepared*> PrepareBeside(const Call& call, tune::Access access) { return Find(call, access, false); }
   Result<const Prepared*> PrepareBarrier();
+  // What was prepared for a call that is not on views, with these packed words; null if nothing was, or is no more.
+  const Prepared* FindPrepared(uint64_t packed, uint64_t count, tune::Access access) {
+    const Key key{packed, count, How(access, false, false)};
+    return key == last_key_ ? last_prepared_ : Lookup(key);
+  }
 
   // Makes `to`, also in the cache, run instead of `from` for the next `calls` calls. It is for a small direct call
   // whose ranks turned out to have plain memory, so that they need not announce it again. All ranks have seen the same
@@ -90,7 +120,9 @@ class PlanCache {
     from.redirected_ = &to;
     from.redirected_for_ = calls;
   }
-  // Returns what runs for a call whose prepared form is `from`; counts the call.
+  // Returns what will run for the next call whose prepared form is `from`.
+  static const Prepared* NextOf(const Prepared* from) { return from->redirected_for_ == 0 ? from : from->redirected_; }
+  // The same for a call that runs now: counts it.
   const Prepared* Redirected(const Prepared* from) {
     if (from->redirected_for_ == 0) return from;
     --from->redirected_for_;
@@ -110,20 +142,23 @@ class PlanCache {
  private:
   struct Key {
     uint64_t packed, count;
-    uint32_t access;
-    bool short_runs, split_rows;  // as in tune::Query
+    uint64_t how;  // see How
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {
-    size_t operator()(const Key& key) const {
-      return Mix(Mix(Mix(kHashSeed, key.packed), key.count), key.access * 4 + key.short_runs * 2 + key.split_rows);
-    }
+    size_t operator()(const Key& key) const { return Mix(Mix(Mix(kHashSeed, key.packed), key.count), key.how); }
   };
+  // As in tune::Query.
+  static uint64_t How(tune::Access access, bool short_runs, bool split_rows) {
+    return static_cast<uint64_t>(access) * 4 + short_runs * 2 + split_rows;
+  }
 
   Result<const Prepared*> Find(const Call& call, tune::Access access, bool may_forget);
+  const Prepared* Lookup(const Key& key);
   Result<Prepared> Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
   void Locate(const Call& call, Prepared* prepared) const;
+  void ResolvePlain(const Call& call, Prepared* prepared) const;
   Status PlanMessages(Prepared* prepared) const;
 
   const Members& members_;
@@ -132,7 +167,7 @@ class PlanCache {
   std::unordered_map<Key, Prepared, KeyHash> prepared_;
   std::atomic<size_t> size_{0};  // of the cache
   size_t num_places_ = 0;        // in all entries of the cache
-  Key last_key_{~0ull, 0, 0, false, false};
+  Key last_key_{~0ull, 0, 0};
   const Prepared* last_prepared_ = nullptr;
   Prepared barrier_;
 };

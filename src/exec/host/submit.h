@@ -1,0 +1,18 @@
+// Gives work its places in the order of a host device.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "src/device/host/stream.h"
+
+namespace axccl::exec {
+
+// Issues the next tickets of the orders and of the streams to `item`, all at once, and hands it to the queue.
+// `devices`: those of the streams and of the ranks, each once, in the order of their addresses. Throws only before
+// tickets are issued: one that is never completed would hold back its stream forever.
+void Submit(std::unique_ptr<device::host::Item> item, device::host::Queue* queue,
+            std::span<device::host::Device* const> devices, std::span<const device::host::TimelinePtr* const> orders,
+            std::span<device::host::Stream* const> streams);
+
+}  // namespace axccl::exec
