@@ -18,11 +18,9 @@ exec::StreamCall Kept(comm::CommHandle* comm, exec::Channel* channel, const Call
 
 }  // namespace
 
-Status Enqueue(comm::CommHandle* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
+Status AddToGroup(comm::CommHandle* comm, exec::Channel* channel, const Call& call, exec::StreamRef stream) {
   AXCCL_RETURN_IF_ERROR(comm->core()->device().CheckCall(call));
-  comm::CallGroup& group = comm::CallGroup::Current();
-  if (!group.open()) return comm->core()->device().LaunchOne(comm->core().get(), channel, call, stream);
-  group.Add(Kept(comm, channel, call, stream), comm->config().blocking);
+  comm::CallGroup::Current().Add(Kept(comm, channel, call, stream), comm->config().blocking);
   return Status();
 }
 

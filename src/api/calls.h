@@ -33,12 +33,19 @@ inline bool FindDatatype(unsigned number, DataType* type) {
 // The remedy in messages about a wrong datatype.
 #define AXCCL_DATATYPES "one of ncclDataType_t (0..11) or of axccl/types.h"
 
+// Whether the operator is built in: not one of a communicator, which may be destroyed.
+bool IsBuiltIn(ncclRedOp_t op);
 // Puts the reduction named by `op`, built in or the communicator's own, into `call`, whose type must be set. Returns an
 // error of the call `name` if there is no such reduction for that type.
 Status ResolveReduction(comm::CommHandle* comm, const char* name, ncclRedOp_t op, exec::Call* call);
 
+// Adds the call to the open group.
+Status AddToGroup(comm::CommHandle* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
 // Launches the call, or adds it to the open group.
-Status Enqueue(comm::CommHandle* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
+inline Status Enqueue(comm::CommHandle* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream) {
+  if (comm::CallGroup::IsOpen()) return AddToGroup(comm, channel, call, stream);
+  return comm->core()->device().LaunchOne(comm->core().get(), channel, call, stream);
+}
 // As Enqueue, for a call that concerns no other rank: a copy, or zeros (exec/host/local_copy.h).
 Status EnqueueLocal(comm::CommHandle* comm, exec::Channel* channel, const exec::Call& call, exec::StreamRef stream);
 // Adds a message of this rank to itself to the open group. Returns an error if no group is open, because the message

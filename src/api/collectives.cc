@@ -3,7 +3,9 @@
 #include "src/api/calls.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
+#include "src/api/known_calls.h"
 #include "src/base/log.h"
+#include "src/base/service_fd.h"
 #include "src/exec/platform/stream_call.h"
 
 namespace axccl::api {
@@ -25,17 +27,17 @@ struct Request {
   const ncclCollConfig_t* config = nullptr;  // settings of this call
 };
 
-// Whether buffers of `block` bytes each overlap other than in the call's in-place form. For most calls, two comparisons
-// show that they do not.
-bool Overlap(const Request& r, const plan::Contract& contract, int rank, size_t block, int inputs, int outputs) {
-  const auto send = reinterpret_cast<uintptr_t>(r.send), recv = reinterpret_cast<uintptr_t>(r.recv);
-  const size_t sent = block * static_cast<size_t>(inputs), received = block * static_cast<size_t>(outputs);
-  if (send + sent <= recv || recv + received <= send || sent == 0 || received == 0) return false;
-  // NCCL's benchmark times this in place, and does not check the result.
-  if (r.kind == Kind::kAllToAll && send == recv) return false;
+// What the buffers of a call on blocks of `block` bytes must be like.
+BufferRule RuleOf(const plan::Contract& contract, int rank, size_t block) {
+  BufferRule rule;
+  rule.sent = block * static_cast<size_t>(plan::InputBlocks(contract, rank));
+  rule.received = block * static_cast<size_t>(plan::OutputBlocks(contract, rank));
   int from = 0, to = 0;
-  const bool may = plan::InPlaceBlocks(contract, rank, &from, &to) || contract.ranks == 1;
-  return !may || send + static_cast<size_t>(from) * block != recv + static_cast<size_t>(to) * block;
+  rule.in_place = plan::InPlaceBlocks(contract, rank, &from, &to) || contract.ranks == 1;
+  // NCCL's benchmark times this in place, and does not check the result.
+  rule.in_place |= contract.kind == Kind::kAllToAll;
+  rule.apart = (from - to) * static_cast<ptrdiff_t>(block);
+  return rule;
 }
 
 const char* InPlaceForm(Kind kind) {
@@ -59,8 +61,9 @@ Status BadBuffer(const Request& r, const char* which) {
   return InvalidArgument("%s: argument %s is NULL with count %zu; pass a buffer", r.name, which, r.count);
 }
 
-// Checks type (which becomes *type), root, sizes and buffers, for a calling rank `rank` of `ranks`.
-Status CheckRequest(const Request& r, int rank, int ranks, DataType* type) {
+// Checks type (which becomes *type), root, sizes and buffers, for a calling rank `rank` of `ranks`. *rule: what it has
+// checked of the buffers; for a message, nothing.
+Status CheckRequest(const Request& r, int rank, int ranks, DataType* type, BufferRule* rule) {
   if (!FindDatatype(static_cast<unsigned>(r.type), type))
     return InvalidArgument("%s: argument datatype is %d; pass " AXCCL_DATATYPES, r.name, static_cast<int>(r.type));
   if (static_cast<unsigned>(r.root) >= static_cast<unsigned>(ranks))
@@ -71,12 +74,11 @@ Status CheckRequest(const Request& r, int rank, int ranks, DataType* type) {
       __builtin_mul_overflow(bytes, static_cast<size_t>(ranks), &bytes) || bytes > (size_t{1} << 56))
     return InvalidArgument("%s: argument count is %zu: more bytes than can be addressed on %d ranks", r.name, r.count,
                            ranks);
-  if (r.count == 0 || r.kind == Kind::kSendRecv) return Status();  // Message() checks its one buffer
-  const plan::Contract contract{r.kind, ranks, r.root};
-  const int inputs = plan::InputBlocks(contract, rank), outputs = plan::OutputBlocks(contract, rank);
-  if (inputs != 0 && r.send == nullptr) return BadBuffer(r, "sendbuff");
-  if (outputs != 0 && r.recv == nullptr) return BadBuffer(r, "recvbuff");
-  if (!Overlap(r, contract, rank, r.count * ElementSize(*type), inputs, outputs)) return Status();
+  if (r.kind == Kind::kSendRecv) return Status();  // Message() checks its one buffer
+  *rule = RuleOf(plan::Contract{r.kind, ranks, r.root}, rank, r.count * ElementSize(*type));
+  if (rule->sent != 0 && r.send == nullptr) return BadBuffer(r, "sendbuff");
+  if (rule->received != 0 && r.recv == nullptr) return BadBuffer(r, "recvbuff");
+  if (rule->Allows(r.send, r.recv)) return Status();
   return InvalidArgument("%s: arguments sendbuff (%p) and recvbuff (%p) overlap with count %zu; %s buffers apart",
                          r.name, r.send, r.recv, r.count, InPlaceForm(r.kind));
 }
@@ -94,29 +96,66 @@ Status CheckSettings(const char* name, const ncclCollConfig_t& config) {
   return Status();
 }
 
-Status Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
-  if (r.config != nullptr) AXCCL_RETURN_IF_ERROR(CheckSettings(r.name, *r.config));
-  AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, r.name));
-  if (!comm->ready() || comm->revoked() || comm->core()->failed()) return comm->Ready(r.name).status();
+CallKey KeyOf(const Request& r, ncclRedOp_t op, ncclComm_t handle) {
+  return {handle, r.count, static_cast<uint32_t>(r.type) | uint64_t{static_cast<uint32_t>(op)} << 32,
+          static_cast<uint32_t>(r.root) | uint64_t(r.kind) << 32 | uint64_t{r.second_name} << 40};
+}
+
+// Checks a call that is not known, and keeps it in `place` if it can be known.
+[[gnu::noinline]] Status CheckUnknown(const Request& r, ncclRedOp_t op, ncclComm_t handle, comm::CommHandle* comm,
+                                      KnownCall* place) {
   const comm::Identity& identity = comm->core()->identity();
-  Call call;
-  AXCCL_RETURN_IF_ERROR(CheckRequest(r, identity.rank, identity.ranks, &call.type));
+  *place = KnownCall();
+  Call& call = place->call;
+  AXCCL_RETURN_IF_ERROR(CheckRequest(r, identity.rank, identity.ranks, &call.type, &place->buffers));
   call.kind = r.kind;
   call.second_name = r.second_name;
   call.root = r.root;
   call.count = r.count;
-  call.input = r.send;
-  call.output = r.recv;
-  if (plan::Reduces(r.kind)) AXCCL_RETURN_IF_ERROR(ResolveReduction(comm.get(), r.name, op, &call));
-  exec::StreamRef stream;
-  AXCCL_RETURN_IF_ERROR(FindStream(*comm, stream_handle, r.name, &stream));
+  if (plan::Reduces(r.kind)) AXCCL_RETURN_IF_ERROR(ResolveReduction(comm, r.name, op, &call));
+  if (plan::Reduces(r.kind) && !IsBuiltIn(op)) return Status();
+  place->comm = Comms().Know(handle);
+  place->key = KeyOf(r, op, handle);
+  return Status();
+}
+
+[[gnu::noinline]] Status FindOtherStream(const exec::RankDevice& device, const char* name, void* handle,
+                                         KnownCall* place) {
+  place->stream = device::host::Streams().Know(handle);
+  place->stream_handle = handle;
+  return device.FindStream(handle, name, &place->stream_ref);
+}
+
+[[gnu::noinline]] void LogCall(const Request& r, ncclRedOp_t op, ncclComm_t handle, const comm::Communicator& core,
+                               cudaStream_t stream) {
   AXCCL_INFO(
       kColl,
       "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
-      r.name + 4, static_cast<unsigned long long>(comm->core()->operations()), r.send, r.recv, r.count,
-      static_cast<int>(r.type), static_cast<int>(op), r.root, static_cast<void*>(handle), identity.ranks,
-      static_cast<void*>(stream_handle));
-  return Enqueue(comm.get(), comm->core()->channel(), call, stream);
+      r.name + 4, static_cast<unsigned long long>(core.operations()), r.send, r.recv, r.count, static_cast<int>(r.type),
+      static_cast<int>(op), r.root, static_cast<void*>(handle), core.identity().ranks, static_cast<void*>(stream));
+}
+
+// Inline, so that the request need not be assembled for a known call.
+[[gnu::always_inline]] inline Status Collective(const Request& r, ncclRedOp_t op, ncclComm_t handle,
+                                                cudaStream_t stream) {
+  if (r.config != nullptr) AXCCL_RETURN_IF_ERROR(CheckSettings(r.name, *r.config));
+  const CallKey key = KeyOf(r, op, handle);
+  KnownCall* const known = KnownCalls::OfThread().PlaceOf(key);
+  const bool is_known = known->key == key;
+  const CommPin comm = is_known ? HandleTable<comm::CommHandle>::Get(known->comm) : Comms().Get(handle);
+  if (!comm || service::Forked()) return PinComm(handle, r.name).status();
+  if (!comm->ready() || comm->revoked() || comm->core()->failed()) return comm->Ready(r.name).status();
+  comm::Communicator* const core = comm->core().get();
+  if (!is_known || !known->buffers.Allows(r.send, r.recv))
+    AXCCL_RETURN_IF_ERROR(CheckUnknown(r, op, handle, comm.get(), known));
+  known->call.input = r.send;
+  known->call.output = r.recv;
+  if (known->stream_handle != stream || (stream != nullptr && !known->stream.Live()))
+    AXCCL_RETURN_IF_ERROR(FindOtherStream(core->device(), r.name, stream, known));
+  if (log::Enabled(log::Level::kInfo, log::kColl)) LogCall(r, op, handle, *core, stream);
+  Status status = Enqueue(comm.get(), core->channel(), known->call, known->stream_ref);
+  if (known->call.callback != nullptr) known->call.callback = nullptr;  // belongs to an operator that may end
+  return status;
 }
 
 Status Message(const Request& r, bool sending, ncclComm_t handle, cudaStream_t stream_handle) {
@@ -125,10 +164,11 @@ Status Message(const Request& r, bool sending, ncclComm_t handle, cudaStream_t s
   comm::Communicator* core = comm->core().get();
   const int rank = core->identity().rank;
   Call call;
-  AXCCL_RETURN_IF_ERROR(CheckRequest(r, rank, core->identity().ranks, &call.type));
+  BufferRule rule;
+  AXCCL_RETURN_IF_ERROR(CheckRequest(r, rank, core->identity().ranks, &call.type, &rule));
   if (r.count != 0 && (sending ? r.send : r.recv) == nullptr) return BadBuffer(r, sending ? "sendbuff" : "recvbuff");
   exec::StreamRef stream;
-  AXCCL_RETURN_IF_ERROR(FindStream(*comm, stream_handle, r.name, &stream));
+  AXCCL_RETURN_IF_ERROR(core->device().FindStream(stream_handle, r.name, &stream));
   call.kind = Kind::kSendRecv;
   call.second_name = !sending;
   call.count = r.count;

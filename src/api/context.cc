@@ -93,9 +93,4 @@ Result<CommPin> PinComm(ncclComm_t comm, const char* call) {
                          call, comm == nullptr ? "NULL" : "not a live communicator", static_cast<void*>(comm));
 }
 
-Status FindStream(const comm::CommHandle& comm, void* handle, const char* call, exec::StreamRef* stream) {
-  AXCCL_ASSIGN_OR_RETURN(*stream, comm.core()->device().FindStream(handle, call));
-  return Status();
-}
-
 }  // namespace axccl::api

@@ -44,8 +44,4 @@ Status Insert(HandleTable<T>* table, const char* call, const char* kind, std::sh
                     HandleTable<T>::kMost, kind);
 }
 
-// Finds the stream behind a stream argument of a call on a ready communicator. The stream is not pinned: it must not be
-// destroyed while another thread's call uses it, as in CUDA.
-Status FindStream(const comm::CommHandle& comm, void* handle, const char* call, exec::StreamRef* stream);
-
 }  // namespace axccl::api

@@ -40,7 +40,7 @@ Status Message(const char* name, int count, const axcclView_t* view, bool sendin
   std::vector<exec::Call> calls;
   AXCCL_RETURN_IF_ERROR(MakeCalls(request, std::move(list), &calls));
   exec::StreamRef stream;
-  AXCCL_RETURN_IF_ERROR(FindStream(*pin.comm, stream_handle, name, &stream));
+  AXCCL_RETURN_IF_ERROR(pin.comm->core()->device().FindStream(stream_handle, name, &stream));
   if (peer != pin.place.rank) return EnqueueMessage(name, pin, peer, sending, calls, stream);
   for (exec::Call& call : calls) {
     call.second_name = !sending;
@@ -140,7 +140,7 @@ Status Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, axcclC
   AXCCL_RETURN_IF_ERROR(FindPermuted(r, neighbours.target >= 0, &list));
   list.pairs = pin.place.ranks != 0 ? HashOf(pairs, num_pairs) : 0;
   exec::StreamRef stream;
-  AXCCL_RETURN_IF_ERROR(FindStream(*pin.comm, stream_handle, r.name, &stream));
+  AXCCL_RETURN_IF_ERROR(pin.comm->core()->device().FindStream(stream_handle, r.name, &stream));
   AXCCL_INFO(kColl, "%s: %d operands to %d from %d of [nranks=%d] stream %p", r.name + 5, r.count, neighbours.target,
              neighbours.source, pin.place.ranks, static_cast<void*>(stream_handle));
   // Both directions at once, so the order in which other ranks reach theirs does not matter.

@@ -1,6 +1,8 @@
 // Operators: the meaning of their numbers, the types that have them, and the creation of new ones.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -73,6 +75,11 @@ Status ReadDatatype(const char* call, ncclDataType_t datatype, DataType* type) {
 }
 
 }  // namespace
+
+bool IsBuiltIn(ncclRedOp_t op) {
+  return std::any_of(std::begin(kBuiltIns), std::end(kBuiltIns),
+                     [op](const BuiltIn& one) { return one.number == static_cast<unsigned>(op); });
+}
 
 Status ResolveReduction(comm::CommHandle* comm, const char* name, ncclRedOp_t op, exec::Call* call) {
   for (const BuiltIn& built_in : kBuiltIns) {

@@ -4,6 +4,7 @@
 #include "axccl/axccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
+#include "src/base/service_fd.h"
 #include "src/device/host/current.h"
 #include "src/device/host/find_stream.h"
 #include "src/device/host/stream.h"
@@ -25,7 +26,7 @@ struct Target {
 Result<Target> FindTarget(axcclStream_t handle, const char* call) {
   AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   Target target;
-  AXCCL_ASSIGN_OR_RETURN(target.stream, device::host::FindStream(handle, call));
+  AXCCL_RETURN_IF_ERROR(device::host::FindStream(handle, call, &target.stream));
   target.device = target.stream != nullptr ? Device::Get(target.stream->device()) : OnlyNullDevice();
   if (target.stream == nullptr && target.device != nullptr) target.stream = target.device->null_stream();
   return target;
@@ -81,17 +82,38 @@ Status Query(const Target& target) {
   return error;
 }
 
+// Waits for one stream. Enqueues nothing for that: a Nothing there, as RecordMark enqueues, would hold back the
+// blocking streams.
+Status WaitThrough(const Target& target) {
+  const Mark own{target.stream->timeline(), target.stream->timeline()->issued()};
+  std::vector<Mark> others;
+  target.device->AddLegacyMarks(target.stream, &others);
+  WaitFor(target.device, own);
+  for (const Mark& mark : others) WaitFor(target.device, mark);
+  return target.stream->timeline()->TakeError();
+}
+
 Status Synchronize(const Target& target) {
   if (target.stream != nullptr && Through(target.device, target.stream)) return target.stream->timeline()->TakeError();
+  if (target.stream != nullptr) return WaitThrough(target);
   Status error;
   for (const Target& part : Parts(target)) {
-    // Waits without enqueueing work: a Nothing there, as RecordMark enqueues, would hold back the blocking streams.
-    std::vector<Mark> marks{Mark{part.stream->timeline(), part.stream->timeline()->issued()}};
-    part.device->AddLegacyMarks(part.stream, &marks);
-    for (const Mark& mark : marks) WaitFor(part.device, mark);
-    if (error.ok()) error = part.stream->timeline()->TakeError();
+    const Status status = WaitThrough(part);
+    if (error.ok()) error = status;
   }
   return error;
+}
+
+// Whether the stream is live and its work done, without an error. False also means that it takes longer to find out.
+bool IsDone(axcclStream_t handle) {
+  const Stream* const stream = Streams().Peek(handle);
+  if (stream == nullptr || stream->blocking() || service::Forked()) return false;
+  return stream->timeline()->IdleWithoutError();
+}
+
+[[gnu::noinline]] Status SynchronizeAny(const char* call, axcclStream_t handle) {
+  AXCCL_ASSIGN_OR_RETURN(const Target target, FindTarget(handle, call));
+  return Synchronize(target);
 }
 
 }  // namespace
@@ -150,10 +172,8 @@ AXCCL_API ncclResult_t axcclStreamDestroy(axcclStream_t stream) {
 }
 
 AXCCL_API ncclResult_t axcclStreamSynchronize(axcclStream_t handle) {
-  return Entry("axcclStreamSynchronize", [&](const char* call) -> Status {
-    AXCCL_ASSIGN_OR_RETURN(const Target target, FindTarget(handle, call));
-    return Synchronize(target);
-  });
+  return Entry("axcclStreamSynchronize",
+               [&](const char* call) -> Status { return IsDone(handle) ? Status() : SynchronizeAny(call, handle); });
 }
 
 AXCCL_API ncclResult_t axcclStreamQuery(axcclStream_t handle) {

@@ -25,7 +25,7 @@ Status Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t stream_
   exec::ViewList list;
   AXCCL_RETURN_IF_ERROR(FindOutsideOperands(r, &list));
   exec::StreamRef stream;
-  AXCCL_RETURN_IF_ERROR(FindStream(*pin.comm, stream_handle, r.name, &stream));
+  AXCCL_RETURN_IF_ERROR(pin.comm->core()->device().FindStream(stream_handle, r.name, &stream));
   if (list.operands.empty()) return Status();
   std::vector<exec::Call> calls;
   AXCCL_RETURN_IF_ERROR(MakeCalls(r, std::move(list), &calls));
@@ -73,7 +73,7 @@ Status OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cuda
   AXCCL_RETURN_IF_ERROR(MakeCalls(r, std::move(list), &calls));
   for (exec::Call& call : calls) AXCCL_RETURN_IF_ERROR(Resolve(r, comm.get(), op, &call));
   exec::StreamRef stream;
-  AXCCL_RETURN_IF_ERROR(FindStream(*comm, stream_handle, r.name, &stream));
+  AXCCL_RETURN_IF_ERROR(comm->core()->device().FindStream(stream_handle, r.name, &stream));
   for (const exec::Call& call : calls) {
     AXCCL_INFO(kColl, "%s: opCount %llx input %p output %p %s comm %p [nranks=%d] stream %p", r.name + 5,
                static_cast<unsigned long long>(comm->core()->operations()), call.input, call.output,

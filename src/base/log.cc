@@ -22,10 +22,8 @@
 namespace axccl::log {
 namespace {
 
-// The level is in the upper half, the subsystems are in the lower half. It is one word, so that one load answers
-// Enabled.
-constexpr uint64_t kUnread = ~uint64_t{0};
-std::atomic<uint64_t> settings{kUnread};
+using internal::g_settings;
+using internal::kUnread;
 
 constexpr struct {
   const char* name;
@@ -142,24 +140,6 @@ std::shared_ptr<Sink> Open(const std::string& pattern, std::string* error) {
   return sink;
 }
 
-// Reads the parameters. Two threads may do so at once and find the same values. Reading a parameter may itself log;
-// this recursion ends, because only the call that reads a parameter first reports it.
-uint64_t Load() {
-  const KeepErrno keep_errno;
-  std::vector<std::string> unknown;
-  const uint64_t level = LevelFrom(param::Get("NCCL_DEBUG"));
-  const uint32_t subsystems = SubsystemsFrom(param::Get("NCCL_DEBUG_SUBSYS"), &unknown);
-  const uint64_t fresh = level << 32 | subsystems;
-  uint64_t expected = kUnread;
-  if (!settings.compare_exchange_strong(expected, fresh, std::memory_order_relaxed)) return expected;
-  for (const std::string& word : unknown)
-    AXCCL_WARN(
-        "NCCL_DEBUG_SUBSYS: %s is not a subsystem; accepted are INIT, COLL, P2P, SHM, NET, GRAPH, TUNING, ENV, ALLOC, "
-        "ALLOC_HOST, CALL, PROXY, NVLS, BOOTSTRAP, REG, PROFILE, RAS, DESTROY and ALL",
-        word.c_str());
-  return fresh;
-}
-
 // Opens the file when the first line is written: most processes never log, and should not leave an empty file.
 std::shared_ptr<Sink> GetSink() {
   SinkHolder& holder = TheSink();
@@ -206,17 +186,24 @@ void WriteLine(Level level, int device, const char* format, va_list args) try {
 
 }  // namespace
 
-bool Enabled(Level level, uint32_t subsystems) {
-  uint64_t now = settings.load(std::memory_order_relaxed);
-  if (now == kUnread) {
-    try {
-      now = Load();
-    } catch (const std::bad_alloc&) {
-      return false;  // the next line tries again
-    }
-  }
-  if (static_cast<uint64_t>(level) > now >> 32 || level == Level::kNone) return false;
-  return level <= Level::kWarn || (static_cast<uint32_t>(now) & subsystems) != 0;
+// Reads the parameters. Two threads may do so at once and find the same values. Reading a parameter may itself log;
+// this recursion ends, because only the call that reads a parameter first reports it.
+uint64_t internal::Load() try {
+  const KeepErrno keep_errno;
+  std::vector<std::string> unknown;
+  const uint64_t level = LevelFrom(param::Get("NCCL_DEBUG"));
+  const uint32_t subsystems = SubsystemsFrom(param::Get("NCCL_DEBUG_SUBSYS"), &unknown);
+  const uint64_t fresh = level << 32 | subsystems;
+  uint64_t expected = kUnread;
+  if (!g_settings.compare_exchange_strong(expected, fresh, std::memory_order_relaxed)) return expected;
+  for (const std::string& word : unknown)
+    AXCCL_WARN(
+        "NCCL_DEBUG_SUBSYS: %s is not a subsystem; accepted are INIT, COLL, P2P, SHM, NET, GRAPH, TUNING, ENV, ALLOC, "
+        "ALLOC_HOST, CALL, PROXY, NVLS, BOOTSTRAP, REG, PROFILE, RAS, DESTROY and ALL",
+        word.c_str());
+  return fresh;
+} catch (const std::bad_alloc&) {
+  return 0;  // no line for now; the next one tries again
 }
 
 void Write(Level level, uint32_t subsystems, int device, const char* format, ...) {
@@ -252,7 +239,7 @@ void Reset() {
     std::lock_guard lock(holder.mutex);
     holder.sink.reset();
   }
-  settings.store(kUnread, std::memory_order_relaxed);
+  g_settings.store(kUnread, std::memory_order_relaxed);
 }
 
 }  // namespace axccl::log

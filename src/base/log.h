@@ -33,7 +33,21 @@ enum Subsystem : uint32_t {
   kAllocHost = 1u << 17,
 };
 
-bool Enabled(Level level, uint32_t subsystems);
+namespace internal {
+// The level is in the upper half, the subsystems are in the lower half. It is one word, so that one load answers
+// Enabled.
+inline constexpr uint64_t kUnread = ~uint64_t{0};
+inline constinit std::atomic<uint64_t> g_settings{kUnread};
+// Reads the parameters; nothing is enabled if there is no memory for that.
+uint64_t Load();
+}  // namespace internal
+
+inline bool Enabled(Level level, uint32_t subsystems) {
+  uint64_t settings = internal::g_settings.load(std::memory_order_relaxed);
+  if (settings == internal::kUnread) settings = internal::Load();
+  if (static_cast<uint64_t>(level) > settings >> 32 || level == Level::kNone) return false;
+  return level <= Level::kWarn || (static_cast<uint32_t>(settings) & subsystems) != 0;
+}
 // `device`: the rank's device ordinal, -1 = none.
 [[gnu::format(printf, 4, 5)]] void Write(Level level, uint32_t subsystems, int device, const char* format, ...);
 // Writes an INFO line whatever the level is: for output that the application asked for by a call.

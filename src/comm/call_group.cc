@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "src/base/per_thread.h"
 #include "src/base/run_together.h"
 #include "src/exec/platform/platform.h"
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/base/per_thread.h"
 #include "src/base/status.h"
 #include "src/comm/comm_handle.h"
 #include "src/exec/platform/stream_call.h"
@@ -27,6 +28,12 @@ class CallGroup {
  public:
   // The calling thread's group.
   static CallGroup& Current();
+
+  // Whether the calling thread has an open group.
+  static bool IsOpen() {
+    const CallGroup* const group = PerThread<CallGroup>::Find();
+    return group != nullptr && group->open();
+  }
 
   bool open() const { return depth_ != 0; }
   void Start() { ++depth_; }

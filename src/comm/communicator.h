@@ -60,7 +60,7 @@ class Communicator : public exec::ChannelOwner {
   const Block& block() const { return *block_; }
 
   // exec::ChannelOwner
-  bool failed() const override { return failure_.failed(); }
+  bool failed() const final { return failure_.failed(); }
   Status Failure() const override { return failure_.Get(); }
   void Fail(const Status& status) override;
   Result<std::shared_ptr<const exec::Program>> GetProgram(const plan::Contract& contract, std::string_view algorithm,

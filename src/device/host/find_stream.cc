@@ -1,7 +1,6 @@
 #include "src/device/host/find_stream.h"
 
 #include <memory>
-#include <string>
 
 #include "src/base/per_thread.h"
 #include "src/device/host/current.h"
@@ -29,24 +28,26 @@ Result<Stream*> PerThreadStream() {
 }
 
 // Apart, because every call of the application finds its stream.
-[[gnu::noinline]] Status NoOwnStream(const Status& why, const char* call) {
-  const std::string text(why.message());
-  return MakeStatus(why.code(), "%s: the thread's own stream: %s", call, text.c_str());
-}
-
-}  // namespace
-
-Result<Stream*> FindStream(const void* handle, const char* call) {
-  if (handle == nullptr || handle == kLegacyStream) return nullptr;
-  if (Stream* const stream = Streams().Peek(handle); stream != nullptr) return stream;
+[[gnu::noinline]] Status FindUnusual(const void* handle, const char* call, Stream** stream) {
+  if (handle == kLegacyStream) return Status();
   if (handle != kPerThreadStream)
     return MakeStatus(Code::kInvalidArgument,
                       "%s: argument stream (%p) is not a live host stream; create one with axcclStreamCreate, or pass "
                       "NULL",
                       call, handle);
   Result<Stream*> own = PerThreadStream();
-  if (own.ok()) return own;
-  return NoOwnStream(own.status(), call);
+  if (!own.ok()) return Prefixed(call, Prefixed("the thread's own stream", own.status()));
+  *stream = own.value();
+  return Status();
+}
+
+}  // namespace
+
+Status FindStream(const void* handle, const char* call, Stream** stream) {
+  *stream = nullptr;
+  if (handle == nullptr) return Status();
+  *stream = Streams().Peek(handle);
+  return *stream != nullptr ? Status() : FindUnusual(handle, call, stream);
 }
 
 }  // namespace axccl::device::host

@@ -77,8 +77,9 @@ uint32_t CudaRank::Divisor(bool created) const {
 }
 
 // The driver knows whether the handle is a CUDA stream.
-Result<StreamRef> CudaRank::FindStream(void* handle, const char* call) const {
-  if (device::host::Streams().Peek(handle) == nullptr) return StreamRef{nullptr, handle};
+Status CudaRank::FindStream(void* handle, const char* call, StreamRef* stream) const {
+  *stream = {nullptr, handle};
+  if (device::host::Streams().Peek(handle) == nullptr) return Status();
   return MakeStatus(Code::kInvalidArgument,
                     "%s: argument stream (%p) is a host stream, and the communicator's rank is on CUDA device %d; pass "
                     "a stream of CUDA, or make the communicator with AXCCL_DEVICE=host",
@@ -86,6 +87,7 @@ Result<StreamRef> CudaRank::FindStream(void* handle, const char* call) const {
 }
 
 Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) {
+  AXCCL_RETURN_IF_ERROR(CheckCall(call));
   return LaunchGroup({StreamCall{owner->shared_from_this(), this, channel, call, stream, nullptr, channel->Hold()}});
 }
 

@@ -27,7 +27,7 @@ class CudaRank final : public RankDevice {
   const Platform& platform() const override { return Platform::Cuda(); }
   const Traits& traits() const override;
   Status Share(Setup* setup, const std::vector<Member>& members) override { return links_.Share(setup, members); }
-  Result<StreamRef> FindStream(void* handle, const char* call) const override;
+  Status FindStream(void* handle, const char* call, StreamRef* stream) const override;
   Status CheckCall(const Call& call) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
   // Channels get their CudaChannel when they are first used (ChannelOf).

@@ -70,9 +70,8 @@ const RankDevice::Traits& HostRank::traits() const {
   return traits;
 }
 
-Result<StreamRef> HostRank::FindStream(void* handle, const char* call) const {
-  AXCCL_ASSIGN_OR_RETURN(device::host::Stream* const stream, device::host::FindStream(handle, call));
-  return StreamRef{stream, nullptr};
+Status HostRank::FindStream(void* handle, const char* call, StreamRef* stream) const {
+  return device::host::FindStream(handle, call, &stream->host);
 }
 
 Status HostRank::CheckMemory(const void* memory, size_t bytes, const char* name) const {

@@ -18,7 +18,7 @@ class HostRank final : public RankDevice {
   const Platform& platform() const override { return Platform::Host(); }
   const Traits& traits() const override;
   Status Share(Setup*, const std::vector<Member>&) override { return Status(); }
-  Result<StreamRef> FindStream(void* handle, const char* call) const override;
+  Status FindStream(void* handle, const char* call, StreamRef* stream) const override;
   Status CheckCall(const Call&) const override { return Status(); }
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
   std::unique_ptr<ChannelState> MakeState(const Members& members) override {

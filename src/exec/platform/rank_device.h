@@ -54,13 +54,14 @@ class RankDevice : public StateMaker {
   // all ranks, in their order.
   virtual Status Share(Setup* setup, const std::vector<Member>& members) = 0;
 
-  // Returns the stream behind a handle of the application; errors name `call`.
-  virtual Result<StreamRef> FindStream(void* handle, const char* call) const = 0;
+  // Finds the stream behind a handle of the application; errors name `call`. It is not pinned: as in CUDA, it must not
+  // be destroyed while another thread's call uses it.
+  virtual Status FindStream(void* handle, const char* call, StreamRef* stream) const = 0;
   // Returns an error unless `call` can run here.
   virtual Status CheckCall(const Call& call) const = 0;
   // Returns an error unless peers can map all of [memory, memory + bytes); `name` is its name in the text.
   virtual Status CheckMemory(const void* memory, size_t bytes, const char* name) const = 0;
-  // Launches one call, on the caller's thread as far as it can go without waiting.
+  // Checks and launches one call, on the caller's thread as far as it can go without waiting.
   virtual Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) = 0;
 
   // Returns an error of the device, or if something there waits for a member that is gone or for too long; otherwise
