@@ -18,7 +18,7 @@ void Put(Builder* b, int r, int step) {
   b->Signal(r, to, step - 1);
 }
 
-void AllToAll(Builder* b, int r) {
+void AllToAllByPairs(Builder* b, int r) {
   b->Copy(r, {Out(r, r)}, In(r, r));
   for (int step = 1; step < b->ranks(); ++step) {
     const int from = b->Shift(r, -step);
@@ -45,7 +45,7 @@ plan::Schedule Pairwise(const Contract& contract, int lanes) {
   Builder b(contract, "pairwise", 1);
   for (int r = 0; r < b.ranks(); ++r) {
     if (contract.kind == Kind::kAllToAll) {
-      AllToAll(&b, r);
+      AllToAllByPairs(&b, r);
     } else {
       ReduceScatter(&b, r);
     }

@@ -33,7 +33,7 @@ std::vector<Operand> Contributions(const Builder& b, int r) {
   return src;
 }
 
-void AllReduce(Builder* b) {
+void AllReduceInTwoSteps(Builder* b) {
   for (int r = 0; r < b->ranks(); ++r) {
     ExchangeContributions(b, r);
     b->Reduce(r, {Slot(r, r), Out(r, 0, r)}, Contributions(*b, r), State::kFinal);
@@ -46,7 +46,7 @@ void AllReduce(Builder* b) {
   }
 }
 
-void Reduce(Builder* b, int root) {
+void ReduceInTwoSteps(Builder* b, int root) {
   for (int r = 0; r < b->ranks(); ++r) {
     ExchangeContributions(b, r);
     const Operand result = r == root ? Out(root, 0, root) : Slot(r, r);
@@ -68,9 +68,9 @@ void Reduce(Builder* b, int root) {
 plan::Schedule Twoshot(const Contract& contract, int lanes) {
   Builder b(contract, "twoshot", contract.ranks);
   if (contract.kind == Kind::kAllReduce) {
-    AllReduce(&b);
+    AllReduceInTwoSteps(&b);
   } else {
-    Reduce(&b, contract.root);
+    ReduceInTwoSteps(&b, contract.root);
   }
   return b.Build(lanes);
 }

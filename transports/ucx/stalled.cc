@@ -14,7 +14,7 @@
 namespace axccl::ucx {
 namespace {
 
-constexpr std::chrono::milliseconds kLook(20);
+constexpr std::chrono::milliseconds kBetweenLooks(20);
 constexpr int kDepth = 4;                        // of nested epoll descriptors
 constexpr int kProbes = 2;                       // one may be on its way to a peer that answers
 constexpr int kEstablished = 1, kCloseWait = 8;  // states of TCP, as the kernel numbers them
@@ -56,7 +56,7 @@ void ShutStalled(std::span<const int> event_fds, std::chrono::milliseconds patie
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::vector<pollfd> sockets;
   for (const int event_fd : event_fds) ListSockets(event_fd, kDepth, &sockets);
-  for (int wait = 0; !sockets.empty(); wait = static_cast<int>(kLook.count())) {
+  for (int wait = 0; !sockets.empty(); wait = static_cast<int>(kBetweenLooks.count())) {
     // Ends early only when a socket finds room.
     if (poll(sockets.data(), sockets.size(), wait) < 0) return;
     std::erase_if(sockets, [](const pollfd& socket) {

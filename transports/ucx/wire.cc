@@ -5,7 +5,6 @@
 namespace axccl::ucx {
 namespace {
 
-constexpr uint64_t kNoLine = transport::Reach::kNoLine;
 constexpr uint64_t kLineBytes = transport::Reach::kLineBytes;
 static_assert(sizeof(WireHeader::line_bytes) == kLineBytes);
 
@@ -30,7 +29,8 @@ bool MayCome(uint32_t turn, uint64_t next, uint64_t* number) {
 
 bool FitsMemory(const Message& message, uint64_t memory_bytes, uint64_t data_bytes) {
   const uint64_t line = message.head.line;
-  if (line != kNoLine && (line % kLineBytes != 0 || !Within(line, kLineBytes, memory_bytes))) return false;
+  if (line != transport::Reach::kNoLine && (line % kLineBytes != 0 || !Within(line, kLineBytes, memory_bytes)))
+    return false;
   uint64_t sum = 0;
   for (const WireStretch& stretch : message.stretches()) {
     if (!Within(stretch.offset, stretch.bytes, memory_bytes)) return false;
