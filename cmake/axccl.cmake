@@ -37,11 +37,13 @@ function(axccl_heavy_code)
   endforeach()
 endfunction()
 
-# axccl_share_headers(PROGRAM HEADER...): precompiles the headers for PROGRAM, and for all GoogleTest programs of this
-# folder and those below that are compiled alike: most of a test's time would go into them. Called when all are there.
+# axccl_share_headers(PROGRAM HEADER... FOLDERS FOLDER...): precompiles the headers for PROGRAM, and for all GoogleTest programs
+# of these folders and those below that are compiled alike (GCC may crash where flags differ): most of a test's time would go
+# into them. Called when all are there.
 function(axccl_share_headers program)
-  target_precompile_headers(${program} PRIVATE ${ARGN})
-  set(folders ${CMAKE_CURRENT_SOURCE_DIR})
+  cmake_parse_arguments(ARG "" "" "FOLDERS" ${ARGN})
+  target_precompile_headers(${program} PRIVATE ${ARG_UNPARSED_ARGUMENTS})
+  set(folders ${ARG_FOLDERS})
   while(folders)
     list(POP_FRONT folders folder)
     get_directory_property(below DIRECTORY ${folder} SUBDIRECTORIES)
