@@ -84,15 +84,21 @@ function(axccl_folder name)
   axccl_read_headers_once(axccl_${name} ${ARG_APART})
 endfunction()
 
-# axccl_test(NAME SOURCES a_test.cc ... DEPS ... [TIMEOUT s] [LABELS l ...]): one GoogleTest program, one CTest entry.
+# axccl_test(NAME SOURCES a_test.cc ... DEPS ... [TIMEOUT s] [LABELS l ...] [FULL_ONLY]): one GoogleTest program, one CTest
+# entry.
 function(axccl_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "FULL_ONLY" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE axccl_flags ${ARG_DEPS} GTest::gtest GTest::gtest_main)
-  add_test(NAME ${name} COMMAND ${name})
+  if(ARG_FULL_ONLY)
+    axccl_full_only(${name})
+    add_test(NAME ${name} COMMAND ${name} CONFIGURATIONS full)
+  else()
+    add_test(NAME ${name} COMMAND ${name})
+  endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
 
@@ -104,4 +110,11 @@ function(axccl_start_first)
       set_tests_properties(${test} PROPERTIES COST 100)
     endif()
   endforeach()
+endfunction()
+
+# axccl_full_only(TARGET...): what only `tools/test full` builds. It runs the tests of CTest's configuration "full" as well.
+add_custom_target(full_checks)
+function(axccl_full_only)
+  set_target_properties(${ARGN} PROPERTIES EXCLUDE_FROM_ALL ON)
+  add_dependencies(full_checks ${ARGN})
 endfunction()
