@@ -56,7 +56,7 @@ class Fuzz {
 
  private:
   static size_t DrawSize(Random* random) {
-    const size_t most = size_t{1} << random->Below(23);
+    const size_t most = size_t{1} << random->Below(22);
     return 1 + random->Below(most);
   }
 
@@ -97,7 +97,7 @@ class Fuzz {
 
 TEST_P(FamilyTest, KeepsContentsThroughRandomCalls) {
   WithHeap([&](ncclComm_t) {
-    const int steps = harness::FullTests() ? 100000 : 3000;
+    const int steps = harness::FullTests() ? 100000 : 2000 / harness::TimeScale();
     Fuzz fuzz(GetParam());
     std::atomic<bool> good{true};
     std::atomic<int> running{3};
