@@ -18,7 +18,7 @@ struct Machine {
   double cached_bytes_per_second = 4e10;    // copy, working set within the last-level cache share
   double memory_bytes_per_second = 1.2e10;  // copy, beyond it
   double call_seconds = 5e-7;               // one process_vm_readv
-  double call_bytes_per_second = 8e9;       // its bandwidth
+  double call_bytes_per_second = 8e9;       // its bandwidth, for pages that are in no cache here
   // Between machines, as in network.h; not part of the file. Fixed figures until communicators have measured.
   double network_signal_seconds = 1e-5;  // a message without data, until a rank of another machine sees it
   // Processor time of the rank that sends a message, and of the rank that receives it.

@@ -13,7 +13,7 @@ namespace axccl::cost {
 
 namespace {
 
-constexpr std::string_view kTitle = "axccl-machine 1";
+constexpr std::string_view kTitle = "axccl-machine 2";
 
 struct Field {
   std::string_view name;

@@ -76,6 +76,7 @@ TEST(Measure, YieldsWhatAFileMayHold) {
   Result<Machine> back = FromText(ToText(m));
   EXPECT_TRUE(back.ok()) << back.status().message();
   EXPECT_LE(m.memory_bytes_per_second, m.cached_bytes_per_second);
+  EXPECT_LE(m.call_bytes_per_second, m.cached_bytes_per_second);
 }
 
 TEST(Measure, KeepsTheCallersAffinity) {

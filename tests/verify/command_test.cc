@@ -186,7 +186,7 @@ TEST(CommandTest, SimulateNamesTheError) {
 
 // A machine with known figures, so the explanation is known, too.
 const char kMachine[] =
-    "axccl-machine 1\nsignal_seconds 1e-07\nop_seconds 1e-08\nswitch_seconds 1e-06\ncached_bytes_per_second 1e+10\n"
+    "axccl-machine 2\nsignal_seconds 1e-07\nop_seconds 1e-08\nswitch_seconds 1e-06\ncached_bytes_per_second 1e+10\n"
     "memory_bytes_per_second 5e+09\ncall_seconds 1e-06\ncall_bytes_per_second 2e+09\ncache_bytes 1048576\n";
 
 // The rows of the table in `text`, by algorithm and lanes ("ring 1"), without the mark.
@@ -317,7 +317,7 @@ TEST(ExplainTest, WrongUseNamesTheError) {
   const std::string file = damaged.path();
   fails_with(question + "--machine " + file, file + ": machine file, line 10: found 'more 1', expected the end");
   fails_with(question + "--machines 2,2 --network " + file,
-             file + ": network file, line 1: found 'axccl-machine 1', expected axccl-");
+             file + ": network file, line 1: found 'axccl-machine 2', expected axccl-");
   fails_with("--op send_recv --bytes 8 --ranks 4", "must be 2");
   fails_with("--op broadcast --bytes 8 --ranks 4 --root 4", "root 4");
   const Outcome o = RunProgram("show --op all_reduce --algo ring --ranks 4 --bytes 8");
