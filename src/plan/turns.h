@@ -17,9 +17,9 @@ AXCCL_HD constexpr uint64_t LineIndex(uint32_t endpoints, uint32_t lane, uint32_
 }
 
 // The sets of slots in a half of the scratch, which the turns of that half use one after the other. Memory that others
-// have just read is slow to write again, because their cores still hold it, so all of the scratch is used in rotation,
-// until it is larger than what a core can hold. Every kTurnsPerSet turns of the channel another set is added, so that
-// few operations occupy few pages.
+// have just read is slow to write again, because their cores still hold it, so scratch is used in rotation, as much as
+// stays in a core's cache. Every kTurnsPerSet turns of the channel another set is added, so that few operations occupy
+// few pages.
 struct SlotSets {
   uint64_t bytes = 0;  // of a set: the slots of one turn
   uint64_t count = 1;

@@ -19,7 +19,7 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& parts,
   const int self = place == CudaPlace::kSelf ? 0 : channel->self();
   on_device->members_ = std::make_unique<Members>(channel->owner(), parts.links->MembersOf(*channel, place), self);
   // Slots are packed in another way, and tasks find their buffers themselves.
-  const PlanOptions options{.inline_bytes = 0, .by_runs = false};
+  const PlanOptions options{.inline_bytes = 0, .by_runs = false, .rotated_bytes = UINT64_MAX};
   on_device->plans_ = std::make_unique<PlanCache>(on_device->members_.get(), options, nullptr);
   AXCCL_RETURN_IF_ERROR(on_device->Upload());
   return on_device;

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kLeastSet = 2048;
 
 // For larger calls, the time for the bytes dominates.
-constexpr uint64_t kLargestPlain = 4u << 10;
+constexpr uint64_t kLargestPlain = 32u << 10;
 
 bool OneSlotEach(const std::vector<Step>& steps) {
   return std::all_of(steps.begin(), steps.end(), [](const Step& step) { return step.parts <= 1; });
@@ -161,8 +161,10 @@ Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared
         cut.tile == 0 && lanes == 1 && cut.parts == 1 && cut.count * element <= options_.inline_bytes;
   }
   // This rank's core reads what it sends to other machines: there is one set then, which stays in its cache.
-  if (!prepared->inline_slots && prepared->sets.bytes >= kLeastSet && members_.placement().is_flat())
-    prepared->sets.count = std::max<uint64_t>(layout.scratch_bytes / plan::kRotation / prepared->sets.bytes, 1);
+  if (!prepared->inline_slots && prepared->sets.bytes >= kLeastSet && members_.placement().is_flat()) {
+    const uint64_t rotated = std::min(layout.scratch_bytes, options_.rotated_bytes);
+    prepared->sets.count = std::max<uint64_t>(rotated / plan::kRotation / prepared->sets.bytes, 1);
+  }
   prepared->turns = plan::Turns(cut);
   prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
   prepared->plain = prepared->whole && !schedule.direct && call.views == nullptr &&

@@ -87,6 +87,8 @@ struct Prepared {
 struct PlanOptions {
   uint64_t inline_bytes = kLineData;  // slots up to this size live in lines
   bool by_runs = true;                // the choice of plans also depends on the runs of views
+  // Sets of slots are used in rotation as long as they fit into this much scratch: the second-level cache of a core.
+  uint64_t rotated_bytes = 1u << 20;
 };
 
 // Returns where the executor keeps the address of a member's buffer (the input or output that the operand names), which
