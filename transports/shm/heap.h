@@ -7,7 +7,8 @@
 // it.
 //
 // Thread-safe. After fork the child must not use it: Get, Allocate and Free fail with kInvalidUsage there. The child
-// does keep the mapping, so memory it inherited stays readable and is shared with its parent.
+// does keep the mapping, so memory it inherited stays readable and is shared with its parent, except for large memory
+// of malloc, of which it has copies (malloc_heap.h).
 #pragma once
 
 #include <atomic>
