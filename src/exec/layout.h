@@ -22,7 +22,7 @@ namespace axccl::exec {
 inline constexpr size_t kLineData = 48;
 
 // One copy of an endpoint: a counter, the identity of the signal, and room for a small payload that travels with it.
-// `value` is stored last, sequentially consistent (a release, and ordered before the look at the waiter word).
+// `value` is stored last, as a release; device/host/waiting.h says why the look at the waiter word needs no more.
 struct alignas(kCacheLine) Line {
   std::atomic<uint64_t> value;      // turn * 2^16 + v
   std::atomic<uint32_t> signature;  // of the operation and plan that signalled

@@ -110,6 +110,29 @@ TEST(Queue, WatchLeavesSeveralItemsToTheirPolls) {
   EXPECT_FALSE(queue->pending());
 }
 
+// What the work waits for has happened when it is armed, but no look before the first sleep sees it.
+class LateWork : public TestWork {
+ public:
+  LateWork() : TestWork([this] { return armed.load() >= 0 && ++looks_ > 1 ? Poll::kDone : Poll::kBlocked; }) {}
+
+ private:
+  int looks_ = 0;
+};
+
+TEST(Scheduler, AMissedSignalIsSeenAfterAShortSleep) {
+  constexpr int kRounds = 40;
+  Queue* const queue = NewQueue();
+  int long_waits = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto work = std::make_shared<LateWork>();
+    queue->Push(MakeItem(work));
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_TRUE(WaitThrough(queue, [&] { return work->done.load(); }));
+    long_waits += std::chrono::steady_clock::now() - start >= kCheckInterval;
+  }
+  EXPECT_LE(long_waits, kRounds / 2) << "as long as a sleep that nothing ends";
+}
+
 TEST(Scheduler, GivesUpWhenAsked) {
   Queue* queue = NewQueue();
   auto work = std::make_shared<GatedWork>();

@@ -230,6 +230,8 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
   Doorbells& bells = Doorbells::Process();
   const Patience patience = CurrentPatience();
   bool reached = false, slept = false;
+  const std::chrono::nanoseconds first_sleep = kFirstSleep * Crowding();
+  std::chrono::nanoseconds sleep = first_sleep;
   auto last_move = Clock::now();
   auto next_check = last_move + kCheckInterval;
   for (;;) {
@@ -261,12 +263,16 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
     reached = done();
     if (!reached && quiet) {
       slept = true;
-      bells.Sleep(slot, seen, kCheckInterval);
+      bells.Sleep(slot, seen, sleep);
+      sleep = kCheckInterval;
     }
     bells.Release(slot);
     if (reached) break;
     if (!quiet) sched_yield();
-    if (bells.Value(slot) != seen) last_move = Clock::now();  // rung: things move again
+    if (bells.Value(slot) != seen) {  // rung: things move again, and the word that named the doorbell has been cleared
+      last_move = Clock::now();
+      sleep = first_sleep;
+    }
   }
   if (reached && !slept) (void)CatchAll("moving a thread", [] { return t_shared_core.YieldingPaid(), Status(); });
   return reached;

@@ -5,8 +5,12 @@
 // rings, for at most kCheckInterval. Peers find the doorbell in the waiter word next to the counters that they signal;
 // ringing it is a futex wake across processes.
 //
-// Lost wake-ups are excluded by the usual pairing: the sleeper stores "I am here" and then looks, the signaller stores
-// the change and then looks for sleepers, all sequentially consistent.
+// The sleeper stores "I am here" and then looks; who changes something stores that and then looks for sleepers. If all
+// four were sequentially consistent, none could miss the other. Inside the process they are. But a peer's signal would
+// then wait until the line that it writes has come from the core that has read it last, which is half the time of a
+// small call; so a signal is a release store only, and may still be on its way when the peer finds nobody asleep. It
+// arrives within a microsecond. Therefore, the first sleep after the words in the blocks have changed is short
+// (kFirstSleep): the look after it sees what the look before it could not.
 #pragma once
 
 #include <atomic>
@@ -20,6 +24,9 @@ namespace axccl::device::host {
 
 // Slow checks (peer death, abort, deadline, mismatch) happen at least this often while a thread waits.
 inline constexpr std::chrono::milliseconds kCheckInterval{20};
+// A sleep that must not last long, because a signal may have been missed. Longer where ranks share cores, which a
+// thread that wakes for nothing would disturb.
+inline constexpr std::chrono::microseconds kFirstSleep{50};
 
 inline void CpuRelax() {
 #if defined(__x86_64__)

@@ -39,7 +39,8 @@ struct Member {
   int area = -1;  // for a created channel, on GPU ranks: its area of the rank's device; -1: not known yet
 };
 
-// Wakes `member` if it sleeps. Call it after a sequentially consistent store that the member may be waiting for.
+// Wakes `member` if it sleeps. Call it after a store that the member may be waiting for: sequentially consistent, or a
+// release, which is seen a little later if the member was just falling asleep (device/host/waiting.h).
 void WakeSleeping(const Member& member);
 inline void WakeMember(const Member& member) {
   if (member.header->waiter.load(std::memory_order_seq_cst) != 0) WakeSleeping(member);

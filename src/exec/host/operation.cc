@@ -348,7 +348,7 @@ void Operation::Signal(const Step& step, uint32_t lane, uint64_t turn) {
   Line* line = own.layout.LineOf(own.block, lane, step.endpoint, turn);
   line->signature.store(signature_, std::memory_order_relaxed);
   line->sequence.store(static_cast<uint32_t>(binding_.sequence), std::memory_order_relaxed);
-  line->value.store(Target(turn, step.value), std::memory_order_seq_cst);
+  line->value.store(Target(turn, step.value), std::memory_order_release);  // as in PlainCall
   if (step.peer == channel_->self()) return;
   outbox_.Send(binding_, step, lane, turn);
   const int first = step.peer == plan::kAllPeers ? 0 : step.peer;

@@ -132,12 +132,12 @@ inline bool PlainCall::Run() {
   return true;
 }
 
-// Sequentially consistent, because the looks at the waiter words come after it (waiting.h).
+// A release store, although looks at the waiter words follow: see waiting.h.
 inline void PlainCall::Signal(const PlainStep& step) const {
   Line* const line = step.line[copy_];
   line->signature.store(signature_, std::memory_order_relaxed);
   line->sequence.store(static_cast<uint32_t>(sequence_), std::memory_order_relaxed);
-  line->value.store(turn_ << 16 | step.value, std::memory_order_seq_cst);
+  line->value.store(turn_ << 16 | step.value, std::memory_order_release);
   const Member* const* const readers = prepared_->plain_program.readers.data();
   for (uint32_t i = step.first; i < step.last; ++i) WakeMember(*readers[i]);
 }
