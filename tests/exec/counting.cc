@@ -13,7 +13,8 @@ Counter::Counter(Ensemble* ensemble) : by_rank_(static_cast<size_t>(ensemble->ra
   for (int rank = 0; rank < ensemble->ranks(); ++rank) {
     const TwiceMapped& heap = ensemble->process(rank).heap();
     if (!heaps_.empty() && heaps_.back().own == heap.own()) continue;  // the same process
-    heaps_.push_back({heap.own(), heap.peer(), std::vector<uint8_t>(heap.bytes()), std::vector<uint8_t>(heap.bytes())});
+    const auto counts = [&] { return Counts(static_cast<uint8_t*>(std::calloc(heap.bytes(), 1)), &std::free); };
+    heaps_.push_back({heap.own(), heap.peer(), heap.bytes(), counts(), counts()});
   }
   g_counter = this;
 }
@@ -34,7 +35,7 @@ Volume Counter::total() const {
 int Counter::Seen(const void* own, bool writes) const {
   for (const Heap& heap : heaps_) {
     const auto at = static_cast<size_t>(static_cast<const std::byte*>(own) - heap.own);
-    if (own >= heap.own && at < heap.reads.size()) return writes ? heap.writes[at] : heap.reads[at];
+    if (own >= heap.own && at < heap.bytes) return writes ? heap.writes[at] : heap.reads[at];
   }
   ADD_FAILURE() << own << " is in no heap";
   return -1;
@@ -45,7 +46,7 @@ void Counter::Touch(const std::byte* p, size_t bytes, bool writes) {
   (writes ? volume.written : volume.read) += bytes;
   for (Heap& heap : heaps_) {
     for (const std::byte* base : {heap.own, heap.peer}) {
-      if (p < base || p + bytes > base + heap.reads.size()) continue;
+      if (p < base || p + bytes > base + heap.bytes) continue;
       for (size_t i = 0; i < bytes; ++i) ++(writes ? heap.writes : heap.reads)[static_cast<size_t>(p - base) + i];
       return;
     }

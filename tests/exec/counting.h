@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "kernels/host/box.h"
@@ -41,10 +43,13 @@ class Counter {
   void CountFlat() { ++flat_calls_; }
 
  private:
+  // Zeros, of which only pages that are written take memory and time.
+  using Counts = std::unique_ptr<uint8_t[], decltype(&std::free)>;
   struct Heap {
     const std::byte* own;
     const std::byte* peer;
-    std::vector<uint8_t> reads, writes;  // by byte
+    size_t bytes;
+    Counts reads, writes;  // by byte
   };
 
   int Seen(const void* own, bool writes) const;
