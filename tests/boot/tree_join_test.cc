@@ -230,7 +230,10 @@ TEST(TreeFailureTest, ARankThatIsMissingIsNamedInEveryGroup) {
 }
 
 TEST(TreeFailureTest, ARankThatDoesNotContributeIsNamed) {
-  for (const int late : {0, 5, 22}) {
+  // The others wait for a deadline: a long one under a sanitizer, which gets one of the ranks.
+  std::vector<int> ranks = {0, 5, 22};
+  if (harness::TimeScale() > 1) ranks = {harness::Random(harness::Seed()).Pick(ranks)};
+  for (const int late : ranks) {
     harness::RunRanks(
         harness::Processes(kRanks),
         [late](RankContext& context) {

@@ -27,7 +27,7 @@ using harness::Scramble;
 using harness::Seed;
 
 // GPU ranks usually run on a GPU in software.
-int Rounds() { return FullTests() ? 3000 : harness::OnGpu() ? 60 : 250; }
+int Rounds() { return FullTests() ? 3000 : harness::OnGpu() ? 60 : harness::TimeScale() > 1 ? 100 : 250; }
 
 class SequenceTest : public testing::TestWithParam<Layout> {};
 

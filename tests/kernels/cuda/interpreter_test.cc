@@ -61,7 +61,7 @@ TEST_F(CudaInterpreter, RunsCallsOfManyTurns) {
 
 TEST_F(CudaInterpreter, RunsCallsOfLargeTurns) {
   harness::Random random(harness::Seed() + 6);
-  for (int repeat = 0; repeat < 40; ++repeat) ASSERT_EQ(RunLargeCalls(RunKernel, random.Next()), "");
+  for (int repeat = 0; repeat < Times(40); ++repeat) ASSERT_EQ(RunLargeCalls(RunKernel, random.Next()), "");
   ExpectCopiesInBulk();
 }
 
@@ -72,7 +72,7 @@ TEST_F(CudaInterpreter, RunsSmallCalls) {
 
 TEST_F(CudaInterpreter, RunsRowedCalls) {
   harness::Random random(harness::Seed() + 6);
-  for (int repeat = 0; repeat < 50; ++repeat) ASSERT_EQ(RunRowedCalls(RunKernel, random.Next()), "");
+  for (int repeat = 0; repeat < Times(50); ++repeat) ASSERT_EQ(RunRowedCalls(RunKernel, random.Next()), "");
 }
 
 // Words that were stored long ago and are no longer used are cleared.
@@ -101,7 +101,7 @@ TEST_F(CudaInterpreter, RunsOneOfTwoPrograms) {
 // More steps than a block keeps in shared memory, and more consecutive waits than the block has threads.
 TEST_F(CudaInterpreter, RunsWithManyRanks) {
   harness::Random random(harness::Seed() + 3);
-  for (int repeat = 0; repeat < 40; ++repeat) {
+  for (int repeat = 0; repeat < Times(40); ++repeat) {
     const int ranks = 5 + static_cast<int>(random.Below(World::kMaxRanks - 4));
     const CallSpec first = RandomCall(ranks, 2, &random), second = RandomCall(ranks, 2, &random);
     ASSERT_EQ(RunSequence(RunKernel, ranks, 2, {first, second}, random.Next()), "");
@@ -110,7 +110,7 @@ TEST_F(CudaInterpreter, RunsWithManyRanks) {
 
 TEST_F(CudaInterpreter, MembersMayMeetLate) {
   harness::Random random(harness::Seed() + 5);
-  for (int repeat = 0; repeat < 200; ++repeat) ASSERT_EQ(RunBeforeMeeting(RunKernel, random.Next()), "");
+  for (int repeat = 0; repeat < Times(200); ++repeat) ASSERT_EQ(RunBeforeMeeting(RunKernel, random.Next()), "");
 }
 
 }  // namespace
