@@ -59,7 +59,7 @@ TEST_P(ViewTest, RandomCasesAgreeWithTheDefinition) {
     SCOPED_TRACE("NCCL_ALGO=" + std::string(algorithms) + " AXCCL_TEST_SEED=" + std::to_string(Seed()));
     const uint64_t seed = Scramble(Seed(), ++round);
     // The GPU may be one in software, which is slow.
-    const int cases = (algorithms[0] == 0 ? 400 : 120) / (harness::OnGpu() ? 10 : 1);
+    const int cases = (algorithms[0] == 0 ? 400 : 120) / (harness::OnGpu() ? 10 : harness::FullTests() ? 1 : 2);
     RunOptions options;
     // Little scratch memory, so that larger cases take several turns.
     options.environment = {{"NCCL_ALGO", algorithms}, {"AXCCL_SCRATCH_BYTES", "128K"}};
@@ -75,10 +75,11 @@ TEST_P(ViewTest, RowsThatAreSplitAgreeWithTheDefinition) {
   for (const char* order : {"any", "group"}) {
     SCOPED_TRACE("AXCCL_ORDER=" + std::string(order) + " AXCCL_TEST_SEED=" + std::to_string(Seed()));
     const uint64_t seed = Scramble(Seed(), 0x7035, ++round);
+    const int cases = harness::OnGpu() ? 6 : harness::FullTests() ? 60 : 30;
     RunOptions options;
     options.environment = {{"AXCCL_ORDER", order}};
     RunRanks(
-        GetParam(), [&](RankContext& context) { RunSplitRows(context, seed, harness::OnGpu() ? 6 : 60); }, options);
+        GetParam(), [&](RankContext& context) { RunSplitRows(context, seed, cases); }, options);
     if (HasFailure()) return;
   }
 }

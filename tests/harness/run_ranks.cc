@@ -459,4 +459,6 @@ bool FullTests() {
   return value != nullptr && value[0] == '1';
 }
 
+bool IsSampled(uint64_t a, uint64_t b) { return FullTests() || Scramble(Seed(), a, b) % 2 == 0; }
+
 }  // namespace axccl::harness

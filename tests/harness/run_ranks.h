@@ -111,5 +111,8 @@ void RunRanks(const Layout& layout, const Body& body, const RunOptions& options 
 int TimeScale();
 // Whether AXCCL_TEST_FULL=1 selects the large grids, and complete instead of sampled tests.
 bool FullTests();
+// Whether a test that samples its cases runs this one: AXCCL_TEST_FULL=1 selects all, otherwise the seed draws half of
+// them.
+bool IsSampled(uint64_t a, uint64_t b);
 
 }  // namespace axccl::harness

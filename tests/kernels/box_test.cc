@@ -241,7 +241,7 @@ void CheckCopy(size_t element) {
 class BoxCopyTest : public testing::TestWithParam<int> {};
 
 TEST_P(BoxCopyTest, Random) {
-  for (int round = 0; round < 300 && !HasFatalFailure(); ++round) CheckCopy(static_cast<size_t>(GetParam()));
+  for (int round = 0; round < Rounds(300) && !HasFatalFailure(); ++round) CheckCopy(static_cast<size_t>(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Movers, BoxCopyTest, testing::Range(1, 17));
@@ -310,7 +310,7 @@ void MakeGathering(size_t element, Gathering* g) {
 
 TEST_P(BoxCopyTest, SideBySide) {
   const auto element = static_cast<size_t>(GetParam());
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < Rounds(200); ++round) {
     Gathering g;
     MakeGathering(element, &g);
     for (int isa = 0; isa < NumIsas(); ++isa) {
@@ -431,7 +431,7 @@ Reduction RandomReduction(DataType type, Combine combine, int num_src) {
 class BoxReduceTest : public testing::TestWithParam<Pair> {};
 
 TEST_P(BoxReduceTest, Random) {
-  for (int round = 0; round < 60 && !HasFatalFailure(); ++round) {
+  for (int round = 0; round < Rounds(60) && !HasFatalFailure(); ++round) {
     const int num_src = 1 + static_cast<int>(Below(4));
     const int num_dst = 1 + (OneIn(3) ? static_cast<int>(Below(3)) : 0);
     CheckReduce(RandomReduction(GetParam().type, GetParam().combine, num_src), num_dst, num_src);
@@ -519,7 +519,7 @@ void MakeBlockReductions(const Reduction& reduction, int num, int num_src, Block
 }
 
 TEST_P(BoxReduceTest, SideBySide) {
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < Rounds(8); ++round) {
     const int num = 1 + static_cast<int>(Below(4)), num_src = 1 + static_cast<int>(Below(4));
     const Reduction reduction = RandomReduction(GetParam().type, GetParam().combine, num_src);
     BlockReductions b;

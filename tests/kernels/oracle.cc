@@ -280,6 +280,11 @@ std::string PairName(const Pair& pair) {
   return name;
 }
 
+int Rounds(int all) {
+  const char* full = std::getenv("AXCCL_TEST_FULL");
+  return full != nullptr && full[0] == '1' ? all : (all + 1) / 2;
+}
+
 Generator& Random() {
   static Generator random = [] {
     const char* given = std::getenv("AXCCL_TEST_SEED");

@@ -31,6 +31,9 @@ struct OracleRequest {
 // The result of reducing scalar `index` of all sources, as bits in the low bytes.
 uint64_t Expected(const OracleRequest& request, size_t index);
 
+// How many of a random test's rounds run: all with AXCCL_TEST_FULL=1, otherwise half.
+int Rounds(int all);
+
 struct Pair {
   DataType type;
   Combine combine;
