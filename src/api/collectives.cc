@@ -154,7 +154,7 @@ CallKey KeyOf(const Request& r, ncclRedOp_t op, ncclComm_t handle) {
     AXCCL_RETURN_IF_ERROR(FindOtherStream(core->device(), r.name, stream, known));
   if (log::Enabled(log::Level::kInfo, log::kColl)) LogCall(r, op, handle, *core, stream);
   Status status = Enqueue(comm.get(), core->channel(), known->call, known->stream_ref);
-  if (known->call.callback != nullptr) known->call.callback = nullptr;  // belongs to an operator that may end
+  if (!is_known) known->call.callback = nullptr;  // belongs to an operator that may end
   return status;
 }
 

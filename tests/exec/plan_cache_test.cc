@@ -166,6 +166,81 @@ TEST(PlanCache, LocatesOperandsWhereTheExecutorKeepsThem) {
   EXPECT_TRUE(unlocated.Prepare(call, tune::Access::kMapped).value()->places.empty());
 }
 
+const Prepared* PreparePlain(Ensemble* ensemble, Kind kind, uint64_t count) {
+  Call call;
+  call.kind = kind;
+  call.count = count;
+  call.type = DataType::kInt32;
+  const Prepared* const prepared = ensemble->host(0)->plans().Prepare(call, tune::Access::kNone).value();
+  EXPECT_TRUE(prepared->plain);
+  EXPECT_EQ(prepared->plain_program.steps.size(), prepared->program->lanes[0].size());
+  return prepared;
+}
+
+TEST(PlanCache, PlainStepsHaveTheLinesAndReadersOfTheirRanks) {
+  EnsembleOptions options;
+  options.ranks = 3;
+  options.algorithms = Only(Kind::kAllGather, "oneshot");
+  Ensemble ensemble(options);
+  const Members& members = ensemble.channel(0)->members();
+  const Prepared* const prepared = PreparePlain(&ensemble, Kind::kAllGather, 5);
+  const auto line = [](const Member& of, const Step& step, uint32_t lane, uint64_t turn) {
+    return of.layout.LineOf(of.block, lane, step.endpoint, turn);
+  };
+  int signals = 0, waits = 0;
+  for (size_t i = 0; i < prepared->plain_program.steps.size(); ++i) {
+    const PlainStep& plain = prepared->plain_program.steps[i];
+    const Step& step = prepared->program->lanes[0][i];
+    for (const uint64_t turn : {0u, 1u}) {
+      if (step.kind == plan::OpKind::kSignal) {
+        EXPECT_EQ(plain.line[turn], line(members.own(), step, 0, turn));
+      } else if (step.kind == plan::OpKind::kWait) {
+        EXPECT_EQ(plain.line[turn], line(members[step.peer], step, step.from_lane, turn));
+      }
+    }
+    waits += step.kind == plan::OpKind::kWait;
+    if (step.kind != plan::OpKind::kSignal) continue;
+    ++signals;
+    ASSERT_EQ(plain.num_readers, 2);
+    EXPECT_EQ(plain.readers[0], &members[1]);
+    EXPECT_EQ(plain.readers[1], &members[2]);
+  }
+  EXPECT_EQ(signals, 1);
+  EXPECT_EQ(waits, 2);
+}
+
+// The fold of a plain call reads this rank's input where it is.
+TEST(PlanCache, PlainFoldsNeedNoCopyOfTheInput) {
+  EnsembleOptions options;
+  options.algorithms = Only(Kind::kAllReduce, "oneshot");
+  Ensemble ensemble(options);
+  const Prepared* const prepared = PreparePlain(&ensemble, Kind::kAllReduce, 5);
+  int folds = 0;
+  for (const PlainStep& step : prepared->plain_program.steps) {
+    if (step.kind == plan::OpKind::kCopy && step.num_dst != 0) {
+      EXPECT_NE(step.operands[0].base, PlainOperand::kOutput) << "a copy to the output";
+    } else if (step.kind == plan::OpKind::kReduce) {
+      ++folds;
+      ASSERT_EQ(step.num_src, 2);
+      EXPECT_EQ(step.operands[0].base, PlainOperand::kOutput);
+      EXPECT_EQ(step.operands[1].base, PlainOperand::kInput);
+      EXPECT_EQ(step.operands[2].base, PlainOperand::kSlot);
+    }
+  }
+  EXPECT_EQ(folds, 1);
+}
+
+TEST(PlanCache, PlainCallsOfNoBytesMoveNothing) {
+  EnsembleOptions options;
+  options.algorithms = Only(Kind::kAllReduce, "oneshot");
+  Ensemble ensemble(options);
+  for (const PlainStep& step : PreparePlain(&ensemble, Kind::kAllReduce, 0)->plain_program.steps) {
+    if (step.kind == plan::OpKind::kCopy || step.kind == plan::OpKind::kReduce) {
+      EXPECT_EQ(step.num_dst, 0);
+    }
+  }
+}
+
 // Two ranks meet in the scratch of a third, which is impossible with messages.
 constexpr const char* kNotByMessage = R"(axccl-plan 1
 algorithm hand

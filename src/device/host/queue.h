@@ -89,7 +89,9 @@ class Queue {
   // The fast path: tries to take the run lock while nothing is pending. The holder may poll work of its own and must
   // call Leave().
   bool TryEnterIdle() {
-    if (pending_.load(std::memory_order_relaxed) != 0 || !TryEnter()) return false;
+    if (pending_.load(std::memory_order_relaxed) != 0) return false;
+    if (running_.exchange(true, std::memory_order_seq_cst)) return false;
+    driver_.store(ThisThread(), std::memory_order_relaxed);
     if (pending_.load(std::memory_order_seq_cst) == 0) return true;
     Leave();
     return false;

@@ -64,12 +64,14 @@ Members::Members(ChannelOwner* owner, std::vector<Member> members, int self, Con
     mirrored_.push_back(p);
   }
   has_scratch_ = members_[0].layout.apart == 0 || members_[0].scratch != nullptr;
+  NoteReach();
 }
 
 Result<int> Members::Connect() {
   if (connector_ == nullptr) return -1;
   AXCCL_ASSIGN_OR_RETURN(const int missing, connector_->Connect(&members_));
   if (missing < 0) connector_ = nullptr;
+  NoteReach();
   return missing;
 }
 
@@ -86,6 +88,7 @@ Status Members::FindScratch(int position) {
   AXCCL_ASSIGN_OR_RETURN(sender.scratch,
                          FindApart(sender, sender.layout.ApartOf(sender.block)->scratch, sender.layout.scratch_bytes));
   has_scratch_ = true;
+  NoteReach();
   return Status();
 }
 

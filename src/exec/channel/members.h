@@ -105,6 +105,8 @@ class Members {
   // If scratch is apart: whether this rank has all that it needs of it. The member that sends has taken it before it
   // signals, and a rank that has seen its signal finds it.
   bool has_scratch() const { return has_scratch_; }
+  // Whether all of them are connected, with all that an operation needs, and what they write is seen at once.
+  bool at_hand() const { return at_hand_; }
   Status FindScratch(int position);
   // Where the member's announcements of that operation are: this rank's own, to be written, or a peer's, after it was
   // written.
@@ -122,6 +124,7 @@ class Members {
 
  private:
   Status ReasonOf(Status left) const;
+  void NoteReach() { at_hand_ = connector_ == nullptr && inbox_ == nullptr && has_scratch_; }
 
   ChannelOwner* const owner_;
   std::vector<Member> members_;  // never resized
@@ -130,7 +133,7 @@ class Members {
   const plan::Placement placement_;
   Connector* connector_;
   const Connector* const home_;  // for a created channel, for as long as it lives
-  bool has_scratch_ = true;
+  bool has_scratch_ = true, at_hand_ = false;
   tune::Access plain_access_ = tune::Access::kMapped;
   transport::Inbox* inbox_ = nullptr;
   std::vector<int> mirrored_;  // ascending

@@ -85,6 +85,7 @@ Moved FlatOperands::Move(const Binding& binding, const Step& step, uint32_t lane
 }
 
 void FlatOperands::MovePlain(const Binding& binding, const Step& step, uint64_t turn) {
+  if (binding.call.count == 0) return;
   const Chunk chunk{turn, 0, 0, binding.prepared->sets.OffsetOf(turn), binding.call.count};
   MoveGathered(binding, step, Gather(binding, step, chunk), chunk.count);
 }

@@ -204,8 +204,7 @@ Operation::Run Operation::RunStageWithCallback() {
 }
 
 Operation::Run Operation::RunStage() {
-  if (binding_.prepared->plain && channel_->members().has_scratch() && channel_->members().inbox() == nullptr)
-    return RunPlain();
+  if (binding_.prepared->plain && channel_->members().at_hand()) return RunPlain();
   Run result = RunLane(0);
   if (result == Run::kSwitched || result == Run::kFailed) return result;
   for (uint32_t lane = 1; lane < binding_.prepared->program->lanes.size(); ++lane) {

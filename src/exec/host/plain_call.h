@@ -81,10 +81,11 @@ class PlainCall {
 
 inline bool PlainCall::Begin(Channel* channel, const Call& call) {
   const Members& members = channel->members();
-  if (members.connector() != nullptr || members.inbox() != nullptr || !members.has_scratch()) return false;
-  if (call.views != nullptr || call.callback != nullptr || call.scaling != Scaling::kNone || call.permutes)
-    return false;
-  if (call.group_order || channel->group_order()) return false;
+  if (!members.at_hand()) return false;
+  if (call.views != nullptr || call.callback != nullptr) return false;
+  // One test instead of four.
+  const unsigned more = static_cast<unsigned>(call.scaling) | call.permutes | call.group_order | channel->group_order();
+  if (more != 0) return false;
   HostChannel* const host = HostChannel::Of(*channel);
   const uint64_t packed = call.PackedFlat();
   const Prepared* const found = host->plans().FindPrepared(packed, call.count, tune::Access::kMapped);
@@ -125,7 +126,9 @@ inline bool PlainCall::Run() {
       if (!Passed(step)) return false;
     } else if (step.kind == plan::OpKind::kSignal) {
       Signal(step);
-    } else {
+    } else if (binding_ != nullptr) {
+      FlatOperands::MovePlain(*binding_, prepared_->program->lanes[0][at_], turn_);
+    } else if (step.num_dst != 0) {
       Move(step);
     }
   }
@@ -138,15 +141,12 @@ inline void PlainCall::Signal(const PlainStep& step) const {
   line->signature.store(signature_, std::memory_order_relaxed);
   line->sequence.store(static_cast<uint32_t>(sequence_), std::memory_order_relaxed);
   line->value.store(turn_ << 16 | step.value, std::memory_order_release);
-  const Member* const* const readers = prepared_->plain_program.readers.data();
-  for (uint32_t i = step.first; i < step.last; ++i) WakeMember(*readers[i]);
+  for (int i = 0; i < step.num_readers; ++i) WakeMember(*step.readers[i]);
 }
 
 inline void PlainCall::Move(const PlainStep& step) const {
   const size_t bytes = prepared_->plain_program.block_bytes;
-  if (bytes == 0) return;
-  if (binding_ != nullptr) return FlatOperands::MovePlain(*binding_, prepared_->program->lanes[0][at_], turn_);
-  const PlainOperand* operand = &prepared_->plain_program.operands[step.first];
+  const PlainOperand* const operand = step.operands;
   const PlainOperand* const source = operand + step.num_dst;
   if (step.kind == plan::OpKind::kCopy) {
     const void* const from = AddressOf(*source);
@@ -156,18 +156,25 @@ inline void PlainCall::Move(const PlainStep& step) const {
     }
     return;
   }
-  void** const dst = host_->workspace().destinations();
-  const void** const src = host_->workspace().sources();
-  for (int i = 0; i < step.num_dst; ++i) dst[i] = AddressOf(operand[i]);
-  for (int i = 0; i < step.num_src; ++i) src[i] = AddressOf(source[i]);
   kernels::ReduceRequest request;
-  request.dst = dst;
   request.num_dst = step.num_dst;
-  request.src = src;
   request.num_src = step.num_src;
   request.count = call_->count;
   request.type = call_->type;
   request.combine = call_->combine;
+  if (step.num_dst == 1 && step.num_src == 2) {  // of two ranks: no loops
+    void* const dst[1] = {AddressOf(operand[0])};
+    const void* const src[2] = {AddressOf(source[0]), AddressOf(source[1])};
+    request.dst = dst;
+    request.src = src;
+    return kernels::ReduceUnscaled(request);
+  }
+  void** const dst = host_->workspace().destinations();
+  const void** const src = host_->workspace().sources();
+  for (int i = 0; i < step.num_dst; ++i) dst[i] = AddressOf(operand[i]);
+  for (int i = 0; i < step.num_src; ++i) src[i] = AddressOf(source[i]);
+  request.dst = dst;
+  request.src = src;
   kernels::ReduceUnscaled(request);
 }
 

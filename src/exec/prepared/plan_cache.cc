@@ -31,6 +31,33 @@ uint64_t PlanWord(const Prepared& prepared) {
          (tune::NumberOf(plan.schedule.algorithm) + 1u);
 }
 
+// A rank that folds its own contribution copies it to its output first, where it may be scaled and rounded. A plain
+// program is for calls that do neither: the fold that overwrites the output reads the input instead.
+void ReadInputsInPlace(PlainProgram* plain) {
+  const auto same = [](const PlainOperand& a, const PlainOperand& b) {
+    return a.base == b.base && std::equal(std::begin(a.offset), std::end(a.offset), b.offset);
+  };
+  const auto operands = [plain](const PlainStep& step) {
+    return &plain->operands[step.operands - &plain->operands[0]];
+  };
+  for (auto copy = plain->steps.begin(); copy != plain->steps.end(); ++copy) {
+    if (copy->kind != plan::OpKind::kCopy || copy->num_dst != 1) continue;
+    const PlainOperand& output = operands(*copy)[0];
+    const PlainOperand& input = operands(*copy)[1];
+    if (output.base != PlainOperand::kOutput || input.base != PlainOperand::kInput) continue;
+    const auto fold = std::find_if(copy + 1, plain->steps.end(),
+                                   [](const PlainStep& step) { return step.kind != plan::OpKind::kWait; });
+    if (fold == plain->steps.end() || fold->kind != plan::OpKind::kReduce || fold->num_dst != 1) continue;
+    PlainOperand* const folded = operands(*fold);
+    if (!same(folded[0], output)) continue;
+    PlainOperand* const end = folded + 1 + fold->num_src;
+    if (std::none_of(folded + 1, end, [&](const PlainOperand& source) { return same(source, output); })) continue;
+    std::replace_if(
+        folded + 1, end, [&](const PlainOperand& source) { return same(source, output); }, PlainOperand(input));
+    copy->num_dst = 0;
+  }
+}
+
 plan::Run RunOf(const Prepared& prepared, bool barrier) {
   const plan::Plan& plan = *prepared.program->plan;
   return {{plan.hash.high, plan.hash.low}, prepared.slot_bytes, plan.complete, barrier};
@@ -109,7 +136,7 @@ Result<Prepared> PlanCache::Build(const Call& call, tune::Access access, bool sh
                       prepared.program->plan->schedule.algorithm.c_str(), members_.size());
   AXCCL_RETURN_IF_ERROR(Fit(call, choice.tile_bytes, lanes, &prepared));
   Locate(call, &prepared);
-  if (prepared.plain) ResolvePlain(call, &prepared);
+  if (prepared.plain && find_buffer_ != nullptr) ResolvePlain(call, &prepared);
   prepared.run = RunOf(prepared, false);
   AXCCL_RETURN_IF_ERROR(PlanMessages(&prepared));
   prepared.plan_word = PlanWord(prepared);
@@ -237,20 +264,31 @@ void PlanCache::ResolvePlain(const Call& call, Prepared* prepared) const {
     PlainStep& resolved = plain.steps.emplace_back();
     resolved.kind = step.kind;
     resolved.value = step.value;
-    resolved.num_dst = step.num_dst;
-    resolved.num_src = step.num_src;
-    resolved.first = step.operands;
     const bool signals = step.kind == plan::OpKind::kSignal;
-    if (!signals && step.kind != plan::OpKind::kWait) continue;
-    resolved.first = static_cast<uint32_t>(plain.readers.size());
+    if (!signals && step.kind != plan::OpKind::kWait) {
+      resolved.operands = &plain.operands[step.operands];
+      if (plain.block_bytes == 0) {
+        resolved.kind = plan::OpKind::kCopy;  // to no destination
+      } else {
+        resolved.num_dst = step.num_dst;
+        resolved.num_src = step.num_src;
+      }
+      continue;
+    }
     for (int p = 0; signals && p < members_.size(); ++p) {
       const bool reads = step.peer == plan::kAllPeers || step.peer == p;
-      if (reads && p != members_.self()) plain.readers.push_back(&members_[p]);
+      if (!reads || p == members_.self()) continue;
+      plain.readers.push_back(&members_[p]);
+      ++resolved.num_readers;
     }
-    resolved.last = static_cast<uint32_t>(plain.readers.size());
     const Member& writer = signals ? members_.own() : members_[step.peer];
     for (uint64_t copy = 0; copy < plan::kRotation; ++copy)
       resolved.line[copy] = writer.layout.LineOf(writer.block, signals ? 0 : step.from_lane, step.endpoint, copy);
+  }
+  ReadInputsInPlace(&plain);
+  const Member* const* next = plain.readers.data();
+  for (PlainStep& step : plain.steps) {
+    if (step.kind == plan::OpKind::kSignal) step.readers = std::exchange(next, next + step.num_readers);
   }
 }
 

@@ -45,11 +45,20 @@ struct PlainOperand {
 struct PlainStep {
   plan::OpKind kind = plan::OpKind::kNop;
   uint16_t value = 0;  // signal: the value it sets; wait: the value it needs
-  uint16_t num_dst = 0, num_src = 0;
-  uint32_t first = 0;                // moves: of num_dst + num_src operands; signals: of the readers that it may wake
-  uint32_t last = 0;                 // signals: behind the last of these
+  union {
+    uint16_t num_dst = 0;
+    uint16_t num_readers;
+  };
+  uint16_t num_src = 0;
+  // Moves: num_dst + num_src of PlainProgram::operands. Signals: num_readers of PlainProgram::readers, which it may
+  // wake.
+  union {
+    const PlainOperand* operands = nullptr;
+    const Member* const* readers;
+  };
   Line* line[plan::kRotation] = {};  // signal: this rank's; wait: the member's
 };
+static_assert(sizeof(PlainStep) == 32 + 8 * (plan::kRotation - 2));
 struct PlainProgram {
   std::vector<PlainStep> steps;  // lane 0 of the program
   std::vector<PlainOperand> operands;
@@ -75,7 +84,7 @@ struct Prepared {
   uint32_t signature = 0;                    // of call, plan and tiles, for the lines
   std::shared_ptr<const Outbound> outbound;  // if some members are remote
   std::vector<OperandPlace> places;          // for the program's operands
-  PlainProgram plain_program;                // of a plain call
+  PlainProgram plain_program;                // of a plain call, where operands have places
   plan::Run run;                             // what it leaves behind on its channel
 
  private:
@@ -111,8 +120,9 @@ class PlanCache {
   Result<const Prepared*> PrepareBarrier();
   // What was prepared for a call that is not on views, with these packed words; null if nothing was, or is no more.
   const Prepared* FindPrepared(uint64_t packed, uint64_t count, tune::Access access) {
-    const Key key{packed, count, How(access, false, false)};
-    return key == last_key_ ? last_prepared_ : Lookup(key);
+    const uint64_t how = How(access, false, false);
+    if (last_key_.packed == packed && last_key_.count == count && last_key_.how == how) return last_prepared_;
+    return Lookup({packed, count, how});
   }
 
   // Makes `to`, also in the cache, run instead of `from` for the next `calls` calls. It is for a small direct call
