@@ -78,6 +78,7 @@ Result<const Prepared*> PlanCache::Find(const Call& call, tune::Access access, b
   if (may_forget && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
     prepared_.clear();
     num_places_ = 0;
+    last_key_ = kNoKey;
   }
   // All ranks evict at the same time, because what they run depends on what is in the cache (Redirect).
   num_places_ += built.program->plan_operands / static_cast<size_t>(members_.size());

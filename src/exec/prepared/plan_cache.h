@@ -60,6 +60,10 @@ struct PlainStep {
 };
 static_assert(sizeof(PlainStep) == 32 + 8 * (plan::kRotation - 2));
 struct PlainProgram {
+  PlainProgram() = default;
+  PlainProgram(PlainProgram&&) = default;  // steps point into the lists
+  PlainProgram& operator=(PlainProgram&&) = default;
+
   std::vector<PlainStep> steps;  // lane 0 of the program
   std::vector<PlainOperand> operands;
   std::vector<const Member*> readers;
@@ -179,7 +183,8 @@ class PlanCache {
   std::unordered_map<Key, Prepared, KeyHash> prepared_;
   std::atomic<size_t> size_{0};  // of the cache
   size_t num_places_ = 0;        // in all entries of the cache
-  Key last_key_{~0ull, 0, 0};
+  static constexpr Key kNoKey{~0ull, 0, 0};
+  Key last_key_ = kNoKey;
   const Prepared* last_prepared_ = nullptr;
   Prepared barrier_;
 };
