@@ -291,23 +291,18 @@ bool Operation::ReadWhileOwned() {
   return status_.ok();
 }
 
-// Sequentially consistent, because it is the look after Arm (waiting.h).
-bool Operation::Ready(const Step& step, uint64_t turn) const {
-  const Member& peer = channel_->member(step.peer);
-  const Line* line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
-  return line->value.load(std::memory_order_seq_cst) >= Target(turn, step.value);
-}
-
 Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t turn) {
   const Member& peer = channel_->member(step.peer);
   const Line* const line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
-  if (!Ready(step, turn)) {
+  // Sequentially consistent, because it is the look after Arm (waiting.h).
+  const auto ready = [&] { return line->value.load(std::memory_order_seq_cst) >= Target(turn, step.value); };
+  if (!ready()) {
     const Run run = Blocked(step.peer);
     // Where lines come in messages, a look at one is not enough.
     const bool alone = binding_.prepared->program->lanes.size() == 1 && channel_->members().inbox() == nullptr;
     if (run == Run::kBlocked && alone) awaited_ = {&line->value, Target(turn, step.value)};
     // The member may have done its part and left, in good order, between the looks at its signal and at its health.
-    const bool left_after_all = run == Run::kFailed && status_.code() == Code::kRemoteError && Ready(step, turn);
+    const bool left_after_all = run == Run::kFailed && status_.code() == Code::kRemoteError && ready();
     if (!left_after_all) return run;
     status_ = Status();
   }

@@ -69,7 +69,6 @@ class Operation {
   bool ReadWhileOwned();
   Result<bool> ChooseAccess();
 
-  bool Ready(const Step& step, uint64_t turn) const;
   Run PassWait(const Step& step, uint32_t lane, uint64_t turn);
   Run Blocked(int waiting_for);
   LaneState& State(uint32_t lane) { return lane == 0 ? first_lane_ : more_lanes_[lane - 1]; }
