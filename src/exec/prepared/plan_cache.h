@@ -59,11 +59,8 @@ struct PlainStep {
   Line* line[plan::kRotation] = {};  // signal: this rank's; wait: the member's
 };
 static_assert(sizeof(PlainStep) == 32 + 8 * (plan::kRotation - 2));
+// May be moved; the steps of a copy point into the lists of the original.
 struct PlainProgram {
-  PlainProgram() = default;
-  PlainProgram(PlainProgram&&) = default;  // steps point into the lists
-  PlainProgram& operator=(PlainProgram&&) = default;
-
   std::vector<PlainStep> steps;  // lane 0 of the program
   std::vector<PlainOperand> operands;
   std::vector<const Member*> readers;
