@@ -66,12 +66,12 @@ struct Holdings {
   size_t resident = ResidentBytes();
 };
 
-// A separate thread closes the rendezvous' sockets after the communicator exists: a descriptor counts as left behind if
-// it is still open after AllowedNs. The caller checks the bounds.
-Holdings WhenSettled(size_t descriptors) {
+// A separate thread closes the rendezvous' sockets after the communicator exists: a descriptor or a thread counts as
+// left behind if it is still there after AllowedNs. The caller checks the bounds.
+Holdings WhenSettled(size_t descriptors, size_t threads) {
   const uint64_t give_up = harness::NowNs() + harness::AllowedNs(1000);
   Holdings now;
-  while (now.descriptors > descriptors && harness::NowNs() < give_up) {
+  while ((now.descriptors > descriptors || now.threads > threads) && harness::NowNs() < give_up) {
     sched_yield();
     now = Holdings();
   }
@@ -107,7 +107,7 @@ TEST_P(SoakTest, CyclesLeaveNothingBehind) {
           if (i == cycles / 3) before = Holdings();
         }
         ASSERT_TRUE(context.Barrier());
-        const Holdings after = WhenSettled(before.descriptors);
+        const Holdings after = WhenSettled(before.descriptors, before.threads);
         if (context.rank() == 0) {
           std::printf(
               "%d cycles, from the %dth on: descriptors %zu -> %zu, threads %zu -> %zu, mappings %zu -> %zu, resident "
