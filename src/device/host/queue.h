@@ -104,7 +104,7 @@ class Queue {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     a->LetGoOn();
     b->LetGoOn();
-    if (Doorbells::parked() != 0) Doorbells::Process().RingAll();
+    Doorbells::RingParked();
     if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
   }
   // Hands work that was started on the fast path to the queue. For the holder of the run lock.

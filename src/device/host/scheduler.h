@@ -66,9 +66,7 @@ class Scheduler {
     NotifyFenced();
   }
   // As Notify, for callers that have had such a fence since the change.
-  static void NotifyFenced() {
-    if (Doorbells::parked() != 0) Doorbells::Process().RingAll();
-  }
+  static void NotifyFenced() { Doorbells::RingParked(); }
   // Returns when the steps in progress have ended, except for one of the calling thread.
   void Quiesce();
   // Whether the calling thread is inside a step, which has called a function of the application.
@@ -122,10 +120,11 @@ class Scheduler {
 // The number of looks, separated by pauses, that SpinUntil makes. It adapts to whether looking has been successful
 // recently. Looking fails when the awaited rank shares this core, or comes late anyway; then the thread gives up the
 // core almost at once, as it does between looks for messages.
-inline constexpr int kLooksAtOnce = 32;
 int SpinLooks();
 void NoteSpin(bool paid);
 void SpinPause();
+// Looks at what a queue waits for, before the thread looks again at what it waits for itself.
+inline constexpr int kLooksAtOnce = 32;
 
 template <class Done>
 bool Scheduler::SpinUntil(Queue* own, Done& done) {

@@ -57,6 +57,10 @@ class Doorbells {
   void RingAll();
   // The number of claimed doorbells; sequentially consistent.
   static int parked() { return parked_.load(std::memory_order_seq_cst); }
+  // Rings every claimed doorbell of this process, if there is one.
+  static void RingParked() {
+    if (parked() != 0) Process().RingAll();
+  }
 
  private:
   transport::Doorbell& Get(int slot) const { return table_.load(std::memory_order_acquire)[slot]; }
