@@ -76,6 +76,13 @@ function(axccl_read_headers_once target apart)
   endif()
 endfunction()
 
+# axccl_hot_code(SOURCE...): code of this folder that every small call runs through is compiled at -O3, and reads its headers
+# itself, because GCC may crash where flags differ from those of precompiled ones.
+function(axccl_hot_code)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+    COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)
+endfunction()
+
 # axccl_folder(NAME [APART] SOURCES a.cc ... DEPS axccl_base ...): the library of one folder.
 function(axccl_folder name)
   cmake_parse_arguments(ARG "APART" "" "SOURCES;DEPS" ${ARGN})
