@@ -38,13 +38,28 @@ class FakeOperation {
   Status status_;
 };
 
+struct FakeCall {
+  Tally* tally;
+  const int* on;
+  int number;
+  Status status = Status();
+  Status refused = Status();  // why it cannot begin
+
+  const int* channel() const { return on; }
+  Result<std::unique_ptr<FakeOperation>> Begin() const {
+    if (!refused.ok()) return refused;
+    return std::make_unique<FakeOperation>(tally, on, number, status);
+  }
+};
+using FakeLines = Lines<FakeOperation, FakeCall>;
+
 TEST(Lines, CostOfAnOperationDoesNotGrowWithTheirNumber) {
   static int channels[1000];
   for (const int n : {10, 1000}) {
     for (const int on : {1, 5, 1000}) {
       Tally tally;
-      Lines<FakeOperation> lines;
-      for (int i = 0; i < n; ++i) lines.Add(FakeOperation(&tally, &channels[i % on], i));
+      FakeLines lines;
+      for (int i = 0; i < n; ++i) lines.Add(FakeCall{&tally, &channels[i % on], i});
       while (lines.Progress() != Poll::kDone) lines.Arm(1);
       EXPECT_EQ(tally.ended, n);
       EXPECT_LE(tally.steps, 5 * n) << n << " operations on " << on << " channels";
@@ -55,27 +70,39 @@ TEST(Lines, CostOfAnOperationDoesNotGrowWithTheirNumber) {
 TEST(Lines, KeepsTheOrderOfAChannelAndTheFirstError) {
   int a = 0, b = 0;
   Tally tally;
-  Lines<FakeOperation> lines;
-  lines.Add(FakeOperation(&tally, &a, 0));
-  lines.Add(FakeOperation(&tally, &a, 1, Status(Code::kTimeout, "late")));
-  lines.Add(FakeOperation(&tally, &b, 2));
-  lines.Add(FakeOperation(&tally, &a, 3, Status(Code::kRemoteError, "gone")));
+  FakeLines lines;
+  lines.Add(FakeCall{&tally, &a, 0});
+  lines.Add(FakeCall{&tally, &a, 1, Status(Code::kTimeout, "late")});
+  lines.Add(FakeCall{&tally, &b, 2});
+  lines.Add(FakeCall{&tally, &a, 3, Status(Code::kRemoteError, "gone")});
   while (lines.Progress() != Poll::kDone) continue;
   EXPECT_EQ(tally.order, (std::vector<int>{0, 2, 1, 3}));
   EXPECT_EQ(lines.result().code(), Code::kTimeout);
 }
 
+TEST(Lines, ACallThatCannotBeginHasEnded) {
+  int a = 0;
+  Tally tally;
+  FakeLines lines;
+  lines.Add(FakeCall{&tally, &a, 0});
+  lines.Add(FakeCall{&tally, &a, 1, Status(), Status(Code::kSystemError, "no memory")});
+  lines.Add(FakeCall{&tally, &a, 2});
+  while (lines.Progress() != Poll::kDone) continue;
+  EXPECT_EQ(tally.order, (std::vector<int>{0, 2}));
+  EXPECT_EQ(lines.result().code(), Code::kSystemError);
+}
+
 TEST(Lines, WaitForACounterIfOneOperationCanRun) {
   int a = 0, b = 0;
   Tally tally;
-  Lines<FakeOperation> one;
-  one.Add(FakeOperation(&tally, &a, 4));
-  one.Add(FakeOperation(&tally, &a, 5));
+  FakeLines one;
+  one.Add(FakeCall{&tally, &a, 4});
+  one.Add(FakeCall{&tally, &a, 5});
   ASSERT_EQ(one.Progress(), Poll::kBlocked);
   EXPECT_EQ(one.awaited().value, 4u);
-  Lines<FakeOperation> two;
-  two.Add(FakeOperation(&tally, &a, 4));
-  two.Add(FakeOperation(&tally, &b, 5));
+  FakeLines two;
+  two.Add(FakeCall{&tally, &a, 4});
+  two.Add(FakeCall{&tally, &b, 5});
   ASSERT_EQ(two.Progress(), Poll::kBlocked);
   EXPECT_EQ(two.awaited().counter, nullptr);
 }

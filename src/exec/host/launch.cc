@@ -24,19 +24,36 @@ using device::host::Poll;
 using device::host::Stream;
 using device::host::TimelinePtr;
 
+// A call that waits for its turn in a launch.
+struct WaitingCall {
+  std::shared_ptr<ChannelOwner> owner;
+  std::shared_ptr<Channel> hold;  // must be destroyed before its owner
+  Channel* on;
+  Call call;
+
+  Channel* channel() const { return on; }
+  Result<std::unique_ptr<Operation>> Begin() const {
+    auto begun = CatchAll(plan::KindName(call.kind), [this]() -> Result<std::unique_ptr<Operation>> {
+      return std::make_unique<Operation>(on, call);
+    });
+    if (!begun.ok()) owner->Fail(begun.status());
+    return begun;
+  }
+};
+
 class Launch : public device::host::Work {
  public:
-  void Add(StreamCall call) {
-    if (call.hold != nullptr) holds_.push_back(std::move(call.hold));
+  void Reserve(size_t calls) { lines_.Reserve(calls); }
+  void Add(StreamCall&& call) {
+    WaitingCall waiting{std::move(call.owner), std::move(call.hold), call.channel, std::move(call.call)};
     if (call.local) {
-      copies_.push_back(call.call);
+      copies_.push_back(std::move(waiting));
     } else {
-      lines_.Add(Operation(call.channel, call.call));
+      lines_.Add(std::move(waiting));
     }
-    owners_.push_back(std::move(call.owner));
   }
   Poll Progress() override {
-    for (const Call& copy : copies_) CopyLocally(copy);
+    for (const WaitingCall& copy : copies_) CopyLocally(copy.call);
     copies_.clear();
     const Poll poll = lines_.Progress();
     if (poll != Poll::kBlocked) return poll;
@@ -62,10 +79,8 @@ class Launch : public device::host::Work {
     return standstill_.Check(left);
   }
 
-  std::vector<std::shared_ptr<ChannelOwner>> owners_;
-  std::vector<std::shared_ptr<Channel>> holds_;  // must be destroyed before their owners
-  std::vector<Call> copies_;
-  Lines<Operation> lines_;
+  std::vector<WaitingCall> copies_;
+  Lines<Operation, WaitingCall> lines_;
   Standstill standstill_;
 };
 
@@ -128,22 +143,34 @@ std::vector<Cluster> MakeClusters(std::vector<StreamCall> calls) {
   return clusters;
 }
 
-void LaunchCluster(const Cluster& cluster) {
+Status LaunchCluster(Cluster cluster) {
+  if (cluster.calls.size() == 1 && !cluster.calls[0].local) {
+    const StreamCall& call = cluster.calls[0];
+    return EnqueueCall(DeviceOf(call), call.owner.get(), call.channel, call.call, cluster.streams[0]);
+  }
   auto item = std::make_unique<Item>();
   auto launch = std::make_shared<Launch>();
-  for (const StreamCall& call : cluster.calls) launch->Add(call);
+  launch->Reserve(cluster.calls.size());
+  Device* const device = cluster.devices[0];
+  for (const Stream* stream : cluster.streams) AddOnce(&cluster.devices, Device::Get(stream->device()));
+  std::sort(cluster.devices.begin(), cluster.devices.end());
+  for (StreamCall& call : cluster.calls) {
+    call.owner->CountOperation();
+    launch->Add(std::move(call));
+  }
   item->work = std::move(launch);
-  std::vector<Device*> devices = cluster.devices;
-  for (const Stream* stream : cluster.streams) AddOnce(&devices, Device::Get(stream->device()));
-  std::sort(devices.begin(), devices.end());
-  for (const StreamCall& call : cluster.calls) call.owner->CountOperation();
-  Submit(std::move(item), cluster.devices[0]->queue(), devices, cluster.orders, cluster.streams);
+  Submit(std::move(item), device->queue(), cluster.devices, cluster.orders, cluster.streams);
+  return Status();
 }
 
 }  // namespace
 
 Status LaunchOnHost(std::vector<StreamCall> calls) {
-  for (const Cluster& cluster : MakeClusters(std::move(calls))) LaunchCluster(cluster);
+  if (calls.size() == 1 && !calls[0].local) {
+    const StreamCall& call = calls[0];
+    return call.device->LaunchOne(call.owner.get(), call.channel, call.call, call.stream);
+  }
+  for (Cluster& cluster : MakeClusters(std::move(calls))) AXCCL_RETURN_IF_ERROR(LaunchCluster(std::move(cluster)));
   return Status();
 }
 

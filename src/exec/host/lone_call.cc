@@ -1,5 +1,5 @@
-// Calls outside of a group: on the caller's thread as far as they go without waiting for long, and then as work of the
-// device's queue. A call allocates nothing once there have been some like it.
+// Calls outside of a group, or alone in one: on the caller's thread as far as they go without waiting for long, and
+// then as work of the device's queue. A call allocates nothing once there have been some like it.
 #include <sched.h>
 
 #include <algorithm>
@@ -108,20 +108,6 @@ bool IssueIdle(Device* device, Timeline* order, Stream* stream, uint64_t* order_
   return true;
 }
 
-// Enqueues a call behind the work that it has to wait for.
-[[gnu::noinline]] Status EnqueueBehind(Device* device, ChannelOwner* owner, Channel* channel, const Call& call,
-                                       Stream* stream) {
-  auto item = std::make_unique<LoneCall>(owner, channel, call);
-  std::array<Device*, 2> devices{device, Device::Get(stream->device())};
-  if (devices[1] < devices[0]) std::swap(devices[0], devices[1]);
-  const std::array<const TimelinePtr*, 1> orders{&channel->order()};
-  const std::array<Stream*, 1> streams{stream};
-  owner->CountOperation();
-  Submit(std::move(item), device->queue(), {devices.data(), devices[0] == devices[1] ? size_t{1} : size_t{2}}, orders,
-         streams);
-  return Status();
-}
-
 // The number of looks at what a call waits for: few if they have not paid lately.
 int Looks(const Channel& channel) {
   return channel.members().inbox() == nullptr && device::host::SpinLooks() > kLooks ? kLooks : 1;
@@ -178,14 +164,27 @@ Status Continue(const Started& started, Operation operation, int looks) {
 
 }  // namespace
 
+[[gnu::noinline]] Status EnqueueCall(Device* device, ChannelOwner* owner, Channel* channel, const Call& call,
+                                     Stream* stream) {
+  auto item = std::make_unique<LoneCall>(owner, channel, call);
+  std::array<Device*, 2> devices{device, Device::Get(stream->device())};
+  if (devices[1] < devices[0]) std::swap(devices[0], devices[1]);
+  const std::array<const TimelinePtr*, 1> orders{&channel->order()};
+  const std::array<Stream*, 1> streams{stream};
+  owner->CountOperation();
+  Submit(std::move(item), device->queue(), {devices.data(), devices[0] == devices[1] ? size_t{1} : size_t{2}}, orders,
+         streams);
+  return Status();
+}
+
 Status HostRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef ref) {
   Stream* const stream = device_->Effective(ref.host);
   Queue* const queue = device_->queue();
-  if (!queue->TryEnterIdle()) return EnqueueBehind(device_, owner, channel, call, stream);
+  if (!queue->TryEnterIdle()) return EnqueueCall(device_, owner, channel, call, stream);
   Started started{owner, queue, &channel->order(), &stream->timeline(), 0, 0};
   if (!IssueIdle(device_, channel->order().get(), stream, &started.order_ticket, &started.stream_ticket)) {
     queue->Leave();
-    return EnqueueBehind(device_, owner, channel, call, stream);
+    return EnqueueCall(device_, owner, channel, call, stream);
   }
   owner->CountOperation();
   PlainCall plain;

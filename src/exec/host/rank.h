@@ -42,6 +42,10 @@ class HostRank final : public RankDevice {
   const int rank_;
 };
 
+// Enqueues a call of a rank on `device`, which must start behind others or concurrently with others (lone_call.cc).
+Status EnqueueCall(device::host::Device* device, ChannelOwner* owner, Channel* channel, const Call& call,
+                   device::host::Stream* stream);
+
 // Enqueues the calls of a group, all of ranks on the host (launch.cc).
 Status LaunchOnHost(std::vector<StreamCall> calls);
 
