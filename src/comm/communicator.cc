@@ -79,11 +79,9 @@ void LetGoInBackground(Remains remains) {
   (void)Closer::Process().Await(kPatience);
 }
 
-device::host::Crowd CrowdOf(const std::vector<exec::Member>& members, int self) {
-  const int machine = members[static_cast<size_t>(self)].machine;
-  const auto is_local = [&](const exec::Member& member) { return member.machine == machine; };
-  const auto local = std::count_if(members.begin(), members.end(), is_local);
-  return {static_cast<int>(local), static_cast<size_t>(local) != members.size()};
+bool SpanMachines(const std::vector<exec::Member>& members) {
+  const auto elsewhere = [&](const exec::Member& member) { return member.machine != members[0].machine; };
+  return std::any_of(members.begin(), members.end(), elsewhere);
 }
 
 }  // namespace
@@ -91,13 +89,13 @@ device::host::Crowd CrowdOf(const std::vector<exec::Member>& members, int self) 
 Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
                            std::unique_ptr<Block>&& block, std::vector<exec::Member> members,
                            std::vector<std::shared_ptr<transport::Reach>> reaches,
-                           std::unique_ptr<exec::RankDevice>&& device)
+                           std::unique_ptr<exec::RankDevice>&& device, int crowding)
     : identity_(std::move(identity)),
       settings_(settings),
       chooser_(std::move(chooser)),
       heap_(shm::Heap::Get().value()),
       members_(std::move(members)),
-      crowd_(CrowdOf(members_, identity_.rank)),
+      crowd_(crowding, SpanMachines(members_)),
       reaches_(std::move(reaches)),
       host_device_(identity_.device.platform->HostDevice(identity_.device.ordinal)),
       launches_(std::make_shared<device::host::Timeline>()),

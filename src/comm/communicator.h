@@ -38,10 +38,11 @@ struct Identity {
 class Communicator : public exec::ChannelOwner {
  public:
   // Takes the block and the device only once nothing can throw any more: peers may already use them, and until then the
-  // caller decides how to give them up.
+  // caller decides how to give them up. `crowding`: the ranks that a processor of this rank has to serve.
   Communicator(Identity identity, Settings settings, std::unique_ptr<tune::Chooser> chooser,
                std::unique_ptr<Block>&& block, std::vector<exec::Member> members,
-               std::vector<std::shared_ptr<transport::Reach>> reaches, std::unique_ptr<exec::RankDevice>&& device);
+               std::vector<std::shared_ptr<transport::Reach>> reaches, std::unique_ptr<exec::RankDevice>&& device,
+               int crowding);
   ~Communicator() override;
 
   const Identity& identity() const { return identity_; }

@@ -13,6 +13,7 @@
 #include "src/base/format.h"
 #include "src/base/log.h"
 #include "src/base/param.h"
+#include "src/base/processors.h"
 #include "src/base/rank_list.h"
 #include "src/base/sizes.h"
 #include "src/comm/device_setup.h"
@@ -22,6 +23,7 @@
 #include "src/comm/net/survey.h"
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
+#include "src/topo/crowding.h"
 #include "transports/shm/connect.h"
 #include "transports/shm/heap.h"
 #include "transports/shm/host_id.h"
@@ -40,7 +42,8 @@ struct Introduction {
   uint32_t platform;
   uint64_t hash;  // rank 0's value is used
   transport::ProcessAddress address;
-  char host[64];  // name
+  char host[64];                  // name
+  topo::ProcessorSet processors;  // that the rank may use
   Settings settings;
 };
 static_assert(sizeof(Introduction) <= 3000);
@@ -157,6 +160,7 @@ class Builder {
     if (self() == 0) {
       AXCCL_ASSIGN_OR_RETURN(mine.settings, ReadSettings(options_));
     }
+    mine.processors = topo::SetOf(AllowedProcessors());
     (void)gethostname(mine.host, sizeof(mine.host));
     peers_.resize(ranks());
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), peers_.data()));
@@ -180,6 +184,7 @@ class Builder {
                  options_.identity.name.c_str(), static_cast<unsigned long long>(peers_[0].hash), self(),
                  ListApart(peers_, self()).c_str());
     settings_ = peers_[0].settings;
+    if (platform().works_on_host()) settings_.machine.cores = topo::CountTogether(ProcessorsOnMachineOf(0));
     settings_.timeout_seconds =
         options_.inherit != nullptr ? options_.inherit->timeout_seconds : param::GetSeconds("AXCCL_TIMEOUT");
     settings_.notice_seconds =
@@ -234,6 +239,15 @@ class Builder {
     return static_cast<int>(std::find_if(peers_.begin(), peers_.end(), same) - peers_.begin());
   }
   bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
+
+  // Of each rank on the machine of `rank`.
+  std::vector<topo::ProcessorSet> ProcessorsOnMachineOf(size_t rank) const {
+    std::vector<topo::ProcessorSet> processors;
+    for (const Introduction& peer : peers_) {
+      if (peer.address.host_id == peers_[rank].address.host_id) processors.push_back(peer.processors);
+    }
+    return processors;
+  }
 
   // How this rank reaches another one is chosen here.
   Result<std::shared_ptr<transport::Reach>> Connect(size_t rank) const {
@@ -362,12 +376,15 @@ class Builder {
     if (spans_machines_) MeetOtherMachines();
     Identity identity = options_.identity;
     identity.hash = peers_[0].hash;
+    const int crowding = topo::Crowding(ProcessorsOnMachineOf(self()), static_cast<size_t>(local_.self));
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_), members_,
-                                               reaches_, std::move(device_));
+                                               reaches_, std::move(device_), crowding);
     if (comm->device().traits().needs_watch) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
-    AXCCL_INFO(kInit, "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, link to rank %zu %s",
+    AXCCL_INFO(kInit,
+               "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, ranks to a processor: %d, link "
+               "to rank %zu %s",
                options_.identity.name.c_str(), static_cast<unsigned long long>(identity.hash), self(), ranks(),
-               platform().log_name(), options_.identity.device.ordinal, CountLocalProcesses(*comm),
+               platform().log_name(), options_.identity.device.ordinal, CountLocalProcesses(*comm), crowding,
                (self() + 1) % ranks(), LinkName(*comm, static_cast<int>((self() + 1) % ranks())));
     if (spans_machines_) {
       const cost::Network network = cost::NetworkOf(settings_.machine);

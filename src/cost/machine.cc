@@ -14,7 +14,6 @@
 #include <fstream>
 #include <memory>
 
-#include "src/base/processors.h"
 #include "src/base/sizes.h"
 #include "src/plan/region.h"
 
@@ -289,8 +288,6 @@ Machine Measure() {
   MeasureHandOvers(&machine);
   return machine;
 }
-
-int Cores() { return static_cast<int>(AllowedProcessors().size()); }
 
 Machine GpuMachine(int multiprocessors, int ranks) {
   Machine machine;

@@ -45,9 +45,6 @@ Machine MeasureOnce();
 // multiprocessors and the bandwidths those of one block; nothing is measured.
 Machine GpuMachine(int multiprocessors, int ranks);
 
-// The number of cores that this process may use.
-int Cores();
-
 // The file in which MeasureOnce keeps its result; empty when the environment names no folder for it.
 std::string CacheFile();
 // As MeasureOnce, with the file given. An empty name: always measures.

@@ -67,6 +67,31 @@ void ExpectOwnThreadsOn(const std::vector<int>& processors) {
   EXPECT_GE(found, 1);
 }
 
+// What a rank's communicator finds out about the processors of all, in the words of its log.
+void ExpectCrowding(const RunOptions& given, int ranks, const std::vector<int>& processors, const std::string& logged) {
+  const harness::Folder folder;
+  RunOptions options = given;
+  options.environment = {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", folder.Path("log.%p")}};
+  const auto body = [&](RankContext& context) {
+    Bind(processors[static_cast<size_t>(context.rank()) % processors.size()]);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+  };
+  RunRanks(Processes(ranks), body, options);
+  int found = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    found += Contents(entry.path()).find("ranks to a processor: " + logged) != std::string::npos;
+  EXPECT_EQ(found, ranks);
+}
+
+TEST(Crowding, RanksThatAreBoundHaveTheirProcessorsForThemselves) {
+  const std::vector<int> all = Allowed(0);
+  if (all.size() < 2) GTEST_SKIP() << "needs two processors";
+  ExpectCrowding({}, 2, {all[0], all[1]}, "1,");
+  ExpectCrowding({}, 2, {all[0]}, "2,");
+  ExpectCrowding({}, 4, {all[0], all[1]}, "2,");
+}
+
 class PlacementTest : public testing::Test {
  protected:
   void SetUp() override {

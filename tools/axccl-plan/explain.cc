@@ -8,6 +8,7 @@
 #include "src/algo/algo.h"
 #include "src/base/format.h"
 #include "src/base/param.h"
+#include "src/base/processors.h"
 #include "src/cost/machine.h"
 #include "src/cost/network.h"
 #include "src/plan/schedule.h"
@@ -83,7 +84,7 @@ Result<Figures> MachineFigures(const Options& o) {
                : file.empty() ? "measured now"
                               : "measured now, kept in " + file;
   }
-  f.machine.cores = o.cores > 0 ? o.cores : cost::Cores();
+  f.machine.cores = o.cores > 0 ? o.cores : static_cast<int>(AllowedProcessors().size());
   f.machine.ranks = o.contract.ranks;
   if (!o.placement.is_flat()) AXCCL_RETURN_IF_ERROR(SetNetworkFigures(o, &f));
   return f;

@@ -9,10 +9,6 @@
 #include <climits>
 #include <mutex>
 #include <set>
-#include <vector>
-
-#include "src/base/processors.h"
-#include "src/base/status.h"
 
 namespace axccl::device::host {
 namespace {
@@ -26,27 +22,7 @@ void FutexWait(const std::atomic<uint32_t>* word, uint32_t seen, std::chrono::na
 
 void FutexWakeAll(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
-// The number of cores that the waiting threads so far may use in total: a thread that is bound does not represent the
-// others. Does not throw, because a thread in the middle of a wait could not continue: if memory runs out, the thread
-// is counted at its next wait.
-int AllowedCores() {
-  static std::atomic<int> cores{1};
-  static thread_local bool counted = false;
-  if (!counted) {
-    counted = CatchAll("counting processors", [] {
-                static std::mutex mutex;
-                static auto* const all = new std::set<int>;
-                const std::vector<int> allowed = AllowedProcessors();
-                std::lock_guard lock(mutex);
-                all->insert(allowed.begin(), allowed.end());
-                cores.store(std::max(1, static_cast<int>(all->size())), std::memory_order_relaxed);
-                return Status();
-              }).ok();
-  }
-  return cores.load(std::memory_order_relaxed);
-}
-
-std::atomic<int> g_crowd{1};          // ranks of the largest communicator
+std::atomic<int> g_crowding{1};       // of the most crowded communicator
 std::atomic<int> g_with_messages{0};  // number of crowds
 
 class Crowds {
@@ -55,23 +31,23 @@ class Crowds {
     static auto* const crowds = new Crowds;  // outlives every communicator
     return *crowds;
   }
-  std::multiset<int>::const_iterator Add(int local_ranks) {
+  std::multiset<int>::const_iterator Add(int crowding) {
     std::lock_guard lock(mutex_);
-    const auto place = sizes_.insert(local_ranks);
+    const auto place = crowdings_.insert(crowding);
     Publish();
     return place;
   }
   void Remove(std::multiset<int>::const_iterator place) {
     std::lock_guard lock(mutex_);
-    sizes_.erase(place);
+    crowdings_.erase(place);
     Publish();
   }
 
  private:
-  void Publish() { g_crowd.store(sizes_.empty() ? 1 : *sizes_.rbegin(), std::memory_order_relaxed); }
+  void Publish() { g_crowding.store(crowdings_.empty() ? 1 : *crowdings_.rbegin(), std::memory_order_relaxed); }
 
   std::mutex mutex_;
-  std::multiset<int> sizes_;
+  std::multiset<int> crowdings_;
 };
 
 }  // namespace
@@ -124,7 +100,7 @@ void RingDoorbell(transport::ProcessPage* page, int slot) {
   FutexWakeAll(&bell.rings);
 }
 
-Crowd::Crowd(int local_ranks, bool remote) : place_(Crowds::Process().Add(local_ranks)), remote_(remote) {
+Crowd::Crowd(int crowding, bool remote) : place_(Crowds::Process().Add(crowding)), remote_(remote) {
   if (remote_) g_with_messages.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -142,6 +118,6 @@ Patience CurrentPatience() {
   return patience;
 }
 
-int Crowding() { return std::max(1, (g_crowd.load(std::memory_order_relaxed) + AllowedCores() - 1) / AllowedCores()); }
+int Crowding() { return g_crowding.load(std::memory_order_relaxed); }
 
 }  // namespace axccl::device::host

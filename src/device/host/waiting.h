@@ -83,12 +83,13 @@ struct Patience {
   int spins = 1000;
   std::chrono::microseconds yielding{300};  // time of looks with a yield between, before sleeping
 };
-// What a communicator of this process declares about its ranks, as long as it lives. `local_ranks`, of the communicator
-// with the most, lower the process's patience when they outnumber the cores that it may use. `remote`: this process has
-// peers on other machines; its looks ask the kernel for messages, and take as long as giving up the core.
+// What a communicator of this process declares about its ranks, as long as it lives. `crowding`: the ranks that each
+// processor has to serve (topo::Crowding); the largest one counts, and above 1 it lowers the process's patience.
+// `remote`: this process has peers on other machines; its looks ask the kernel for messages, and take as long as giving
+// up the core.
 class Crowd {
  public:
-  Crowd(int local_ranks, bool remote);
+  Crowd(int crowding, bool remote);
   ~Crowd();
   Crowd(const Crowd&) = delete;
   Crowd& operator=(const Crowd&) = delete;
@@ -99,7 +100,7 @@ class Crowd {
 };
 bool ExpectsMessages();
 Patience CurrentPatience();
-// The number of ranks that a core of this process has to serve, at least 1.
+// The number of ranks that a processor of this process has to serve, at least 1.
 int Crowding();
 
 }  // namespace axccl::device::host

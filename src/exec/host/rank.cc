@@ -36,7 +36,6 @@ class HostPlatform final : public Platform {
     Capacity capacity{known != nullptr ? *known : cost::MeasureOnce(),
                       static_cast<uint32_t>(std::clamp(min_lanes, 1, kMaxLanes))};
     capacity.machine.ranks = ranks;
-    capacity.machine.cores = cost::Cores();
     return capacity;
   }
   Status ReadOptions(RankOptions*) const override { return Status(); }
