@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
 #include <set>
@@ -24,15 +25,13 @@ using Table = std::array<Names, plan::kNumKinds>;
 
 struct Family {
   std::string_view name;
-  plan::Schedule (*generate)(const Contract& contract, int lanes);
+  plan::Schedule (*generate)(const Contract& contract, int lanes, std::span<const int> only);
 };
 
 constexpr Family kFamilies[] = {
     {"bruck", Bruck}, {kDirect, Direct}, {"oneshot", Oneshot}, {"pairwise", Pairwise}, {kPull, Pull},
-    {"push", Push},   {"rhd", Rhd},      {"tree", Tree},       {"twoshot", Twoshot},
+    {"push", Push},   {"rhd", Rhd},      {"ring", Ring},       {"tree", Tree},         {"twoshot", Twoshot},
 };
-constexpr std::string_view kRing = "ring";
-
 bool IsHierarchical(std::string_view algorithm) { return algorithm.starts_with(kHierarchical); }
 
 // Limits on ranks. The larger one is for algorithms whose schedules do not grow with the square of the ranks.
@@ -41,7 +40,7 @@ constexpr int kMostRanks = 4096, kMostOfFewOps = 16384;
 int MostRanks(Kind kind, std::string_view algorithm, bool for_some) {
   const bool by_two_trees = kind == Kind::kAllReduce || kind == Kind::kBroadcast || kind == Kind::kReduce;
   if (by_two_trees && (algorithm == "tree" || algorithm == "hierarchical_tree")) return kMostOfFewOps;
-  const bool partly = for_some && !plan::HasRoot(kind) && (algorithm == kRing || IsHierarchical(algorithm));
+  const bool partly = for_some && !plan::HasRoot(kind) && (algorithm == "ring" || IsHierarchical(algorithm));
   return partly ? kMostOfFewOps : kMostRanks;
 }
 
@@ -164,12 +163,18 @@ Result<plan::Schedule> Generate(const Contract& contract, std::string_view algor
   }
   if (contract.ranks == 1) return Alone(contract, algorithm, lanes);
   if (IsHierarchical(algorithm)) return Hierarchical(contract, algorithm, placement, lanes, only);
-  if (algorithm == kRing) return Ring(contract, lanes, only);
   for (const Family& family : kFamilies) {
-    if (family.name == algorithm) return family.generate(contract, lanes);
+    if (family.name == algorithm)
+      return family.generate(contract, lanes, HasRoot(contract.kind) ? std::span<const int>() : only);
   }
   return MakeStatus(Code::kInternalError, "Generate(%s): algorithm '%.*s' is listed but has no generator",
                     plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data());
+}
+
+bool Alike(const Contract& contract, std::string_view algorithm) {
+  const bool paired = contract.kind == Kind::kSendRecv || HasRoot(contract.kind);
+  if (paired || contract.ranks < 2 || algorithm == "tree" || IsHierarchical(algorithm)) return false;
+  return algorithm != "rhd" || std::has_single_bit(static_cast<unsigned>(contract.ranks));
 }
 
 bool Complete(const plan::Schedule& schedule) {

@@ -33,10 +33,16 @@ inline constexpr std::string_view kDirect = "direct", kPull = "pull";
 //
 // `only` is for tools that study schedules too large to hold; such a schedule cannot run. It lists the ranks whose
 // programs are wanted. Other ranks may then have lanes without operations, and the ids and the numbers of slots and
-// endpoints cover only what was written. Ring and hierarchical support it for kinds without a root, for up to 16384
-// ranks.
+// endpoints cover only what was written. All algorithms but tree and hierarchical_tree support it for kinds without a
+// root; ring and the hierarchical ones for up to 16384 ranks.
 Result<plan::Schedule> Generate(const plan::Contract& contract, std::string_view algorithm, int lanes,
                                 const plan::Placement& placement = {}, std::span<const int> only = {});
+
+// Whether the ranks' programs differ only in which ranks, blocks and parts they name, on one machine, so that all ranks
+// take the same time for the same steps. Rank 1, which has neighbours on both sides, then stands for all: where a part
+// is at the edge of a block, others may have an operation less.
+bool Alike(const plan::Contract& contract, std::string_view algorithm);
+inline constexpr int kStandsForAll = 1;
 
 // Whether every rank's end of a turn follows every rank's beginning of it (plan::Plan::complete), for a generated
 // schedule. The verifier proves the same for any schedule; this is cheaper, for estimating what a schedule costs.

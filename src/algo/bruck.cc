@@ -74,9 +74,9 @@ void AllToAll(Builder* b, int r) {
 
 }  // namespace
 
-plan::Schedule Bruck(const Contract& contract, int lanes) {
-  Builder b(contract, "bruck", 1);
-  for (int r = 0; r < b.ranks(); ++r) {
+plan::Schedule Bruck(const Contract& contract, int lanes, std::span<const int> only) {
+  Builder b(contract, "bruck", 1, only);
+  for (const int r : b.programmed()) {
     if (contract.kind == Kind::kAllGather) {
       AllGather(&b, r);
     } else {

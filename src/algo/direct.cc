@@ -199,11 +199,12 @@ void Direct(Strand* s) {
   Exchange(s);
 }
 
-plan::Schedule Make(const Contract& contract, int lanes, std::string_view name, Style style, void (*work)(Strand* s)) {
-  Builder b(contract, name, Parts(contract, style));
+plan::Schedule Make(const Contract& contract, int lanes, std::span<const int> only, std::string_view name, Style style,
+                    void (*work)(Strand* s)) {
+  Builder b(contract, name, Parts(contract, style), only);
   plan::Schedule schedule = b.Empty();
   for (int lane = 0; lane < lanes; ++lane) {
-    for (int r = 0; r < b.ranks(); ++r) {
+    for (const int r : b.programmed()) {
       Strand strand{&b, contract, r, 0};
       if (lane == 0) {
         Exchange(&strand);
@@ -222,12 +223,16 @@ plan::Schedule Make(const Contract& contract, int lanes, std::string_view name, 
 
 }  // namespace
 
-plan::Schedule Direct(const Contract& contract, int lanes) {
-  return Make(contract, lanes, "direct", Style::kDirect, Direct);
+plan::Schedule Direct(const Contract& contract, int lanes, std::span<const int> only) {
+  return Make(contract, lanes, only, "direct", Style::kDirect, Direct);
 }
 
-plan::Schedule Pull(const Contract& contract, int lanes) { return Make(contract, lanes, "pull", Style::kPull, Pull); }
+plan::Schedule Pull(const Contract& contract, int lanes, std::span<const int> only) {
+  return Make(contract, lanes, only, "pull", Style::kPull, Pull);
+}
 
-plan::Schedule Push(const Contract& contract, int lanes) { return Make(contract, lanes, "push", Style::kPush, Push); }
+plan::Schedule Push(const Contract& contract, int lanes, std::span<const int> only) {
+  return Make(contract, lanes, only, "push", Style::kPush, Push);
+}
 
 }  // namespace axccl::algo

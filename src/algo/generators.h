@@ -1,7 +1,6 @@
 // The generators behind Generate(), one family in each file. Each takes a contract of two or more ranks whose kind
-// algo.cc lists for it, and is a pure function of its arguments. Generators with an argument `only` write the programs
-// of these ranks alone if the kind has no root: the programs then need no credits (builder.h) and depend only on the
-// rank's number.
+// algo.cc lists for it, and is a pure function of its arguments. All but Tree write the programs of the ranks in `only`
+// alone if the kind has no root: the programs then need no credits (builder.h) and depend only on the rank's number.
 #pragma once
 
 #include <span>
@@ -12,18 +11,18 @@
 
 namespace axccl::algo {
 
-plan::Schedule Bruck(const plan::Contract& contract, int lanes);
-plan::Schedule Direct(const plan::Contract& contract, int lanes);
+plan::Schedule Bruck(const plan::Contract& contract, int lanes, std::span<const int> only);
+plan::Schedule Direct(const plan::Contract& contract, int lanes, std::span<const int> only);
 // For placements with levels; `algorithm` is one of HierarchicalAlgorithms().
 plan::Schedule Hierarchical(const plan::Contract& contract, std::string_view algorithm,
                             const plan::Placement& placement, int lanes, std::span<const int> only);
-plan::Schedule Oneshot(const plan::Contract& contract, int lanes);
-plan::Schedule Pairwise(const plan::Contract& contract, int lanes);
-plan::Schedule Pull(const plan::Contract& contract, int lanes);
-plan::Schedule Push(const plan::Contract& contract, int lanes);
-plan::Schedule Rhd(const plan::Contract& contract, int lanes);
+plan::Schedule Oneshot(const plan::Contract& contract, int lanes, std::span<const int> only);
+plan::Schedule Pairwise(const plan::Contract& contract, int lanes, std::span<const int> only);
+plan::Schedule Pull(const plan::Contract& contract, int lanes, std::span<const int> only);
+plan::Schedule Push(const plan::Contract& contract, int lanes, std::span<const int> only);
+plan::Schedule Rhd(const plan::Contract& contract, int lanes, std::span<const int> only);
 plan::Schedule Ring(const plan::Contract& contract, int lanes, std::span<const int> only);
-plan::Schedule Tree(const plan::Contract& contract, int lanes);
-plan::Schedule Twoshot(const plan::Contract& contract, int lanes);
+plan::Schedule Tree(const plan::Contract& contract, int lanes, std::span<const int> only);
+plan::Schedule Twoshot(const plan::Contract& contract, int lanes, std::span<const int> only);
 
 }  // namespace axccl::algo

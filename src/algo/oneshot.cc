@@ -38,7 +38,7 @@ std::vector<Operand> Contributions(const Builder& b, int rank, const Operand& ow
 // Every rank must fold its own contribution as its peers do, scaled and rounded, so it makes another copy of its input
 // in its output. The slot is not good for that: peers are reading it, and the lines move to their caches.
 void AllReduce(Builder* b) {
-  for (int r = 0; r < b->ranks(); ++r) {
+  for (const int r : b->programmed()) {
     b->Copy(r, {Slot(r, 0)}, In(r));
     b->Signal(r, plan::kAllPeers);
     b->Copy(r, {Out(r)}, In(r));
@@ -49,7 +49,7 @@ void AllReduce(Builder* b) {
 }
 
 void Reduce(Builder* b, int root) {
-  for (int r = 0; r < b->ranks(); ++r) {
+  for (const int r : b->programmed()) {
     if (r != root) b->Copy(r, {Slot(r, 0)}, In(r));
     b->Signal(r, plan::kAllPeers);
     b->WaitAll(r);
@@ -61,7 +61,7 @@ void Reduce(Builder* b, int root) {
 
 void ReduceScatter(Builder* b) {
   const int n = b->ranks();
-  for (int r = 0; r < n; ++r) {
+  for (const int r : b->programmed()) {
     for (int step = 1; step < n; ++step) {
       const int q = b->Shift(r, step);
       b->Copy(r, {Slot(r, SlotFor(r, q))}, In(r, q));
@@ -77,7 +77,7 @@ void ReduceScatter(Builder* b) {
 
 // Also the sender's part of kSendRecv.
 void Broadcast(Builder* b, int root, bool root_has_output) {
-  for (int r = 0; r < b->ranks(); ++r) {
+  for (const int r : b->programmed()) {
     if (r == root) b->Copy(root, {Slot(root, 0)}, In(root));
     b->Signal(r, plan::kAllPeers);
     if (r == root && root_has_output) b->Copy(root, {Out(root)}, In(root));
@@ -88,7 +88,7 @@ void Broadcast(Builder* b, int root, bool root_has_output) {
 }
 
 void AllGather(Builder* b) {
-  for (int r = 0; r < b->ranks(); ++r) {
+  for (const int r : b->programmed()) {
     b->Copy(r, {Slot(r, 0)}, In(r));
     b->Signal(r, plan::kAllPeers);
     b->Copy(r, {Out(r, r)}, In(r));
@@ -104,7 +104,7 @@ void AllGather(Builder* b) {
 
 void AllToAll(Builder* b) {
   const int n = b->ranks();
-  for (int r = 0; r < n; ++r) {
+  for (const int r : b->programmed()) {
     for (int step = 1; step < n; ++step) {
       const int q = b->Shift(r, step);
       b->Copy(r, {Slot(r, SlotFor(r, q))}, In(r, q));
@@ -121,7 +121,7 @@ void AllToAll(Builder* b) {
 }
 
 void Gather(Builder* b, int root) {
-  for (int r = 0; r < b->ranks(); ++r) {
+  for (const int r : b->programmed()) {
     if (r != root) b->Copy(r, {Slot(r, 0)}, In(r));
     b->Signal(r, plan::kAllPeers);
     if (r != root) {
@@ -140,7 +140,7 @@ void Gather(Builder* b, int root) {
 
 void Scatter(Builder* b, int root) {
   const int n = b->ranks();
-  for (int r = 0; r < n; ++r) {
+  for (const int r : b->programmed()) {
     for (int step = 1; r == root && step < n; ++step) {
       const int q = b->Shift(root, step);
       b->Copy(root, {Slot(root, SlotFor(root, q))}, In(root, q));
@@ -154,7 +154,7 @@ void Scatter(Builder* b, int root) {
 }
 
 void Barrier(Builder* b) {
-  for (int r = 0; r < b->ranks(); ++r) {
+  for (const int r : b->programmed()) {
     b->Signal(r, plan::kAllPeers);
     b->WaitAll(r);
   }
@@ -162,8 +162,8 @@ void Barrier(Builder* b) {
 
 }  // namespace
 
-plan::Schedule Oneshot(const Contract& contract, int lanes) {
-  Builder b(contract, "oneshot", 1);
+plan::Schedule Oneshot(const Contract& contract, int lanes, std::span<const int> only) {
+  Builder b(contract, "oneshot", 1, only);
   switch (contract.kind) {
     case Kind::kAllReduce:
       AllReduce(&b);

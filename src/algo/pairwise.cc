@@ -41,9 +41,9 @@ void ReduceScatter(Builder* b, int r) {
 
 }  // namespace
 
-plan::Schedule Pairwise(const Contract& contract, int lanes) {
-  Builder b(contract, "pairwise", 1);
-  for (int r = 0; r < b.ranks(); ++r) {
+plan::Schedule Pairwise(const Contract& contract, int lanes, std::span<const int> only) {
+  Builder b(contract, "pairwise", 1, only);
+  for (const int r : b.programmed()) {
     if (contract.kind == Kind::kAllToAll) {
       AllToAllByPairs(&b, r);
     } else {

@@ -45,12 +45,15 @@ class HalvingDoubling {
     LayOutSlots();
   }
 
-  void Guest(int index) const;
-  void Member(int index) const;
-  int members() const { return members_; }
-  int guests() const { return guests_; }
+  // Writes the program of a rank.
+  void Rank(int r) const {
+    if (r >= 2 * guests_) return Member(r - guests_);
+    r % 2 == 0 ? Guest(r / 2) : Member(r / 2);
+  }
 
  private:
+  void Guest(int index) const;
+  void Member(int index) const;
   bool by_parts() const { return kind_ == Kind::kAllReduce; }
   bool is_host(int index) const { return index < guests_; }
   int RankOf(int index) const { return is_host(index) ? 2 * index + 1 : index + guests_; }
@@ -222,12 +225,11 @@ void HalvingDoubling::Guest(int index) const {
 
 }  // namespace
 
-plan::Schedule Rhd(const Contract& contract, int lanes) {
+plan::Schedule Rhd(const Contract& contract, int lanes, std::span<const int> only) {
   const int members = static_cast<int>(std::bit_floor(static_cast<unsigned>(contract.ranks)));
-  Builder b(contract, "rhd", contract.kind == Kind::kAllReduce ? members : 1);
+  Builder b(contract, "rhd", contract.kind == Kind::kAllReduce ? members : 1, only);
   const HalvingDoubling pattern(contract, &b);
-  for (int i = 0; i < pattern.guests(); ++i) pattern.Guest(i);
-  for (int i = 0; i < pattern.members(); ++i) pattern.Member(i);
+  for (const int r : b.programmed()) pattern.Rank(r);
   return b.Build(lanes);
 }
 

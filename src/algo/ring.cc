@@ -107,9 +107,7 @@ void Reduce(Builder* b, int root) {
 }  // namespace
 
 plan::Schedule Ring(const Contract& contract, int lanes, std::span<const int> only) {
-  const bool all_round = !plan::HasRoot(contract.kind);
-  Builder b(contract, "ring", contract.kind == Kind::kAllReduce ? contract.ranks : 1,
-            all_round ? only : std::span<const int>());
+  Builder b(contract, "ring", contract.kind == Kind::kAllReduce ? contract.ranks : 1, only);
   switch (contract.kind) {
     case Kind::kAllReduce:
       AllReduce(&b);

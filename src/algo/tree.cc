@@ -136,7 +136,7 @@ void BinomialScatter(Builder* b, int root) {
 
 }  // namespace
 
-plan::Schedule Tree(const Contract& contract, int lanes) {
+plan::Schedule Tree(const Contract& contract, int lanes, std::span<const int>) {
   const bool relays = contract.kind == Kind::kGather || contract.kind == Kind::kScatter;
   Builder b(contract, "tree", relays ? 1 : 2);
   if (contract.kind == Kind::kGather) {

@@ -34,7 +34,7 @@ std::vector<Operand> Contributions(const Builder& b, int r) {
 }
 
 void AllReduceInTwoSteps(Builder* b) {
-  for (int r = 0; r < b->ranks(); ++r) {
+  for (const int r : b->programmed()) {
     ExchangeContributions(b, r);
     b->Reduce(r, {Slot(r, r), Out(r, 0, r)}, Contributions(*b, r), State::kFinal);
     b->Signal(r, plan::kAllPeers, kContributions);
@@ -47,7 +47,7 @@ void AllReduceInTwoSteps(Builder* b) {
 }
 
 void ReduceInTwoSteps(Builder* b, int root) {
-  for (int r = 0; r < b->ranks(); ++r) {
+  for (const int r : b->programmed()) {
     ExchangeContributions(b, r);
     const Operand result = r == root ? Out(root, 0, root) : Slot(r, r);
     b->Reduce(r, {result}, Contributions(*b, r), State::kFinal);
@@ -65,8 +65,8 @@ void ReduceInTwoSteps(Builder* b, int root) {
 
 }  // namespace
 
-plan::Schedule Twoshot(const Contract& contract, int lanes) {
-  Builder b(contract, "twoshot", contract.ranks);
+plan::Schedule Twoshot(const Contract& contract, int lanes, std::span<const int> only) {
+  Builder b(contract, "twoshot", contract.ranks, only);
   if (contract.kind == Kind::kAllReduce) {
     AllReduceInTwoSteps(&b);
   } else {

@@ -50,12 +50,14 @@ struct Signalled {
 // A schedule with everything looked up that the simulated turns need.
 class Paper {
  public:
-  Paper(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement, int copies)
+  Paper(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement, int copies,
+        int like)
       : schedule_(schedule),
         machine_(machine),
         by_call_(by_call),
         placement_(placement),
         copies_(copies),
+        like_(like),
         sent_(placement.machines(), 0),
         received_(placement.machines(), 0) {
     const double cores = std::max(1, machine.cores), lanes = schedule.lanes * copies;
@@ -72,7 +74,8 @@ class Paper {
     const std::vector<const plan::Lane*> strands = plan::StrandsOf(schedule);
     const plan::Counters counters(strands, schedule.lanes);
     per_turn_.resize(counters.size(), 0);
-    for (int rank = 0; rank < schedule.contract.ranks; ++rank) {
+    strands_.resize(strands.size());
+    for (int rank = like < 0 ? 0 : like; rank < (like < 0 ? schedule.contract.ranks : like + 1); ++rank) {
       for (int lane = 0; lane < schedule.lanes; ++lane) AddStrand(rank, lane, counters);
     }
     sends_.resize(static_cast<size_t>(schedule.contract.ranks));
@@ -104,6 +107,7 @@ class Paper {
   const bool by_call_;
   const plan::Placement& placement_;
   const int copies_;
+  const int like_;
   std::vector<double> sent_, received_;  // [machine]: parts in a turn
   double load_ = 1;
   double hop_ = 0;
@@ -146,27 +150,28 @@ Weight Paper::Work(const Op& op, int rank) const {
 }
 
 void Paper::AddStrand(int rank, int lane, const plan::Counters& counters) {
-  Strand strand;
-  for (const Op& op : schedule_.program[rank][lane].ops) {
-    Step step;
+  const auto strand = static_cast<size_t>(rank * schedule_.lanes + lane);
+  const std::vector<Op>& ops = schedule_.program[rank][lane].ops;
+  std::vector<Step>& steps = strands_[strand].steps;
+  steps.reserve(ops.size());
+  for (const Op& op : ops) {
+    Step& step = steps.emplace_back();
     step.kind = op.kind;
     step.work = Work(op, rank);
     if (op.kind == OpKind::kSignal) {
-      step.counter = counters.OfSignal(strands_.size(), op);
+      step.counter = counters.OfSignal(strand, op);
       ++per_turn_[step.counter];
     }
     if (op.kind == OpKind::kWait) {
       step.token = op.peer == rank;
-      step.counter = counters.OfWait(op);
+      step.counter = counters.OfWait(op, like_ < 0 ? op.peer : like_);
       step.value = op.value;
       step.remote = placement_.Apart(op.peer, rank);
       // Even the line of a signal made long ago has to be fetched from the core that wrote it.
       if (!step.token && !step.remote) step.work.fixed += 0.5 * machine_.signal_seconds;
       if (step.remote) step.work.fixed += machine_.network_message_seconds * load_;
     }
-    strand.steps.push_back(step);
   }
-  strands_.push_back(std::move(strand));
 }
 
 void Paper::AddCargo(int rank, int lane, const std::vector<plan::Cargo>& cargo) {
@@ -241,9 +246,9 @@ std::vector<double> Paper::Run(double Weight::*member) const {
 }  // namespace
 
 Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement,
-             int copies)
+             int copies, int like)
     : parts_(schedule.parts), lanes_(schedule.lanes * copies), cache_bytes_(static_cast<double>(machine.cache_bytes)) {
-  const Paper paper(schedule, machine, by_call, placement, copies);
+  const Paper paper(schedule, machine, by_call, placement, copies, like);
   const auto derive = [&](double Weight::*member, double Cost::*into) {
     const std::vector<double> ends = paper.Run(member);
     first_.*into = ends[0];

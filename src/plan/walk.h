@@ -72,9 +72,11 @@ class Counters {
 
   size_t size() const { return first_.back() + 1; }
   size_t OfSignal(size_t strand, const Op& op) const { return first_[strand] + op.endpoint; }
-  size_t OfWait(const Op& op) const {
+  size_t OfWait(const Op& op) const { return OfWait(op, op.peer); }
+  // As if the wait were for `rank`.
+  size_t OfWait(const Op& op, int rank) const {
     if (op.from_lane >= lanes_) return first_.back();
-    const size_t source = static_cast<size_t>(op.peer) * lanes_ + op.from_lane, counter = first_[source] + op.endpoint;
+    const size_t source = static_cast<size_t>(rank) * lanes_ + op.from_lane, counter = first_[source] + op.endpoint;
     return counter < first_[source + 1] ? counter : first_.back();
   }
 

@@ -82,9 +82,23 @@ bool Pays(Kind kind, std::string_view algorithm, const plan::Placement& placemen
   return plan::HasRoot(kind) || placement.machines() < 4 || !even || placement.ranks() < kManyRanks;
 }
 
+// The programs that tell the time of a schedule: that of one rank, where it stands for all.
+struct Sample {
+  Sample(const Contract& contract, std::string_view algorithm, int lanes, const plan::Placement& placement)
+      : like(placement.is_flat() && algo::Alike(contract, algorithm) ? algo::kStandsForAll : -1),
+        schedule(algo::Generate(contract, algorithm, lanes, placement,
+                                {&algo::kStandsForAll, like < 0 ? size_t{0} : size_t{1}})) {}
+  // In kinds in which all ranks do the same, each depends on every other, so every algorithm for them is complete.
+  bool complete() const { return like >= 0 || algo::Complete(schedule.value()); }
+
+  int like;
+  Result<plan::Schedule> schedule;
+};
+
 double BarrierSeconds(const cost::Machine& machine, int ranks, const plan::Placement& placement) {
-  const auto schedule = algo::Generate(Contract{Kind::kBarrier, ranks, 0}, BarrierAlgorithm(placement), 1, placement);
-  return schedule.ok() ? cost::Model(schedule.value(), machine, false, placement).Seconds(0, 0) : 0;
+  const Sample barrier({Kind::kBarrier, ranks, 0}, BarrierAlgorithm(placement), 1, placement);
+  if (!barrier.schedule.ok()) return 0;
+  return cost::Model(barrier.schedule.value(), machine, false, placement, 1, barrier.like).Seconds(0, 0);
 }
 
 std::atomic<uint64_t> g_costed{0};
@@ -93,18 +107,20 @@ std::atomic<uint64_t> g_costed{0};
 std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, std::string_view algorithm, int lanes) {
   g_costed.fetch_add(1, std::memory_order_relaxed);
   const Contract rooted_at_0{query.contract.kind, query.contract.ranks, 0};
-  auto schedule = algo::Generate(rooted_at_0, algorithm, 1, query.placement);
+  Sample sample(rooted_at_0, algorithm, 1, query.placement);
   // Lanes of a direct schedule wait for each other; lanes of other schedules all do the same.
-  const bool joined = lanes > 1 && schedule.ok() && schedule->direct;
-  if (joined) schedule = algo::Generate(rooted_at_0, algorithm, lanes, query.placement);
-  if (!schedule.ok()) return std::nullopt;
-  const double barrier = algo::Complete(*schedule) ? 0 : BarrierSeconds(machine, query.contract.ranks, query.placement);
-  return Costed{cost::Model(*schedule, machine, query.access == Access::kCall, query.placement, joined ? 1 : lanes),
-                schedule->slots,
-                schedule->parts,
-                schedule->direct,
-                plan::Pushes(*schedule),
-                barrier};
+  const bool joined = lanes > 1 && sample.schedule.ok() && sample.schedule->direct;
+  if (joined) sample = Sample(rooted_at_0, algorithm, lanes, query.placement);
+  if (!sample.schedule.ok()) return std::nullopt;
+  const plan::Schedule& schedule = *sample.schedule;
+  const double barrier = sample.complete() ? 0 : BarrierSeconds(machine, query.contract.ranks, query.placement);
+  return Costed{
+      cost::Model(schedule, machine, query.access == Access::kCall, query.placement, joined ? 1 : lanes, sample.like),
+      schedule.slots,
+      schedule.parts,
+      schedule.direct,
+      plan::Pushes(schedule),
+      barrier};
 }
 
 // The index of the fastest candidate, the first if several are; -1: none may be chosen.

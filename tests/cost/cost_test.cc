@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "src/algo/algo.h"
@@ -209,6 +210,41 @@ TEST(Model, ADeadlockTakesForever) {
     if (op.kind == plan::OpKind::kSignal) op.kind = plan::OpKind::kNop;
   }
   EXPECT_TRUE(std::isinf(Seconds(s, TestMachine(), 0)));
+}
+
+// Where all ranks do the same, the program of one tells the time of all, at a fraction of the cost.
+TEST(Model, OneRankStandsForAllThatAreAlike) {
+  size_t compared = 0;
+  for (int ranks = 2; ranks <= 33; ranks += ranks < 9 ? 1 : 8) {
+    for (int k = 0; k < plan::kNumKinds; ++k) {
+      const Contract contract{static_cast<Kind>(k), ranks, 0};
+      for (const std::string_view algorithm : algo::Algorithms(contract.kind)) {
+        if (!algo::Alike(contract, algorithm)) continue;
+        ++compared;
+        for (const int lanes : {1, 2}) {
+          SCOPED_TRACE(std::string(algorithm) + " " + plan::KindName(contract.kind) + " of " + std::to_string(ranks));
+          const Schedule all = algo::Generate(contract, algorithm, lanes).value();
+          const int rank = algo::kStandsForAll;
+          const Schedule one = algo::Generate(contract, algorithm, lanes, {}, {&rank, 1}).value();
+          EXPECT_EQ(one.slots, all.slots);
+          EXPECT_EQ(one.parts, all.parts);
+          EXPECT_EQ(one.direct, all.direct);
+          EXPECT_EQ(plan::Pushes(one), plan::Pushes(all));
+          EXPECT_TRUE(algo::Complete(all));
+          for (const bool by_call : {false, true}) {
+            const Model of_all(all, TestMachine(), by_call), of_one(one, TestMachine(), by_call, {}, 1, rank);
+            for (const uint64_t bytes : {8u, 100000u, 10000000u}) {
+              const double seconds = of_all.Seconds(bytes, bytes / 3);
+              // In each of up to four turns, the first rank and the last one make a copy less.
+              const double edge = algorithm == "twoshot" ? 4 * kOp : 0;
+              EXPECT_NEAR(of_one.Seconds(bytes, bytes / 3), seconds, edge + seconds * 1e-9);
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 200u);
 }
 
 }  // namespace
