@@ -51,21 +51,18 @@ Result<std::shared_ptr<const exec::Program>> Programs::Get(const Request& reques
   const Key key{plan_key, request.rank, request.whole};
   if (auto used = FindUsed(key); used != nullptr) return used;
   AXCCL_ASSIGN_OR_RETURN(Known* const known, GetPlan(plan_key, request));
-  AXCCL_ASSIGN_OR_RETURN(auto program, exec::Program::Make(known->plan, request.rank));
-  if (!request.whole) {
-    auto own = std::make_shared<exec::Program>(*program);
-    own->plan = known->head;
-    if (!request.placement.is_flat()) {
-      AXCCL_ASSIGN_OR_RETURN(exec::Outbound outbound, exec::Outbound::Make(known->plan->schedule, request.rank));
-      own->outbound = std::make_shared<const exec::Outbound>(std::move(outbound));
-    }
-    program = std::move(own);
+  const plan::Schedule& schedule = known->maker.plan()->schedule;
+  const std::shared_ptr<exec::Program> program = known->maker.Make(request.rank);
+  program->plan = request.whole ? known->maker.plan() : known->head;
+  if (!request.whole && !request.placement.is_flat()) {
+    AXCCL_ASSIGN_OR_RETURN(exec::Outbound outbound, exec::Outbound::Make(schedule, request.rank));
+    program->outbound = std::make_shared<const exec::Outbound>(std::move(outbound));
   }
   NoteUsed(key, program);
-  programs_.Insert(key, program, program->bytes() + (request.whole ? BytesOf(known->plan->schedule) : 0));
+  programs_.Insert(key, program, program->bytes() + (request.whole ? BytesOf(schedule) : 0));
   known->served.insert(request.rank);
   if (known->served.size() >= static_cast<size_t>(request.sharers)) plans_.Erase(plan_key);
-  return program;
+  return std::shared_ptr<const exec::Program>(program);
 }
 
 Result<Programs::Known*> Programs::GetPlan(const PlanKey& key, const Request& request) {
@@ -74,17 +71,16 @@ Result<Programs::Known*> Programs::GetPlan(const PlanKey& key, const Request& re
   AXCCL_ASSIGN_OR_RETURN(plan::Schedule schedule,
                          algo::Generate(contract, request.algorithm, request.lanes, request.placement));
   const auto start = std::chrono::steady_clock::now();
-  Known known;
-  AXCCL_ASSIGN_OR_RETURN(known.plan, verify::MakePlan(std::move(schedule)));
+  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<const plan::Plan> plan, verify::MakePlan(std::move(schedule)));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   verify_seconds_ += seconds;
   ++made_;
   AXCCL_INFO(kTuning, "plan %s: %s of %d ranks, root %d, %d lanes: verified in %.3f ms",
-             plan::ToString(known.plan->hash).c_str(), known.plan->schedule.algorithm.c_str(), contract.ranks,
-             contract.root, request.lanes, seconds * 1e3);
-  known.head = WithoutOperations(*known.plan);
-  const size_t bytes = BytesOf(known.plan->schedule);
-  return plans_.Insert(key, std::move(known), bytes);
+             plan::ToString(plan->hash).c_str(), plan->schedule.algorithm.c_str(), contract.ranks, contract.root,
+             request.lanes, seconds * 1e3);
+  AXCCL_ASSIGN_OR_RETURN(exec::ProgramMaker maker, exec::ProgramMaker::Of(plan));
+  const size_t bytes = BytesOf(plan->schedule) + maker.bytes();
+  return plans_.Insert(key, Known{std::move(maker), WithoutOperations(*plan), {}}, bytes);
 }
 
 // Finds a program that a communicator keeps, for as long as it does.

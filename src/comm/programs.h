@@ -53,8 +53,8 @@ class Programs {
   using PlanKey = std::tuple<plan::Kind, int, int, std::string, int, plan::Placement>;
   using Key = std::tuple<PlanKey, int, bool>;
   struct Known {
-    std::shared_ptr<const plan::Plan> plan;
-    std::shared_ptr<const plan::Plan> head;  // the same plan without operations
+    exec::ProgramMaker maker;
+    std::shared_ptr<const plan::Plan> head;  // the plan without operations
     std::set<int> served;                    // ranks
   };
 

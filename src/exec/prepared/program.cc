@@ -1,7 +1,6 @@
 #include "src/exec/prepared/program.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "src/exec/prepared/follow.h"
@@ -37,22 +36,18 @@ Step MakeStep(const Op& op, std::vector<uint16_t>* signals, Program* program) {
   return step;
 }
 
-// Collects the data parts of a rank's moves.
+// Collects the data parts of all moves.
 struct PartFinder {
   struct Carried {};
   Carried Signal(size_t, const Op&) { return {}; }
   void Pass(size_t, const Op&, Carried) {}
   void Move(size_t strand, const Op& op) {
     const std::vector<uint16_t>& parts = slots.Move(strand, op);
-    if (strand / lanes != rank) return;
-    first[&op] = static_cast<uint32_t>(found->size());
-    found->insert(found->end(), parts.begin(), parts.end());
+    (*found)[strand].insert((*found)[strand].end(), parts.begin(), parts.end());
   }
 
   SlotParts slots;
-  size_t rank, lanes;
-  std::vector<uint16_t>* found;
-  std::map<const Op*, uint32_t> first;  // first part of a move in `found`
+  std::vector<std::vector<uint16_t>>* found;  // [strand]
 };
 
 // Calls `visit` with every operand of the schedule.
@@ -83,32 +78,57 @@ std::vector<int16_t> InlineEndpoints(const Schedule& schedule) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan::Plan> plan, int rank) {
-  auto program = std::make_shared<Program>();
+Result<ProgramMaker> ProgramMaker::Of(std::shared_ptr<const plan::Plan> plan) {
+  ProgramMaker maker;
   const Schedule& schedule = plan->schedule;
+  maker.data_parts_.resize(schedule.program.size() * schedule.lanes);
+  PartFinder finder{SlotParts(schedule), &maker.data_parts_};
+  AXCCL_RETURN_IF_ERROR(FollowTurn(schedule, &finder));
+  maker.inline_endpoint_ = InlineEndpoints(schedule);
+  ForEachOperand(schedule, [&](const Operand&) { ++maker.plan_operands_; });
+  maker.plan_ = std::move(plan);
+  return maker;
+}
+
+std::shared_ptr<Program> ProgramMaker::Make(int rank) const {
+  auto program = std::make_shared<Program>();
+  const Schedule& schedule = plan_->schedule;
   program->algorithm = tune::AlgorithmOf(tune::NumberOf(schedule.algorithm)).data();
   program->rank = rank;
-  PartFinder finder{SlotParts(schedule), static_cast<size_t>(rank), schedule.lanes, &program->data_parts, {}};
-  AXCCL_RETURN_IF_ERROR(FollowTurn(schedule, &finder));
-
-  for (const plan::Lane& lane : schedule.program[static_cast<size_t>(rank)]) {
+  for (size_t l = 0; l < schedule.lanes; ++l) {
+    const plan::Lane& lane = schedule.program[static_cast<size_t>(rank)][l];
     std::vector<uint16_t> signals(schedule.endpoints);
     std::vector<Step> steps;
     steps.reserve(lane.ops.size());
     const std::vector<uint16_t> together = plan::FindTogether(lane);
+    auto parts = static_cast<uint32_t>(program->data_parts.size());
     for (size_t i = 0; i < lane.ops.size(); ++i) {
       const Op& op = lane.ops[i];
       if (op.kind == OpKind::kNop) continue;
-      steps.push_back(MakeStep(op, &signals, program.get()));
-      steps.back().together = together[i];
-      if (const auto it = finder.first.find(&op); it != finder.first.end()) steps.back().data_parts = it->second;
+      Step& step = steps.emplace_back(MakeStep(op, &signals, program.get()));
+      step.together = together[i];
+      step.data_parts = std::exchange(parts, parts + step.parts);
     }
+    const std::vector<uint16_t>& found = data_parts_[static_cast<size_t>(rank) * schedule.lanes + l];
+    program->data_parts.insert(program->data_parts.end(), found.begin(), found.end());
     program->lanes.push_back(std::move(steps));
   }
   if (schedule.direct) program->prologue = schedule.program.size();  // one signal, ranks - 1 waits
-  program->inline_endpoint = InlineEndpoints(schedule);
-  ForEachOperand(schedule, [&](const Operand&) { ++program->plan_operands; });
-  program->plan = std::move(plan);
+  program->inline_endpoint = inline_endpoint_;
+  program->plan_operands = plan_operands_;
+  return program;
+}
+
+size_t ProgramMaker::bytes() const {
+  size_t bytes = sizeof(*this) + inline_endpoint_.size() * sizeof(int16_t);
+  for (const auto& parts : data_parts_) bytes += sizeof(parts) + parts.size() * sizeof(uint16_t);
+  return bytes;
+}
+
+Result<std::shared_ptr<const Program>> Program::Make(std::shared_ptr<const plan::Plan> plan, int rank) {
+  AXCCL_ASSIGN_OR_RETURN(const ProgramMaker maker, ProgramMaker::Of(std::move(plan)));
+  std::shared_ptr<Program> program = maker.Make(rank);
+  program->plan = maker.plan();
   return std::shared_ptr<const Program>(std::move(program));
 }
 

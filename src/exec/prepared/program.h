@@ -46,7 +46,27 @@ struct Program {
 
   size_t bytes() const;  // without the plan
 
+  // The program of one rank alone. It keeps the plan.
   static Result<std::shared_ptr<const Program>> Make(std::shared_ptr<const plan::Plan> plan, int rank);
+};
+
+// Makes the programs of the ranks of a plan. What takes a look at the operations of all ranks is found once, so the
+// programs of all together take as long as the plan has operations. Immutable.
+class ProgramMaker {
+ public:
+  static Result<ProgramMaker> Of(std::shared_ptr<const plan::Plan> plan);
+
+  const std::shared_ptr<const plan::Plan>& plan() const { return plan_; }
+  // The program does not keep the plan: the caller sets what it is to keep.
+  std::shared_ptr<Program> Make(int rank) const;
+  size_t bytes() const;  // without the plan
+
+ private:
+  std::shared_ptr<const plan::Plan> plan_;
+  // The parts of each move of a strand, one move after the other.
+  std::vector<std::vector<uint16_t>> data_parts_;  // [rank * lanes + lane]
+  std::vector<int16_t> inline_endpoint_;           // see Program
+  size_t plan_operands_ = 0;
 };
 
 }  // namespace axccl::exec
