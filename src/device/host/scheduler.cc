@@ -52,7 +52,9 @@ void SetLooks(int looks) {
 
 // Giving up the core hands it to any thread that is ready to run. Among ranks that is intended, but an unrelated
 // process (for example a compiler) keeps it for a time slice of milliseconds. When that has happened, threads look
-// longer and then sleep for a while, because a thread that is woken runs before one that computes all the time.
+// longer and then sleep for a while, because a thread that is woken runs before one that computes all the time. A rank
+// that shares the core and is not waiting looks the same, but not for long. So they sleep for a short while at first,
+// and for twice as long whenever the core has been kept again.
 class Strangers {
  public:
   bool MayYield(Clock::time_point now) {
@@ -62,8 +64,16 @@ class Strangers {
     return true;
   }
   void Yielded(Clock::time_point before, Clock::time_point after) {
-    if (after - before < kLate) return;
-    until_.store((after + kMemory).time_since_epoch().count(), std::memory_order_relaxed);
+    if (after - before < kLate) {
+      if (in_time_.load(std::memory_order_relaxed) < kCalm &&
+          in_time_.fetch_add(1, std::memory_order_relaxed) + 1 == kCalm)
+        memory_.store(kFirstMemory.count(), std::memory_order_relaxed);
+      return;
+    }
+    in_time_.store(0, std::memory_order_relaxed);
+    const std::chrono::microseconds memory(memory_.load(std::memory_order_relaxed));
+    memory_.store(std::min(2 * memory, kLongestMemory).count(), std::memory_order_relaxed);
+    until_.store((after + memory).time_since_epoch().count(), std::memory_order_relaxed);
     about_.store(true, std::memory_order_relaxed);
     SetLooks(kMostLooks);
   }
@@ -71,9 +81,12 @@ class Strangers {
 
  private:
   static constexpr std::chrono::microseconds kLate{500};
-  static constexpr std::chrono::milliseconds kMemory{100};
+  static constexpr std::chrono::microseconds kFirstMemory{1000}, kLongestMemory{128000};
+  static constexpr int kCalm = 64;
   std::atomic<bool> about_{false};
   std::atomic<int64_t> until_{0};
+  std::atomic<int64_t> memory_{kFirstMemory.count()};  // microseconds
+  std::atomic<int> in_time_{0};                        // yields since the last late one, up to kCalm
 };
 Strangers g_strangers;
 
@@ -124,6 +137,14 @@ class SharedCore {
 thread_local SharedCore t_shared_core;
 
 }  // namespace
+
+bool GiveUpCore() {
+  const Clock::time_point now = Clock::now();
+  if (!MayYield(now)) return false;
+  sched_yield();
+  NoteYield(now);
+  return true;
+}
 
 int SpinLooks() {
   if (ExpectsMessages()) return kMessageLooks;
@@ -249,11 +270,7 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
       next_check = now + kCheckInterval;
     }
     if (advanced) last_move = now;
-    if (now - last_move < patience.yielding && MayYield(now)) {
-      sched_yield();
-      NoteYield(now);
-      continue;
-    }
+    if (now - last_move < patience.yielding && GiveUpCore()) continue;
     const int slot = bells.Claim();
     const uint32_t seen = bells.Value(slot);
     bool quiet = true;

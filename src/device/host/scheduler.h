@@ -117,6 +117,9 @@ class Scheduler {
   std::atomic<uint32_t> activity_{0};  // LeftPending increments it, the dozing progress thread reads it
 };
 
+// Gives up the core to a rank that may need it. Returns false, without that, if unrelated processes would take it.
+bool GiveUpCore();
+
 // The number of looks, separated by pauses, that SpinUntil makes. It adapts to whether looking has been successful
 // recently. Looking fails when the awaited rank shares this core, or comes late anyway; then the thread gives up the
 // core almost at once, as it does between looks for messages.
