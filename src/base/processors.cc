@@ -86,17 +86,43 @@ bool AllProcessorsTaken(const std::string& line, int processors) {
   return std::sscanf(line.c_str(), "%*s %*s %*s %ld/", &running) == 1 && running > processors;
 }
 
-void MoveToAnotherProcessor() {
+namespace {
+
+// Lets choose(here, &set) reduce the set of processors of the calling thread for the moment in which it moves.
+template <class Choose>
+void Move(const Choose& choose) {
   // Keeps own threads from being placed meanwhile; this thread's new set would be lost otherwise.
   std::unique_lock lock(Own().mutex, std::defer_lock);
   if (t_began != nullptr) lock.lock();
   cpu_set_t allowed;
   const int here = sched_getcpu();
   if (here < 0 || here >= CPU_SETSIZE || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  cpu_set_t others = allowed;
-  CPU_CLR(here, &others);
-  if (CPU_COUNT(&others) != 0 && sched_setaffinity(0, sizeof(others), &others) == 0)
+  cpu_set_t chosen = allowed;
+  choose(here, &chosen);
+  if (CPU_COUNT(&chosen) != 0 && sched_setaffinity(0, sizeof(chosen), &chosen) == 0)
     (void)sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
+}  // namespace
+
+void MoveToAnotherProcessor() {
+  Move([](int here, cpu_set_t* set) { CPU_CLR(here, set); });
+}
+
+void MoveToLeastLoaded(const std::function<int(int processor)>& load) {
+  Move([&](int here, cpu_set_t* set) {
+    const cpu_set_t allowed = *set;
+    CPU_ZERO(set);
+    int least = load(here);
+    for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+      if (!CPU_ISSET(processor, &allowed)) continue;
+      const int found = load(processor);
+      if (found >= least) continue;
+      least = found;
+      CPU_ZERO(set);
+      CPU_SET(processor, set);
+    }
+  });
 }
 
 void BecomeOwnThread(const char* name) {

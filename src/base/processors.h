@@ -6,6 +6,7 @@
 // threads that run its callbacks or that it waits for. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ bool AllProcessorsTaken(const std::string& line, int processors);
 
 // Makes the kernel move the calling thread to another processor of its set. The set stays as it is.
 void MoveToAnotherProcessor();
+// The same, to the processor for which `load` returns least, if that is less than for the thread's own.
+void MoveToLeastLoaded(const std::function<int(int processor)>& load);
 
 // Makes the calling thread an own thread with this name (at most 15 characters). Does not throw: if memory runs out,
 // the thread stays where it started.

@@ -2,12 +2,14 @@
 #include "src/base/processors.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <future>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "src/base/detached_thread.h"
@@ -75,6 +77,26 @@ TEST(MoveToAnotherProcessor, LeavesTheAllowedProcessorsUnchanged) {
     BindThisThread({before[0]});
     MoveToAnotherProcessor();  // there is no other
     EXPECT_EQ(AllowedProcessors(), std::vector<int>{before[0]});
+  }).join();
+}
+
+TEST(MoveToLeastLoaded, MovesOnlyWhereThereIsLess) {
+  std::thread([] {
+    const std::vector<int> before = AllowedProcessors();
+    std::set<int> asked;
+    MoveToLeastLoaded([&](int processor) { return asked.insert(processor), 1; });
+    EXPECT_EQ(asked, std::set<int>(before.begin(), before.end()));
+    EXPECT_EQ(AllowedProcessors(), before);
+    if (before.size() < 2) return;
+    // The kernel may move the thread before it is asked where it is, but not always.
+    bool moved = false;
+    for (int i = 0; i < 1000 && !moved; ++i) {
+      const int to = before[i % 2 == 0 ? 1 : 0];
+      MoveToLeastLoaded([&](int processor) { return processor == to ? 0 : 1; });
+      moved = sched_getcpu() == to;
+    }
+    EXPECT_TRUE(moved);
+    EXPECT_EQ(AllowedProcessors(), before);
   }).join();
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "src/exec/channel/channel.h"
+#include "src/exec/host/handover.h"
 #include "src/exec/host/turns.h"
 #include "src/exec/host/workspace.h"
 #include "src/exec/prepared/plan_cache.h"
@@ -29,12 +30,14 @@ class HostChannel final : public ChannelState {
   const PlanCache& plans() const { return plans_; }
   Turns& turns() { return turns_; }
   const Turns& turns() const { return turns_; }
+  Handover& handover() { return handover_; }
   Workspace& workspace() { return workspace_; }
 
  private:
   Workspace workspace_;
   PlanCache plans_;
   Turns turns_;
+  Handover handover_;
 };
 
 }  // namespace axccl::exec

@@ -113,13 +113,22 @@ int Looks(const Channel& channel) {
   return channel.members().inbox() == nullptr && device::host::SpinLooks() > kLooks ? kLooks : 1;
 }
 
-// Runs an operation as far as it goes, and leaves the rest to the queue.
+// Waits a little longer where ranks share cores. Call: as Handover::Run wants it.
+template <class Call>
+bool HandOver(const Channel& channel, Call* call) {
+  return HostChannel::Of(channel)->handover().Run(channel.members(), call);
+}
+
+// Runs an operation as far as it goes, and leaves the rest to the queue. `looks`: 0 if it has waited already.
 Status Continue(const Started& started, Operation operation, int looks) {
+  const bool waits = looks > 0;
   Poll poll = operation.Progress();
   for (; poll == Poll::kBlocked && looks > 0; --looks) {
     device::host::CpuRelax();
     poll = operation.Progress();
   }
+  if (poll == Poll::kBlocked && waits && HandOver(*operation.channel(), &operation))
+    poll = operation.finished() ? Poll::kDone : Poll::kAgain;
   if (poll == Poll::kDone) {
     if (!operation.status().ok()) (*started.stream)->SetError(operation.status());
     started.Leave();
@@ -152,9 +161,12 @@ Status Continue(const Started& started, Operation operation, int looks) {
 }
 
 [[gnu::noinline]] Status RunRest(Started started, Channel* channel, const Call& call, PlainCall begun) {
-  for (int looks = Looks(*channel); looks > 0; --looks) {
+  bool ended = false;
+  for (int looks = Looks(*channel); looks > 0 && !ended; --looks) {
     device::host::CpuRelax();
-    if (!begun.Passed() || !begun.Run()) continue;
+    ended = begun.TakeTurn() == Turn::kEnded;
+  }
+  if (ended || HandOver(*channel, &begun)) {
     begun.End();
     started.Leave();
     return Status();

@@ -324,6 +324,30 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
   return Run::kDone;
 }
 
+Turn Operation::TakeTurn() {
+  if (awaited_.counter != nullptr && awaited_.counter->load(std::memory_order_acquire) < awaited_.value)
+    return Turn::kWaits;
+  const bool waited = awaited_.counter != nullptr;
+  if (Progress() != Poll::kBlocked) return Turn::kEnded;
+  return waited ? Turn::kMoved : Turn::kWaits;
+}
+
+// Including those that it would wait for next, as PlainCall does. If it waits for something else, looking is no cheaper
+// than giving up the core.
+bool Operation::AwaitsNeighbour() const {
+  if (awaited_.counter == nullptr) return true;
+  const std::vector<Step>& steps = binding_.prepared->program->lanes[0];
+  const uint64_t turn = binding_.host->turns().next() + first_lane_.turn;
+  for (size_t at = first_lane_.step; at < steps.size() && steps[at].kind != OpKind::kSignal; ++at) {
+    const Step& step = steps[at];
+    if (step.kind != OpKind::kWait || !Handover::IsNeighbour(channel_->members(), step.peer)) continue;
+    const Member& peer = channel_->member(step.peer);
+    const Line* const line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
+    if (line->value.load(std::memory_order_relaxed) < Target(turn, step.value)) return true;
+  }
+  return false;
+}
+
 Operation::Run Operation::Blocked(int waiting_for) {
   Status over = monitor_.Look(binding_, waiting_for);
   if (over.ok()) return Run::kBlocked;

@@ -13,6 +13,7 @@
 #include "src/device/host/scheduler.h"
 #include "src/exec/host/binding.h"
 #include "src/exec/host/exposure.h"
+#include "src/exec/host/handover.h"
 #include "src/exec/host/operands.h"
 #include "src/exec/host/outbox.h"
 #include "src/exec/host/plain_call.h"
@@ -32,6 +33,9 @@ class Operation {
   void Arm(int doorbell);
   // The line that it waits for, if it has one lane.
   device::host::Awaited awaited() const { return awaited_; }
+  // For Handover::Run. It has also ended if it can go on without waiting.
+  Turn TakeTurn();
+  bool AwaitsNeighbour() const;
   bool finished() const { return stage_ == Stage::kFinished; }
   bool begun() const { return stage_ != Stage::kNew; }
   const Call& call() const { return binding_.call; }

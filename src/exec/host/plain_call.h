@@ -13,6 +13,7 @@
 #include "kernels/host/mover.h"
 #include "src/exec/host/binding.h"
 #include "src/exec/host/flat_operands.h"
+#include "src/exec/host/handover.h"
 
 namespace axccl::exec {
 
@@ -31,6 +32,12 @@ class PlainCall {
   bool Run();
   // Whether the member that Run waits for has signalled, and for this call.
   bool Passed() const { return Passed(prepared_->plain_program.steps[at_]); }
+  // For Handover::Run.
+  Turn TakeTurn() {
+    if (!Passed()) return Turn::kWaits;
+    return Run() ? Turn::kEnded : Turn::kMoved;
+  }
+  bool AwaitsNeighbour() const;
   // The operation has found that the wait is over.
   void PassWait() { ++at_; }
   // Ends what Begin began, after Run has returned true.
