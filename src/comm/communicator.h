@@ -72,7 +72,7 @@ class Communicator : public exec::ChannelOwner {
   Status TakeBack(const void* p, size_t bytes) override;
   bool TakenBack(const void* p, size_t bytes) const override;
   Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override { return block_->Take(bytes, offset); }
-  uint64_t cache_bytes() const override { return settings_.machine.cache_bytes; }
+  uint64_t cache_bytes() const override { return settings_.machine.RankCacheBytes(); }
   double timeout_seconds() const override { return settings_.timeout_seconds; }
   double notice_seconds() const override { return settings_.notice_seconds; }
 

@@ -84,9 +84,11 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
     std::memcpy(settings.algorithms, algorithms.data(), algorithms.size());
   }
   const exec::DeviceId& device = options.identity.device;
+  // Rank 0 decides: if all measured, they would disturb each other.
+  const bool measures = options.inherit == nullptr && options.identity.rank == 0;
   AXCCL_ASSIGN_OR_RETURN(const exec::Capacity capacity,
                          device.platform->Measure(device.ordinal, options.identity.ranks, options.min_lanes,
-                                                  options.inherit != nullptr ? &settings.machine : nullptr));
+                                                  measures ? nullptr : &settings.machine));
   settings.machine = capacity.machine;
   settings.lanes = capacity.lanes;
   return settings;

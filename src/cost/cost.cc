@@ -247,7 +247,9 @@ std::vector<double> Paper::Run(double Weight::*member) const {
 
 Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement,
              int copies, int like)
-    : parts_(schedule.parts), lanes_(schedule.lanes * copies), cache_bytes_(static_cast<double>(machine.cache_bytes)) {
+    : parts_(schedule.parts),
+      lanes_(schedule.lanes * copies),
+      cache_bytes_(static_cast<double>(machine.RankCacheBytes())) {
   const Paper paper(schedule, machine, by_call, placement, copies, like);
   const auto derive = [&](double Weight::*member, double Cost::*into) {
     const std::vector<double> ends = paper.Run(member);

@@ -13,8 +13,10 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include "src/base/sizes.h"
+#include "src/cost/usable_cache.h"
 #include "src/plan/region.h"
 
 namespace axccl::cost {
@@ -265,23 +267,34 @@ uint64_t SysfsCpus(const std::string& file) {
   return cpus;
 }
 
-// Finds the largest share of a cache that one CPU has. Looks at all levels, because virtual machines misreport single
-// ones.
-void ReadCacheShare(Machine* machine) {
+// Finds the cache of which one CPU has the largest share. Looks at all levels, because virtual machines misreport
+// single ones.
+void ReadCache(Machine* machine) {
   uint64_t share = 0;
   for (int index = 0; index < 8; ++index) {
     const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
-    const uint64_t cpus = SysfsCpus(folder + "shared_cpu_list");
-    if (cpus > 0) share = std::max(share, SysfsBytes(folder + "size") / cpus);
+    const uint64_t cpus = SysfsCpus(folder + "shared_cpu_list"), bytes = SysfsBytes(folder + "size");
+    if (cpus == 0 || bytes / cpus <= share) continue;
+    share = bytes / cpus;
+    machine->cache_bytes = std::clamp<uint64_t>(bytes, cpus * (256u << 10), cpus * (1u << 30));
+    machine->cache_cores = cpus;
   }
-  if (share > 0) machine->cache_bytes = std::clamp<uint64_t>(share, 256u << 10, 1u << 30);
+}
+
+// The system says which cores share a cache, but not how much of it is theirs.
+void MeasureCache(Machine* machine) {
+  ReadCache(machine);
+  const std::optional<UsableCache> usable = MeasureUsableCache();
+  if (!usable.has_value()) return;
+  machine->cache_bytes = usable->bytes;
+  machine->cache_cores = std::max(machine->cache_cores, static_cast<uint64_t>(usable->threads));
 }
 
 }  // namespace
 
 Machine Measure() {
   Machine machine;
-  ReadCacheShare(&machine);
+  MeasureCache(&machine);
   MeasureCopies(&machine);
   MeasureCalls(&machine);
   MeasureOperation(&machine);
@@ -296,7 +309,8 @@ Machine GpuMachine(int multiprocessors, int ranks) {
   machine.switch_seconds = 5e-6;
   machine.cached_bytes_per_second = 4e10;
   machine.memory_bytes_per_second = 2.5e10;
-  machine.cache_bytes = (32u << 20) / static_cast<uint64_t>(ranks);
+  machine.cache_bytes = 32u << 20;
+  machine.cache_cores = static_cast<uint64_t>(ranks);
   machine.cores = multiprocessors;
   machine.ranks = ranks;
   return machine;

@@ -25,15 +25,23 @@ struct Machine {
   double network_message_seconds = 1e-6;
   // What the ranks of a machine send to others in total; as much can arrive at the same time.
   double link_bytes_per_second = 2e9;
-  uint64_t cache_bytes = 16u << 20;  // last-level cache share of one rank
+  uint64_t cache_bytes = 32u << 20;  // what stays in the caches of cores that share the last one: see usable_cache.h
+  uint64_t cache_cores = 2;          // their number
   int32_t cores = 2;                 // cores the ranks of this machine share
   int32_t ranks = 2;                 // ranks of the communicator on this machine
+
+  // What of that one rank has. Ranks that may be on cores with other caches are taken to share this one.
+  uint64_t RankCacheBytes() const {
+    const auto sharers = static_cast<uint64_t>(ranks > 1 ? ranks : 1);
+    return cache_bytes / (sharers < cache_cores ? sharers : cache_cores);
+  }
 
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 
-// Measures the constants in a few milliseconds; the caller sets cores and ranks. What cannot be measured here (there is
-// only one core, or a system call is refused) keeps its default. Starts and joins two threads; thread-safe.
+// Measures the constants, most of them in a few milliseconds, and the cache as in usable_cache.h; the caller sets cores
+// and ranks. What cannot be measured here (there is only one core, or a system call is refused) keeps its default, and
+// the cache is what the system says. Starts and joins threads; thread-safe.
 Machine Measure();
 // Returns the cached measurement of this machine; if there is none, measures and stores it first. The file is
 // $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else ~/.cache/axccl, /machine-<hash of CPU model, cores, version>. A

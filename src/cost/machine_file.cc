@@ -13,7 +13,7 @@ namespace axccl::cost {
 
 namespace {
 
-constexpr std::string_view kTitle = "axccl-machine 2";
+constexpr std::string_view kTitle = "axccl-machine 3";
 
 struct Field {
   std::string_view name;
@@ -32,8 +32,8 @@ constexpr Field kFields[] = {
     {"call_seconds", &Machine::call_seconds, 1e-9, 1e-1},
     {"call_bytes_per_second", &Machine::call_bytes_per_second, 1e6, 1e13},
 };
-constexpr std::string_view kCacheField = "cache_bytes";
-constexpr double kLeastCache = 1 << 14, kMostCache = 1e12;
+constexpr std::string_view kCacheField = "cache_bytes", kCacheCoresField = "cache_cores";
+constexpr double kLeastCache = 1 << 14, kMostCache = 1e12, kMostCacheCores = 1e5;
 
 // The first "model name" of /proc/cpuinfo, or, if there is none, other fields that identify the CPU.
 std::string CpuModel() {
@@ -53,7 +53,7 @@ std::string CpuModel() {
 std::string ToText(const Machine& machine) {
   FigureWriter writer(kTitle);
   for (const Field& f : kFields) writer.Add(f.name, machine.*f.value);
-  return writer.AddCount(kCacheField, machine.cache_bytes).text();
+  return writer.AddCount(kCacheField, machine.cache_bytes).AddCount(kCacheCoresField, machine.cache_cores).text();
 }
 
 Result<Machine> FromText(std::string_view text) {
@@ -64,7 +64,9 @@ Result<Machine> FromText(std::string_view text) {
     AXCCL_ASSIGN_OR_RETURN(machine.*f.value, reader.Number(f.name, f.least, f.most));
   }
   AXCCL_ASSIGN_OR_RETURN(const double cache, reader.Number(kCacheField, kLeastCache, kMostCache));
+  AXCCL_ASSIGN_OR_RETURN(const double cores, reader.Number(kCacheCoresField, 1, kMostCacheCores));
   machine.cache_bytes = static_cast<uint64_t>(cache);
+  machine.cache_cores = static_cast<uint64_t>(cores);
   AXCCL_RETURN_IF_ERROR(reader.End());
   return machine;
 }

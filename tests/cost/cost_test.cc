@@ -29,6 +29,7 @@ Machine TestMachine() {
   m.call_seconds = kCall;
   m.call_bytes_per_second = kCallRate;
   m.cache_bytes = 1 << 20;
+  m.cache_cores = 1;
   m.cores = 64;
   return m;
 }

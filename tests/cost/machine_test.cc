@@ -33,6 +33,7 @@ Machine Odd() {
   m.switch_seconds = 0.1 + 0.2 - 0.29;
   m.cached_bytes_per_second = 123456789012.3;
   m.cache_bytes = (5u << 20) + 1;
+  m.cache_cores = 6;
   return m;
 }
 
@@ -45,11 +46,12 @@ TEST(MachineText, KeepsEveryDigit) {
   EXPECT_EQ(back->switch_seconds, m.switch_seconds);
   EXPECT_EQ(back->cached_bytes_per_second, m.cached_bytes_per_second);
   EXPECT_EQ(back->cache_bytes, m.cache_bytes);
+  EXPECT_EQ(back->cache_cores, m.cache_cores);
 }
 
 TEST(MachineText, RefusesWhatItDidNotWrite) {
   const std::string good = ToText(Machine());
-  std::vector<std::string> bad = {"", "\n", "axccl-machine 2\n", good + "more 1\n", good + "\n", "x" + good};
+  std::vector<std::string> bad = {"", "\n", "axccl-machine 3\n", good + "more 1\n", good + "\n", "x" + good};
   for (size_t cut = 1; cut + 1 < good.size(); cut += 7) bad.push_back(good.substr(0, cut));
   const auto replaced = [&](const std::string& what, const std::string& by) {
     std::string text = good;
@@ -62,7 +64,8 @@ TEST(MachineText, RefusesWhatItDidNotWrite) {
   replaced("signal_seconds 1.5e-07", "signal_seconds 1.5e-07x");
   replaced("signal_seconds 1.5e-07", "signal_seconds 12");
   replaced("op_seconds", "OP_seconds");
-  replaced("cache_bytes 16777216", "cache_bytes 0");
+  replaced("cache_bytes 33554432", "cache_bytes 0");
+  replaced("cache_cores 2", "cache_cores 0");
   for (const std::string& text : bad) {
     const Result<Machine> result = FromText(text);
     ASSERT_FALSE(result.ok()) << text;
@@ -71,12 +74,29 @@ TEST(MachineText, RefusesWhatItDidNotWrite) {
   }
 }
 
+// Ranks share the cache with each other, and only ranks on its cores do.
+TEST(RankCache, IsAShare) {
+  Machine m;
+  m.cache_bytes = 48u << 20;
+  m.cache_cores = 8;
+  const auto share = [&](int ranks) {
+    m.ranks = ranks;
+    return m.RankCacheBytes() >> 20;
+  };
+  EXPECT_EQ(share(1), 48u);
+  EXPECT_EQ(share(2), 24u);
+  EXPECT_EQ(share(8), 6u);
+  EXPECT_EQ(share(64), 6u);
+  EXPECT_EQ(GpuMachine(8, 4).RankCacheBytes(), 8u << 20);
+}
+
 TEST(Measure, YieldsWhatAFileMayHold) {
   const Machine m = Measure();
   Result<Machine> back = FromText(ToText(m));
   EXPECT_TRUE(back.ok()) << back.status().message();
   EXPECT_LE(m.memory_bytes_per_second, m.cached_bytes_per_second);
   EXPECT_LE(m.call_bytes_per_second, m.cached_bytes_per_second);
+  EXPECT_GE(m.RankCacheBytes(), 1u << 14);
 }
 
 TEST(Measure, KeepsTheCallersAffinity) {

@@ -186,8 +186,9 @@ TEST(CommandTest, SimulateNamesTheError) {
 
 // A machine with known figures, so the explanation is known, too.
 const char kMachine[] =
-    "axccl-machine 2\nsignal_seconds 1e-07\nop_seconds 1e-08\nswitch_seconds 1e-06\ncached_bytes_per_second 1e+10\n"
-    "memory_bytes_per_second 5e+09\ncall_seconds 1e-06\ncall_bytes_per_second 2e+09\ncache_bytes 1048576\n";
+    "axccl-machine 3\nsignal_seconds 1e-07\nop_seconds 1e-08\nswitch_seconds 1e-06\ncached_bytes_per_second 1e+10\n"
+    "memory_bytes_per_second 5e+09\ncall_seconds 1e-06\ncall_bytes_per_second 2e+09\ncache_bytes 2097152\n"
+    "cache_cores 2\n";
 
 // The rows of the table in `text`, by algorithm and lanes ("ring 1"), without the mark.
 std::map<std::string, std::string> Rows(const std::string& text) {
@@ -315,9 +316,9 @@ TEST(ExplainTest, WrongUseNamesTheError) {
   fails_with(question + "--blocks odd", "--blocks 'odd' is unknown");
   fails_with(question + "--machine /nonexistent", "open(/nonexistent): No such file");
   const std::string file = damaged.path();
-  fails_with(question + "--machine " + file, file + ": machine file, line 10: found 'more 1', expected the end");
+  fails_with(question + "--machine " + file, file + ": machine file, line 11: found 'more 1', expected the end");
   fails_with(question + "--machines 2,2 --network " + file,
-             file + ": network file, line 1: found 'axccl-machine 2', expected axccl-");
+             file + ": network file, line 1: found 'axccl-machine 3', expected axccl-");
   fails_with("--op send_recv --bytes 8 --ranks 4", "must be 2");
   fails_with("--op broadcast --bytes 8 --ranks 4 --root 4", "root 4");
   const Outcome o = RunProgram("show --op all_reduce --algo ring --ranks 4 --bytes 8");

@@ -96,7 +96,7 @@ void PrintMachine(const Figures& f, std::string* out) {
   *out += Format("  signal %.3f us, operation %.4f us, switch of ranks %.2f us, system call %.2f us\n",
                  Micro(m.signal_seconds), Micro(m.op_seconds), Micro(m.switch_seconds), Micro(m.call_seconds));
   *out += Format("  copies %.1f GB/s in the cache (%.1f MiB a rank), %.1f in memory, %.1f by system call; %d cores\n",
-                 Giga(m.cached_bytes_per_second), static_cast<double>(m.cache_bytes) / (1 << 20),
+                 Giga(m.cached_bytes_per_second), static_cast<double>(m.RankCacheBytes()) / (1 << 20),
                  Giga(m.memory_bytes_per_second), Giga(m.call_bytes_per_second), m.cores);
 }
 
