@@ -5,7 +5,9 @@
 
 #include <functional>
 #include <set>
+#include <vector>
 
+#include "src/exec/host/binding.h"
 #include "src/plan/text.h"
 #include "src/verify/verify.h"
 #include "tests/exec/traffic.h"
@@ -97,6 +99,60 @@ TEST(PlanCache, PreparesEqualCallsOnce) {
 }
 
 // In one of the two calls, the blocks lie side by side in the outputs, in short runs.
+// By all that the ranks touch, each byte once: a buffer within another one costs no cache of its own.
+TEST(PlanCache, OutputsThatCannotStayInTheCacheAreWrittenAroundIt) {
+  struct Case {
+    Kind kind;
+    uint64_t bytes_a_block;
+    bool apart, in_place;
+  };
+  // Two ranks that have 64 KiB of cache each.
+  const Case cases[] = {
+      {Kind::kAllReduce, 32u << 10, false, false},    {Kind::kAllReduce, 33u << 10, true, false},
+      {Kind::kAllReduce, 65u << 10, true, true},      {Kind::kAllGather, 21u << 10, false, false},
+      {Kind::kAllGather, 22u << 10, true, false},     {Kind::kAllGather, 33u << 10, true, true},
+      {Kind::kReduceScatter, 22u << 10, true, false}, {Kind::kBroadcast, 42u << 10, false, false},
+      {Kind::kBroadcast, 44u << 10, true, false},     {Kind::kReduce, 44u << 10, true, false},
+  };
+  EnsembleOptions options;
+  options.layout = Layout::kThreads;
+  Ensemble ensemble(options);
+  ensemble.owner(0)->set_cache_bytes(64u << 10);
+  for (const Case& c : cases) {
+    SCOPED_TRACE(plan::KindName(c.kind));
+    Call call;
+    call.kind = c.kind;
+    call.count = c.bytes_a_block / ElementSize(call.type);
+    const Result<const Prepared*> prepared = ensemble.host(0)->plans().Prepare(call, tune::Access::kMapped);
+    ASSERT_TRUE(prepared.ok());
+    EXPECT_EQ(prepared.value()->around_cache, c.apart);
+    EXPECT_EQ(prepared.value()->around_cache_in_place, c.in_place);
+  }
+}
+
+TEST(PlanCache, ACallIsInPlaceWhereItsBlocksCoincide) {
+  EnsembleOptions options;
+  options.layout = Layout::kThreads;
+  Ensemble ensemble(options);
+  std::vector<float> memory(64);
+  const auto in_place = [&](Kind kind, int rank, size_t input, size_t output) {
+    Call call;
+    call.kind = kind;
+    call.type = DataType::kFloat32;
+    call.count = 8;
+    call.input = &memory[input];
+    call.output = &memory[output];
+    return Binding(ensemble.channel(rank), call).InPlace();
+  };
+  EXPECT_TRUE(in_place(Kind::kAllReduce, 1, 0, 0));
+  EXPECT_FALSE(in_place(Kind::kAllReduce, 1, 0, 8));
+  EXPECT_TRUE(in_place(Kind::kAllGather, 1, 24, 16));
+  EXPECT_FALSE(in_place(Kind::kAllGather, 1, 16, 16));
+  EXPECT_TRUE(in_place(Kind::kReduceScatter, 1, 16, 24));
+  EXPECT_FALSE(in_place(Kind::kReduceScatter, 1, 16, 32));
+  EXPECT_FALSE(in_place(Kind::kAllToAll, 1, 16, 16));
+}
+
 TEST(PlanCache, SeparatesRunsWherePlansAreChosenByThem) {
   for (const bool by_runs : {true, false}) {
     EnsembleOptions options;

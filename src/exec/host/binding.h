@@ -34,6 +34,14 @@ struct Binding {
 
   Workspace& workspace() const { return host->workspace(); }
   plan::Contract contract() const { return {call.kind, channel->size(), call.root}; }
+  // Whether a call without views has its smaller buffer at the place in the larger one where that costs no copy.
+  bool InPlace() const {
+    int from = 0, to = 0;
+    if (call.views != nullptr || !plan::InPlaceBlocks(contract(), channel->self(), &from, &to)) return false;
+    const uint64_t block = call.count * ElementSize(call.type);
+    return reinterpret_cast<uintptr_t>(call.input) + static_cast<uint64_t>(from) * block ==
+           reinterpret_cast<uintptr_t>(call.output) + static_cast<uint64_t>(to) * block;
+  }
 };
 
 }  // namespace axccl::exec

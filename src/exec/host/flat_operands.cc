@@ -1,5 +1,6 @@
 #include "src/exec/host/flat_operands.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/host/mover.h"
@@ -132,7 +133,11 @@ void FlatOperands::MoveGathered(const Binding& binding, const Step& step, const 
     if (num_users > 0) kernels::Copy(users, num_users, workspace.sources()[0], bytes, binding.around_cache);
     return;
   }
-  const bool non_temporal = binding.around_cache && gathered.to_user_only;
+  // What an operation overwrites it has just read: plain stores have nothing to fetch.
+  const void** const src = workspace.sources();
+  void** const end = dst + gathered.num_dst;
+  const bool non_temporal =
+      binding.around_cache && gathered.to_user_only && std::find_first_of(dst, end, src, src + gathered.num_src) == end;
   const bool then_fills = gathered.num_slots > 0 && num_users > 0;
   kernels::ReduceRequest request;
   request.dst = then_fills ? users : dst;

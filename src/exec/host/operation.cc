@@ -174,7 +174,7 @@ Status Operation::WriteRecord() {
 void Operation::Begin(Stage stage, const Prepared* prepared) {
   stage_ = stage;
   binding_.prepared = prepared;
-  binding_.around_cache = prepared->around_cache;
+  binding_.around_cache = prepared->around_cache && (prepared->around_cache_in_place || !binding_.InPlace());
   exposure_.Update(binding_, stage == Stage::kMain);
   // A barrier is the same for all calls.
   signature_ = prepared->signature ^ (stage == Stage::kMain ? binding_.form_hash : 0);

@@ -8,6 +8,15 @@ namespace axccl::exec {
 
 using plan::Buffer;
 
+namespace {
+
+// What an operation overwrites it has just read: plain stores have nothing to fetch.
+bool OverwritesSource(const kernels::BoxOperand& dst, const kernels::BoxOperand* src, int num_src) {
+  return std::any_of(src, src + num_src, [&](const kernels::BoxOperand& s) { return s.data == dst.data; });
+}
+
+}  // namespace
+
 // Makes one mover call for each operand that the chunk contains a part of.
 void ViewMover::Move(const Chunk& chunk) const {
   const std::vector<ViewOperand>& views = binding_.call.views->operands;
@@ -77,7 +86,8 @@ void ViewMover::ReduceTogether(const Chunk& chunk, const OperandSpan& span) cons
   requests.num_dst = static_cast<int>(together_);
   requests.src = dst + together_;
   requests.num_src = static_cast<int>(num_src);
-  requests.non_temporal = binding_.around_cache;
+  requests.non_temporal =
+      binding_.around_cache && !OverwritesSource(*dst, requests.src, requests.num_src);  // and so do the others
   kernels::ReduceBoxes(requests);
 }
 
@@ -115,7 +125,10 @@ void ViewMover::MoveOne(const Step& step, const Chunk& chunk, const OperandSpan&
   const size_t size = ElementSize(binding_.call.views->operands[span.operand].type);
   const tensor::Shape shape = operands_.BlockShape(binding_, step, span.operand);
   const kernels::BoxRange range{shape.dims, shape.sizes, span.begin, span.count};
-  const bool non_temporal = binding_.around_cache && gathered.to_user_only;
+  const bool overwrites = std::any_of(dst, dst + gathered.num_dst, [&](const kernels::BoxOperand& d) {
+    return OverwritesSource(d, src, gathered.num_src);
+  });
+  const bool non_temporal = binding_.around_cache && gathered.to_user_only && !overwrites;
   if (plain_copy) return kernels::CopyBox(range, dst, gathered.num_dst, *src, size, non_temporal);
   kernels::BoxReduceRequest request = Reduction(step, range, gathered.scaled);
   request.dst = dst;

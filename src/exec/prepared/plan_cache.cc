@@ -63,6 +63,24 @@ plan::Run RunOf(const Prepared& prepared, bool barrier) {
   return {{plan.hash.high, plan.hash.low}, prepared.slot_bytes, plan.complete, barrier};
 }
 
+// Blocks that an operation touches, as an average over the ranks, which all use the cache.
+struct Touched {
+  double apart;
+  double in_place;  // if the smaller buffer of each rank is a part of the larger one
+};
+
+Touched TouchedBlocks(const plan::Contract& contract) {
+  Touched touched{0, 0};
+  for (int rank = 0; rank < contract.ranks; ++rank) {
+    const int inputs = plan::InputBlocks(contract, rank), outputs = plan::OutputBlocks(contract, rank);
+    touched.apart += inputs + outputs;
+    touched.in_place += std::max(inputs, outputs);
+  }
+  touched.apart /= contract.ranks;
+  touched.in_place /= contract.ranks;
+  return touched;
+}
+
 }  // namespace
 
 PlanCache::PlanCache(const Members* members, const PlanOptions& options, FindBuffer find_buffer)
@@ -197,10 +215,11 @@ Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared
   prepared->whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
   prepared->plain = prepared->whole && !schedule.direct && call.views == nullptr &&
                     call.count * element <= kLargestPlain && OneSlotEach(prepared->program->lanes[0]);
-  const plan::Contract& contract = schedule.contract;
-  const auto blocks = static_cast<uint64_t>(plan::InputBlocks(contract, members_.self()) +
-                                            plan::OutputBlocks(contract, members_.self()));
-  prepared->around_cache = call.count * element * blocks > members_.owner()->cache_bytes();
+  const Touched touched = TouchedBlocks(schedule.contract);
+  const auto kept = static_cast<double>(members_.owner()->cache_bytes());
+  const auto block_bytes = static_cast<double>(call.count * element);
+  prepared->around_cache = touched.apart * block_bytes > kept;
+  prepared->around_cache_in_place = touched.in_place * block_bytes > kept;
   return Status();
 }
 

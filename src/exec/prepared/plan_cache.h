@@ -79,8 +79,8 @@ struct Prepared {
   // Whole, in one turn and through scratch alone, with no more than a slot an operand, and small: see PlainCall.
   bool plain = false;
   bool together = false;  // consecutive copies run as one: blocks lie side by side
-  // Inputs and outputs are too large for the cache: outputs are written around it.
-  bool around_cache = false;
+  // Inputs and outputs are too large for the cache: outputs are written around it. The second, for calls in place.
+  bool around_cache = false, around_cache_in_place = false;
   uint64_t plan_word = 0;                    // of plan and tiles, for the op record: see PlanWord
   uint32_t signature = 0;                    // of call, plan and tiles, for the lines
   std::shared_ptr<const Outbound> outbound;  // if some members are remote
