@@ -63,6 +63,24 @@ TEST(FreeListTest, NeighboursJoinInEveryOrder) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+// The blocks of communicators: each leaves a gap in front of it that is too small for the next. A search that visited
+// all gaps would take minutes here.
+TEST(FreeListTest, GapsThatAreTooSmallCostNothing) {
+  constexpr uint64_t kHuge = 2u << 20, kBytes = kHuge + 4096;
+  constexpr size_t kBlocks = 200'000;
+  Owned list(4096, uint64_t{1} << 48);
+  for (size_t i = 0; i < kBlocks; ++i) ASSERT_EQ(list.Take(kBytes, kHuge), (2 * i + 1) * kHuge);
+  EXPECT_EQ(list.ranges(), kBlocks + 1);
+  EXPECT_EQ(list.Take(4096, 4096), 4096u);
+  list.Give(kHuge);
+  EXPECT_EQ(list.Take(kBytes, kHuge), kHuge);
+  list.Give(7 * kHuge);
+  list.Give(3 * kHuge);
+  EXPECT_EQ(list.Take(kBytes, kHuge), 3 * kHuge);
+  EXPECT_EQ(list.Take(kBytes, kHuge), 7 * kHuge);
+  EXPECT_EQ(list.Take(kBytes, kHuge), (2 * kBlocks + 1) * kHuge);
+}
+
 // Compares the list with a map of single units.
 TEST(FreeListTest, AgreesWithAModel) {
   const uint64_t seed = harness::Seed();

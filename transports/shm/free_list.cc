@@ -1,6 +1,7 @@
 #include "transports/shm/free_list.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <utility>
 
@@ -19,8 +20,13 @@ FreeList::FreeList(uint64_t begin, uint64_t end) : free_bytes_(end - begin) {
 }
 
 FreeList::Range FreeList::Take(uint64_t bytes, uint64_t alignment) {
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
+  const auto size = static_cast<size_t>(std::bit_width(bytes)) - 1;
+  uint64_t& from = search_from_[size];
+  bool smaller = true;  // all ranges so far
+  for (auto it = free_.lower_bound(from); it != free_.end(); ++it) {
     const uint64_t begin = it->first, end = begin + it->second;
+    smaller = smaller && it->second >> size == 0;
+    if (smaller) from = end;
     const uint64_t start = (begin + alignment - 1) & ~(alignment - 1);
     if (start < begin || start > end || end - start < bytes) continue;
     Range taken = start == begin ? Range() : NewRange(start, bytes);
@@ -40,6 +46,10 @@ FreeList::Range FreeList::Take(uint64_t bytes, uint64_t alignment) {
 
 void FreeList::Give(Range range) noexcept {
   free_bytes_ += range.mapped();
+  const auto begins_at = [this](uint64_t begin, uint64_t bytes) {
+    for (size_t k = 0; k < static_cast<size_t>(std::bit_width(bytes)); ++k)
+      search_from_[k] = std::min(search_from_[k], begin);
+  };
   auto next = free_.upper_bound(range.key());
   if (next != free_.end() && range.key() + range.mapped() == next->first) {
     range.mapped() += next->second;
@@ -49,9 +59,10 @@ void FreeList::Give(Range range) noexcept {
     const auto before = std::prev(next);
     if (before->first + before->second == range.key()) {
       before->second += range.mapped();
-      return;
+      return begins_at(before->first, before->second);
     }
   }
+  begins_at(range.key(), range.mapped());
   free_.insert(next, std::move(range));
 }
 
