@@ -240,6 +240,13 @@ class Builder {
     const auto same = [&](const Introduction& peer) { return peer.address.host_id == peers_[rank].address.host_id; };
     return static_cast<int>(std::find_if(peers_.begin(), peers_.end(), same) - peers_.begin());
   }
+  // Likewise a process.
+  int ProcessOf(size_t rank) const {
+    const auto same = [&](const Introduction& peer) {
+      return peer.address.process_id == peers_[rank].address.process_id;
+    };
+    return static_cast<int>(std::find_if(peers_.begin(), peers_.end(), same) - peers_.begin());
+  }
   bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
 
   // Of each rank on the machine of `rank`.
@@ -306,6 +313,7 @@ class Builder {
       exec::Member member;
       member.rank = static_cast<int>(rank);
       member.machine = MachineOf(rank);
+      member.process = ProcessOf(rank);
       member.block = reach->block();
       member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
       member.layout = layout_.channel;

@@ -1,12 +1,14 @@
 // Limits on a process, and system calls that it may not make: what then works, and errors that name the limit to raise.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -75,6 +77,21 @@ void UseEverything(RankContext& context) {
 
 // ---- many ---
 
+// Bytes that malloc has given out, and shared memory that is resident.
+size_t AllocatedBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+size_t SharedBytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    size_t kib = 0;
+    if (word == "RssShmem:" && status >> kib) return kib << 10;
+  }
+  ADD_FAILURE() << "/proc/self/status has no RssShmem";
+  return 0;
+}
+
 // A communicator takes only a little address space of the heap, so there is room for as many as programs make.
 TEST(Many, CommunicatorsOfEightRanksInAProcess) {
   if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers need the address space";
@@ -105,6 +122,98 @@ TEST(Many, CommunicatorsOfEightProcesses) {
         EXPECT_EQ(sum, 8);
         for (ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
         ASSERT_OK(ncclCommDestroy(first));
+      },
+      options);
+}
+
+struct Scale {
+  int ranks, communicators, in_short;
+  size_t most_bytes;  // that a rank may take of malloc's memory and of shared memory together
+};
+
+class ManyInUseTest : public testing::TestWithParam<Scale> {};
+
+// What a communicator takes grows with what its ranks use, and all of it is given back.
+TEST_P(ManyInUseTest, TakeLittleAndGiveItBack) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers allocate in another way";
+  RunOptions options;
+  options.deadline = std::chrono::seconds(60);
+  RunRanks(
+      Processes(1),
+      [](RankContext&) {
+        const Scale scale = GetParam();
+        const auto n = static_cast<size_t>(scale.ranks);
+        std::vector<axcclStream_t> streams(n);
+        for (size_t r = 0; r < n; ++r) {
+          ASSERT_OK(axcclHostSetDevice(static_cast<int>(r)));
+          ASSERT_OK(axcclStreamCreate(&streams[r], axcclStreamNonBlocking));
+        }
+        std::vector<std::vector<int>> in(n, std::vector<int>(16384, 1)), out(n, std::vector<int>(16384));
+        const auto make_and_use = [&](ncclComm_t* comms) {
+          ASSERT_OK(ncclCommInitAll(comms, scale.ranks, nullptr));
+          for (const size_t count : {size_t{2}, size_t{16384}}) {
+            ASSERT_OK(ncclGroupStart());
+            for (size_t r = 0; r < n; ++r)
+              ASSERT_OK(
+                  ncclAllReduce(in[r].data(), out[r].data(), count, ncclInt32, ncclSum, comms[r], Cuda(streams[r])));
+            ASSERT_OK(ncclGroupEnd());
+            for (size_t r = 0; r < n; ++r) {
+              ASSERT_OK(axcclStreamSynchronize(streams[r]));
+              ASSERT_EQ(out[r][count - 1], scale.ranks);
+            }
+          }
+        };
+        // What the process keeps of the first one does not count.
+        std::vector<ncclComm_t> first(n);
+        ASSERT_NO_FATAL_FAILURE(make_and_use(first.data()));
+        for (ncclComm_t comm : first) ASSERT_OK(ncclCommDestroy(comm));
+
+        const size_t allocated = AllocatedBytes(), shared = SharedBytes();
+        const auto count = static_cast<size_t>(harness::FullTests() ? scale.communicators : scale.in_short);
+        std::vector<ncclComm_t> comms(count * n);
+        for (size_t i = 0; i < count; ++i) ASSERT_NO_FATAL_FAILURE(make_and_use(&comms[i * n]));
+        EXPECT_LE(AllocatedBytes() - allocated + SharedBytes() - shared, scale.most_bytes * comms.size());
+        for (ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
+        // But for their places in tables.
+        EXPECT_LE(AllocatedBytes(), allocated + 256 * comms.size() + (1u << 20));
+        EXPECT_LE(SharedBytes(), shared + (2u << 20));
+        for (axcclStream_t stream : streams) ASSERT_OK(axcclStreamDestroy(stream));
+      },
+      options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Many, ManyInUseTest,
+                         testing::Values(Scale{8, 1000, 200, 40u << 10}, Scale{64, 100, 20, 100u << 10},
+                                         Scale{256, 4, 2, 300u << 10}),
+                         [](const auto& info) { return "OfRanks" + std::to_string(info.param.ranks); });
+
+// A rank's program for one root has an operation for each other rank, and a process may have the programs of all ranks
+// for all roots: 1.5 GiB here, if nothing bounded what is kept.
+TEST(Many, BroadcastsFromManyRoots) {
+  if (harness::TimeScale() != 1) GTEST_SKIP() << "sanitizers allocate in another way";
+  RunOptions options;
+  options.deadline = std::chrono::seconds(120);
+  RunRanks(
+      OneThread(256),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        const int n = clique.nranks();
+        std::vector<std::vector<int>> data(static_cast<size_t>(n), std::vector<int>(256));
+        size_t first = 0;
+        for (int root = 0; root < (harness::FullTests() ? n : 40); ++root) {
+          for (int r = 0; r < n; ++r) std::fill(data[r].begin(), data[r].end(), r == root ? root + 1 : 0);
+          ASSERT_OK(ncclGroupStart());
+          for (int r = 0; r < n; ++r)
+            ASSERT_OK(ncclBroadcast(data[r].data(), data[r].data(), data[r].size(), ncclInt32, root, clique.comm(r),
+                                    Cuda(clique.stream(r))));
+          ASSERT_OK(ncclGroupEnd());
+          ASSERT_TRUE(clique.Synchronize());
+          for (int r = 0; r < n; ++r) ASSERT_EQ(data[r].back(), root + 1) << "rank " << r;
+          if (root == 0) first = AllocatedBytes();
+          ASSERT_LE(AllocatedBytes(), first + (96u << 20)) << "root " << root;
+        }
+        ASSERT_TRUE(clique.Destroy());
       },
       options);
 }

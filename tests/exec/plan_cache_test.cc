@@ -38,6 +38,26 @@ TEST_P(PlanCacheTest, WhatIsKeptIsBounded) {
   EXPECT_GT(most, PlanCache::kMaxPrepared / 2);
 }
 
+// A process may have all ranks of a group, whose programs are the longer the more of them there are.
+TEST(PlanCache, TheBytesOfAProcessAreBounded) {
+  EnsembleOptions options;
+  options.ranks = 64;
+  Ensemble ensemble(options);
+  PlanCache& plans = ensemble.host(0)->plans();
+  Call call;
+  call.kind = Kind::kAllGather;
+  size_t most = 0, evictions = 0;
+  for (call.count = 1; evictions < 3; ++call.count) {
+    const size_t before = plans.size();
+    ASSERT_TRUE(plans.Prepare(call, tune::Access::kNone).ok());
+    evictions += plans.size() <= before;
+    most = std::max(most, plans.bytes());
+    ASSERT_LT(call.count, PlanCache::kMaxPrepared);
+  }
+  EXPECT_LE(most, PlanCache::kMaxBytesOfProcess / 64 + (64u << 10));
+  EXPECT_GT(most, PlanCache::kMaxBytesOfProcess / 64 / 2);
+}
+
 // A new call never evicts a call that has begun.
 TEST_P(PlanCacheTest, WhatRunsIsNotForgotten) {
   EnsembleOptions options;

@@ -36,6 +36,7 @@ struct Member {
   std::shared_ptr<transport::Reach::Area> mirror;  // for a created channel: keeps `block` alive if that is a mirror
   int device = 0;                                  // host device, in the same process
   int machine = 0;                                 // the same number for ranks that share memory, on every rank
+  int process = 0;                                 // likewise for ranks of one process
   int area = -1;  // for a created channel, on GPU ranks: its area of the rank's device; -1: not known yet
 };
 

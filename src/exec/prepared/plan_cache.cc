@@ -20,6 +20,27 @@ bool OneSlotEach(const std::vector<Step>& steps) {
   return std::all_of(steps.begin(), steps.end(), [](const Step& step) { return step.parts <= 1; });
 }
 
+// How many ranks the process has that has most of them: the same number on every rank.
+size_t MostOfProcess(const Members& members) {
+  std::vector<int> processes;
+  for (int p = 0; p < members.size(); ++p) processes.push_back(members[p].process);
+  std::sort(processes.begin(), processes.end());
+  size_t most = 1;
+  for (auto first = processes.begin(); first != processes.end();) {
+    const auto last = std::upper_bound(first, processes.end(), *first);
+    most = std::max(most, static_cast<size_t>(last - first));
+    first = last;
+  }
+  return most;
+}
+
+// What a prepared call takes, as an average over the ranks, which is the same on each of them.
+size_t AverageBytes(const Program& program, size_t ranks) {
+  constexpr size_t kOfOp = sizeof(Step) + sizeof(PlainStep) + sizeof(const Member*);
+  constexpr size_t kOfOperand = sizeof(plan::Operand) + sizeof(uint16_t) + sizeof(OperandPlace) + sizeof(PlainOperand);
+  return sizeof(Prepared) + sizeof(Program) + (program.plan_ops * kOfOp + program.plan_operands * kOfOperand) / ranks;
+}
+
 uint64_t HashOf(uint64_t a, uint64_t b, uint64_t c) { return Mix(Mix(Mix(kHashSeed, a), b), c); }
 
 // Identifies what a rank runs for a call, in a word for its op record: 48 bits of a hash of the plan and of the
@@ -84,7 +105,13 @@ Touched TouchedBlocks(const plan::Contract& contract) {
 }  // namespace
 
 PlanCache::PlanCache(const Members* members, const PlanOptions& options, FindBuffer find_buffer)
-    : members_(*members), options_(options), find_buffer_(std::move(find_buffer)) {}
+    : members_(*members),
+      options_(options),
+      find_buffer_(std::move(find_buffer)),
+      max_bytes_(std::min(kMaxBytesOfProcess / MostOfProcess(*members), kMaxBytes)) {}
+
+// All ranks evict at the same time, because what they run depends on what is in the cache (Redirect).
+bool PlanCache::Full() const { return prepared_.size() >= kMaxPrepared || bytes_ >= max_bytes_; }
 
 Result<const Prepared*> PlanCache::Find(const Call& call, tune::Access access, bool may_forget) {
   const ViewList* const views = call.views == nullptr || !options_.by_runs ? nullptr : call.views.get();
@@ -93,13 +120,12 @@ Result<const Prepared*> PlanCache::Find(const Call& call, tune::Access access, b
   if (key == last_key_) return last_prepared_;
   if (const Prepared* const found = Lookup(key); found != nullptr) return found;
   AXCCL_ASSIGN_OR_RETURN(Prepared built, Build(call, access, short_runs, split_rows));
-  if (may_forget && (prepared_.size() >= kMaxPrepared || num_places_ >= kMaxPlaces)) {
+  if (may_forget && Full()) {
     prepared_.clear();
-    num_places_ = 0;
+    bytes_ = 0;
     last_key_ = kNoKey;
   }
-  // All ranks evict at the same time, because what they run depends on what is in the cache (Redirect).
-  num_places_ += built.program->plan_operands / static_cast<size_t>(members_.size());
+  bytes_ += AverageBytes(*built.program, static_cast<size_t>(members_.size()));
   last_prepared_ = &prepared_.emplace(key, std::move(built)).first->second;
   last_key_ = key;
   size_.store(prepared_.size(), std::memory_order_relaxed);

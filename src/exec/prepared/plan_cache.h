@@ -145,12 +145,15 @@ class PlanCache {
   // The place of a prepared call's slot in the block of the member that `operand` names.
   OperandPlace PlaceOfSlot(const Prepared& prepared, uint32_t lane, const plan::Operand& operand) const;
 
-  // The number of calls in the cache.
+  // The number of calls in the cache, and about how many bytes they take.
   size_t size() const { return size_.load(std::memory_order_relaxed); }
-  // Limits on prepared calls, and on places of operands in them (2 MiB), of which plans for many ranks have many.
-  // Applications use few shapes, and building one again is cheap.
+  size_t bytes() const { return bytes_; }
+  // Limits on prepared calls, and on the bytes of all of a channel's ranks that are in one process: plans for many
+  // ranks have many operations, broadcasts from every root need as many plans, and a process may have all ranks. A rank
+  // may have 8 MiB of that. Applications use few shapes; building one again takes a fraction of a millisecond for 8
+  // ranks, and some 50 ms for 256.
   static constexpr size_t kMaxPrepared = 4096;
-  static constexpr size_t kMaxPlaces = (size_t{2} << 20) / sizeof(OperandPlace);
+  static constexpr size_t kMaxBytesOfProcess = size_t{64} << 20, kMaxBytes = size_t{8} << 20;
 
  private:
   struct Key {
@@ -167,6 +170,7 @@ class PlanCache {
   }
 
   Result<const Prepared*> Find(const Call& call, tune::Access access, bool may_forget);
+  bool Full() const;
   const Prepared* Lookup(const Key& key);
   Result<Prepared> Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const;
   Status Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared* prepared) const;
@@ -179,7 +183,8 @@ class PlanCache {
   const FindBuffer find_buffer_;
   std::unordered_map<Key, Prepared, KeyHash> prepared_;
   std::atomic<size_t> size_{0};  // of the cache
-  size_t num_places_ = 0;        // in all entries of the cache
+  size_t bytes_ = 0;             // of all entries of the cache: an average over the ranks
+  const size_t max_bytes_;
   static constexpr Key kNoKey{~0ull, 0, 0};
   Key last_key_ = kNoKey;
   const Prepared* last_prepared_ = nullptr;

@@ -85,6 +85,7 @@ Result<ProgramMaker> ProgramMaker::Of(std::shared_ptr<const plan::Plan> plan) {
   PartFinder finder{SlotParts(schedule), &maker.data_parts_};
   AXCCL_RETURN_IF_ERROR(FollowTurn(schedule, &finder));
   maker.inline_endpoint_ = InlineEndpoints(schedule);
+  for (const plan::Lane* lane : plan::StrandsOf(schedule)) maker.plan_ops_ += lane->ops.size();
   ForEachOperand(schedule, [&](const Operand&) { ++maker.plan_operands_; });
   maker.plan_ = std::move(plan);
   return maker;
@@ -115,6 +116,7 @@ std::shared_ptr<Program> ProgramMaker::Make(int rank) const {
   }
   if (schedule.direct) program->prologue = schedule.program.size();  // one signal, ranks - 1 waits
   program->inline_endpoint = inline_endpoint_;
+  program->plan_ops = plan_ops_;
   program->plan_operands = plan_operands_;
   return program;
 }

@@ -40,8 +40,9 @@ struct Program {
   // Slots that may live in an endpoint's line, as plan::Schedule::inline_endpoint, -1 if two slots share one. All -1 if
   // several slots are moved at a time.
   std::vector<int16_t> inline_endpoint;
-  size_t max_operands = 0;                   // of one step
-  size_t plan_operands = 0;                  // of all ranks together: the same number on each rank
+  size_t max_operands = 0;  // of one step
+  // Of all ranks together: the same numbers on each rank.
+  size_t plan_ops = 0, plan_operands = 0;
   std::shared_ptr<const Outbound> outbound;  // if ranks are on several machines and the plan has no operations
 
   size_t bytes() const;  // without the plan
@@ -65,8 +66,9 @@ class ProgramMaker {
   std::shared_ptr<const plan::Plan> plan_;
   // The parts of each move of a strand, one move after the other.
   std::vector<std::vector<uint16_t>> data_parts_;  // [rank * lanes + lane]
-  std::vector<int16_t> inline_endpoint_;           // see Program
-  size_t plan_operands_ = 0;
+  // See Program.
+  std::vector<int16_t> inline_endpoint_;
+  size_t plan_ops_ = 0, plan_operands_ = 0;
 };
 
 }  // namespace axccl::exec
