@@ -322,7 +322,12 @@ void StreamAndFetch(char* to, const char* block, size_t bytes, int num_src, cons
   StreamFence();
 }
 
-// Stores each vector twice while it is in a register: a fifth faster than block by block, one after the other.
+// A block that is copied several times stays in the first-level cache, and is long enough for memcpy to take whole
+// lines without fetching them.
+constexpr size_t kCopyBlockBytes = 16384;
+
+// Stores each vector twice while it is in a register: a fifth faster than one after the other, where memcpy stores
+// vectors, too.
 [[gnu::noinline]] void CopyToTwo(char* first, char* second, const char* from, size_t bytes) {
   using V = Raw<kVectorBytes>;
   constexpr size_t kStep = 4 * kVectorBytes;
@@ -344,9 +349,15 @@ void Copy(void* const* dst, int num_dst, const void* src, size_t bytes, bool non
     if (dst[0] != src) __builtin_memcpy(dst[0], src, bytes);
     return;
   }
+  size_t at = 0;
+  for (; bytes - at >= kCopyBlockBytes; at += kCopyBlockBytes) {
+    for (int d = 0; d < num_dst; ++d) {
+      if (dst[d] != src) __builtin_memcpy(static_cast<char*>(dst[d]) + at, from + at, kCopyBlockBytes);
+    }
+  }
   // Writes two at a time, block by block, so that the source is read again from the first-level cache only.
-  size_t step = num_dst == 2 ? bytes : kBlockBytes;
-  for (size_t at = 0; at < bytes; at += step) {
+  size_t step = num_dst == 2 ? bytes - at : kBlockBytes;
+  for (; at < bytes; at += step) {
     if (step > bytes - at) step = bytes - at;
     int d = 0;
     for (; d + 2 <= num_dst; d += 2)
