@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -45,6 +46,19 @@ uint64_t FileBytes(const Heap& heap) {
 int Descriptors() {
   const std::filesystem::directory_iterator entries("/proc/self/fd");
   return static_cast<int>(std::distance(begin(entries), end(entries)));
+}
+
+// Whether the mapping at that address asks for huge pages; the line of a mapping's flags in smaps is after its range.
+bool AsksForHugePages(const void* p) {
+  std::ifstream smaps("/proc/self/smaps");
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  bool here = false;
+  for (std::string line; std::getline(smaps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) here = begin <= address && address < end;
+    if (here && line.starts_with("VmFlags:")) return (line + " ").find(" hg ") != std::string::npos;
+  }
+  return false;
 }
 
 #define ASSERT_HEAP(name)                                              \
@@ -107,6 +121,34 @@ TEST(HeapTest, FreedMemoryGoesBackToTheSystem) {
     EXPECT_GE(FileBytes(*heap), 64 * kMiB);
     ASSERT_TRUE(heap->Free(p.value()).ok());
     EXPECT_EQ(FileBytes(*heap), before);
+  });
+}
+
+// Only memory that asked for them has huge pages, only within its own bounds, and only while it lives.
+TEST(HeapTest, HugePagesAreForThoseWhoAsk) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "the kernel has none";
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    ASSERT_HEAP(heap);
+    const auto allocate = [&](size_t bytes, Heap::Pages pages) {
+      Result<void*> p = heap->Allocate(bytes, kKiB, pages);
+      return p.ok() ? static_cast<std::byte*>(p.value()) : nullptr;
+    };
+    std::byte* const small = allocate(8 * kMiB, Heap::Pages::kSmall);
+    std::byte* const few = allocate(kMiB, Heap::Pages::kHuge);
+    std::byte* const huge = allocate(5 * kMiB, Heap::Pages::kHuge);
+    ASSERT_TRUE(small != nullptr && few != nullptr && huge != nullptr);
+    EXPECT_FALSE(AsksForHugePages(small));
+    EXPECT_FALSE(AsksForHugePages(few));
+    EXPECT_TRUE(AsksForHugePages(huge));
+    EXPECT_TRUE(AsksForHugePages(huge + 4 * kMiB - 1));
+    EXPECT_FALSE(AsksForHugePages(huge + 4 * kMiB));
+    ASSERT_TRUE(heap->Free(huge).ok());
+    EXPECT_FALSE(AsksForHugePages(huge));
+    const uint64_t before = FileBytes(*heap);
+    std::byte* const next = allocate(5 * kMiB, Heap::Pages::kSmall);
+    ASSERT_EQ(next, huge);
+    *next = std::byte{1};
+    EXPECT_LE(FileBytes(*heap), before + 4 * kKiB);
   });
 }
 

@@ -52,6 +52,9 @@ size_t DefaultBytes() {
   return bytes;
 }
 
+// The bytes of an allocation that huge pages can cover; it begins at a boundary of theirs.
+size_t HugePart(size_t bytes) { return bytes / kHugeBytes * kHugeBytes; }
+
 // Unmaps the heap unless its object takes it over.
 struct Unmap {
   size_t bytes;
@@ -127,7 +130,7 @@ Result<Heap*> Heap::CreateWith(size_t least, size_t wanted) {
 Heap::Heap(HeapFile file, std::byte* base, std::atomic<uint64_t>* live)
     : file_(std::move(file)), base_(base), bytes_(file_.bytes()), live_(live), free_(sizeof(ProcessPage), bytes_) {}
 
-Result<void*> Heap::Allocate(size_t bytes, size_t alignment) {
+Result<void*> Heap::Allocate(size_t bytes, size_t alignment, Pages pages) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("allocating shared memory"));
   if (!std::has_single_bit(alignment) || alignment > kHugeBytes) {
     return MakeStatus(Code::kInvalidArgument,
@@ -136,6 +139,8 @@ Result<void*> Heap::Allocate(size_t bytes, size_t alignment) {
   if (bytes <= bytes_) {
     const size_t rounded = (std::max<size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
     const size_t boundary = rounded >= kHugeBytes ? kHugeBytes : std::max(alignment, kPageBytes);
+    std::set<uint64_t> huge;  // allocated first: nothing may fail once the range is taken
+    if (pages == Pages::kHuge && rounded >= kHugeBytes) huge.insert(0);
     std::lock_guard lock(mutex_);
     if (FreeList::Range range = free_.Take(rounded, boundary)) {
       const uint64_t offset = range.key();
@@ -147,6 +152,11 @@ Result<void*> Heap::Allocate(size_t bytes, size_t alignment) {
       allocations_.insert(std::move(range));
       allocated_.fetch_add(rounded, std::memory_order_relaxed);
       Mark(offset, rounded, true);
+      if (!huge.empty() && madvise(base_ + offset, HugePart(rounded), MADV_HUGEPAGE) == 0) {
+        auto node = huge.extract(huge.begin());
+        node.value() = offset;
+        huge_.insert(std::move(node));
+      }
       return static_cast<void*>(base_ + offset);
     }
   }
@@ -172,6 +182,8 @@ Status Heap::Free(void* p) {
           "freeing shared memory: %p is not the start of a live allocation; freed twice, or not from here?", p);
     }
     Mark(offset, range.mapped(), false);
+    // The next allocation here may be of memory that is hardly used.
+    if (huge_.erase(offset) != 0) (void)madvise(p, HugePart(range.mapped()), MADV_NOHUGEPAGE);
     allocated_.fetch_sub(range.mapped(), std::memory_order_relaxed);
   }
   // Between the two locks no list contains the range, so the slow part needs no lock.

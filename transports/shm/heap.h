@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "src/base/status.h"
 #include "transports/shm/free_list.h"
@@ -29,9 +30,12 @@ class Heap {
   // Returns the process's heap; the first call creates it. kSystemError, with need and limit, when that fails.
   static Result<Heap*> Get();
 
+  // Huge pages, where the kernel gives them to shared memory that asks: for memory of which its owner uses all, because
+  // touching one byte makes 2 MiB resident. They lie within the allocation; the rest of it has small ones.
+  enum class Pages : uint8_t { kSmall, kHuge };
   // Returns zeroed memory in whole pages (4 KiB); alignment is a power of two <= 2 MiB. Allocations of 2 MiB and more
   // are aligned to 2 MiB. 0 bytes give a page. kSystemError when no free range is long enough, or the file has no room.
-  Result<void*> Allocate(size_t bytes, size_t alignment);
+  Result<void*> Allocate(size_t bytes, size_t alignment, Pages pages = Pages::kSmall);
   // Frees memory of Allocate. kInvalidArgument when `p` is not from Allocate, or was freed already. Needs no memory, so
   // it does not throw.
   Status Free(void* p);
@@ -84,9 +88,10 @@ class Heap {
   std::atomic<bool> any_taken_back_{false};
 
   mutable std::mutex mutex_;
-  FreeList free_;                            // guarded by mutex_, as the next two
+  FreeList free_;                            // guarded by mutex_, as the next three
   FreeList::Ranges allocations_;             // what is allocated
   std::map<uint64_t, uint64_t> taken_back_;  // offset -> end, disjoint
+  std::set<uint64_t> huge_;                  // offsets of allocations with huge pages
 };
 
 }  // namespace axccl::shm

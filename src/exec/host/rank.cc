@@ -45,7 +45,8 @@ class HostPlatform final : public Platform {
 
   Result<void*> Allocate(size_t bytes) const override {
     AXCCL_ASSIGN_OR_RETURN(shm::Heap* const heap, shm::Heap::Get());
-    return heap->Allocate(bytes, kPage);  // windows need it (NCCL_WIN_REQUIRED_ALIGNMENT)
+    // Windows need the alignment (NCCL_WIN_REQUIRED_ALIGNMENT).
+    return heap->Allocate(bytes, kPage, shm::Heap::Pages::kHuge);
   }
   Result<bool> Free(void* memory) const override {
     AXCCL_ASSIGN_OR_RETURN(shm::Heap* const heap, shm::Heap::Get());
