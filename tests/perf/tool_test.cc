@@ -335,6 +335,19 @@ TEST(PerfCompare, ShowsTheFastestPeerOfEachSize) {
   EXPECT_NE(run.out().find("| 1000 | two |"), std::string::npos) << run.out();
 }
 
+TEST(PerfCompare, CountsSwitchesWhereRanksOutnumberCores) {
+  const std::string fake = std::string("python3 ") + AXCCL_FAKE_MPI_PERF;
+  Tool run("/usr/bin/env",
+           {"python3", AXCCL_COMPARE, "--build", std::string(AXCCL_PERF_DIR) + "/..", "--collectives", "all_gather",
+            "--crowded", "--rounds", "1", "--no-mpi", "--markdown", "--peer", "one=" + fake + " 2000 4000 {ranks}"});
+  const int status = run.Finish();
+  if (status == 127) GTEST_SKIP() << "no python3";
+  EXPECT_EQ(status, 0) << run.err();
+  for (const char* text : {"| all_gather | 4 | 64 B |", "| all_gather | 8 | 512 KiB |", " switches |"})
+    EXPECT_NE(run.out().find(text), std::string::npos) << text << "\n" << run.out();
+  EXPECT_EQ(run.out().find("| all_reduce |"), std::string::npos) << run.out();
+}
+
 TEST(PerfCompare, APeerNeedsANameAndAPlaceForTheRanks) {
   for (const char* peer : {"mpirun -np {ranks} mpi_perf", "=mpirun -np {ranks}", "mpich=mpirun -np 2"}) {
     Tool run("/usr/bin/env", {"python3", AXCCL_COMPARE, "--peer", peer});
