@@ -54,7 +54,7 @@ void SetLooks(int looks) {
 // process (for example a compiler) keeps it for a time slice of milliseconds. When that has happened, threads look
 // longer and then sleep for a while, because a thread that is woken runs before one that computes all the time. A rank
 // that shares the core and is not waiting looks the same, but not for long. So they sleep for a short while at first,
-// and for twice as long whenever the core has been kept again.
+// and for twice as long whenever the core has been kept again. A core that serves many ranks takes long to serve all.
 class Strangers {
  public:
   bool MayYield(Clock::time_point now) {
@@ -64,7 +64,7 @@ class Strangers {
     return true;
   }
   void Yielded(Clock::time_point before, Clock::time_point after) {
-    if (after - before < kLate) {
+    if (after - before < kLate * std::max(1, Crowding() / 2)) {
       if (in_time_.load(std::memory_order_relaxed) < kCalm &&
           in_time_.fetch_add(1, std::memory_order_relaxed) + 1 == kCalm)
         memory_.store(kFirstMemory.count(), std::memory_order_relaxed);
