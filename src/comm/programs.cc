@@ -11,8 +11,9 @@
 namespace axccl::comm {
 namespace {
 
-// Plans stay for ranks of the process that call a little later than the first; programs stay for later communicators.
-constexpr size_t kMostPlanBytes = size_t{4} << 20, kMostProgramBytes = size_t{8} << 20;
+// Plans stay for ranks of the process that call a little later than the first; one of 256 ranks takes up to 36 MiB.
+// Programs stay for later communicators.
+constexpr size_t kMostPlanBytes = size_t{64} << 20, kMostProgramBytes = size_t{8} << 20;
 
 size_t BytesOf(const plan::Schedule& schedule) {
   size_t bytes = sizeof(plan::Plan);

@@ -47,9 +47,9 @@ constexpr int kLeastRuns = 3, kMostRuns = 64;
 constexpr int kCopiesPerUse = 4;
 constexpr double kAgree = 1.04;
 constexpr double kRunsSeconds = 4e-4;  // for which copies of one kind and size repeat
-constexpr double kBudget = 0.5;        // on a quiet machine, a third of it is enough
+constexpr double kMostSeconds = 0.5;   // on a quiet machine, a third of it is enough
 
-double Now() {
+double ClockSeconds() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
@@ -164,14 +164,14 @@ class Measurement {
     std::byte* const to = thread.memory + kMostSet / 2;
     while (Meet() && !stop_) {
       const size_t half = set_ / 2, touched = touched_ / 2;
-      const double start = Now();
+      const double start = ClockSeconds();
       if (step_ == Step::kTouch) {
         std::memset(from + touched, 1, half - touched);
         std::memset(to + touched, 1, half - touched);
       } else {
         (step_ == Step::kPlain ? CopyAndUse<false> : CopyAndUse<true>)(to, from, half);
       }
-      seconds_[thread.index] = Now() - start;
+      seconds_[thread.index] = ClockSeconds() - start;
     }
   }
 
@@ -202,7 +202,7 @@ class Measurement {
       second_ = std::min(second_, std::max(best_, slowest));
       best_ = std::min(best_, slowest);
     }
-    const bool late = Now() - begin_ > kBudget;
+    const bool late = ClockSeconds() - begin_ > kMostSeconds;
     if (!Settled() && !late) return;
     if (step_ == Step::kPlain) {
       plain_ = best_;
@@ -227,17 +227,17 @@ class Measurement {
   // Two of the runs agree: other work has not disturbed them.
   bool Settled() const {
     if (runs_ > kMostRuns) return true;
-    return runs_ > kLeastRuns && Now() - step_begin_ > kRunsSeconds && second_ <= kAgree * best_;
+    return runs_ > kLeastRuns && ClockSeconds() - step_begin_ > kRunsSeconds && second_ <= kAgree * best_;
   }
 
   void Begin(Step step) {
     step_ = step;
-    step_begin_ = Now();
+    step_begin_ = ClockSeconds();
     runs_ = 0;
     best_ = second_ = std::numeric_limits<double>::infinity();
   }
 
-  const double begin_ = Now();
+  const double begin_ = ClockSeconds();
   const uint64_t most_;          // working set of a thread
   std::vector<double> seconds_;  // [thread]: of the last run
   std::vector<CopyTimes> times_;

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/lru_cache.h"
 #include "src/exec/prepared/outbound.h"
 #include "tests/harness/failing_new.h"
+#include "tests/harness/run_ranks.h"
 
 namespace axccl::comm {
 namespace {
@@ -63,6 +65,24 @@ TEST(ProgramsTest, RanksOfAProcessShareAPlanUntilAllHaveTheirs) {
   }
   EXPECT_EQ(programs.usage().plans, 0u);
   EXPECT_EQ(programs.usage().made, 4u);
+}
+
+// Threads are not in step: some ask for the program of a barrier while others ask for that of the collective before it.
+TEST(ProgramsTest, PlansOfManyRanksAreKeptBesideEachOther) {
+  const int ranks = harness::TimeScale() == 1 ? 256 : 32;
+  Programs& programs = Programs::Process();
+  const uint64_t made = programs.usage().made;
+  std::vector<std::shared_ptr<const exec::Program>> used;
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const auto& [kind, algorithm] : {std::pair(Kind::kBarrier, "oneshot"), {Kind::kAllGather, "direct"}}) {
+      Programs::Request request{{kind, ranks, 0}, algorithm};
+      request.rank = rank;
+      request.sharers = ranks;
+      used.push_back(Get(&programs, request));
+    }
+  }
+  EXPECT_EQ(programs.usage().made, made + 2);
+  EXPECT_EQ(programs.usage().plans, 0u);
 }
 
 // Ranks that do not ask for their programs, and shapes that are no longer used, do not accumulate.
