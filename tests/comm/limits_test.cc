@@ -254,6 +254,18 @@ TEST(Limits, AddressSpace) {
     ASSERT_TRUE(clique.Init(context));
     ASSERT_TRUE(clique.Destroy());
   });
+  // These heaps would not fit into one address space, which is 128 TiB.
+  RunOptions options;
+  options.environment = {{"AXCCL_HEAP_BYTES", std::to_string(uint64_t{16} << 40)}};
+  RunRanks(
+      Processes(10),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ASSERT_NO_FATAL_FAILURE(PassOn(clique));
+        ASSERT_TRUE(clique.Destroy());
+      },
+      options);
   RunRanks(Processes(1), [](RankContext&) {
     ASSERT_TRUE(Limit(RLIMIT_AS, rlim_t{1} << 20));
     void* memory = nullptr;
