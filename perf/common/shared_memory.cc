@@ -20,6 +20,7 @@ char* MapShared(size_t bytes) {
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) Fail(kExitFailed, "mmap of %zu bytes: %s", bytes, std::strerror(errno));
   close(fd);
+  (void)madvise(base, bytes, MADV_HUGEPAGE);  // as ncclMemAlloc does; refused where the kernel has none
   return static_cast<char*>(base);
 }
 

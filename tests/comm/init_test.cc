@@ -1,12 +1,15 @@
 // Ways to make communicators: every init call, in threads, processes and groups, and what init refuses.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <string>
 
 #include "tests/harness/case_runner.h"
+#include "tests/harness/folder.h"
 #include "tests/harness/timing.h"
 
 namespace axccl::tests {
@@ -278,6 +281,22 @@ TEST(Library, LinksAndParametersAreVisible) {
     }
     EXPECT_TRUE(found);
     EXPECT_GT(index, 5);
+  });
+}
+
+// The figures of rank 0 are those of all: ranks that also measured would only disturb it.
+TEST(MeasuredFigures, AreThoseOfRank0) {
+  const harness::Folder folder;
+  RunRanks(Processes(2), [&](RankContext& context) {
+    const std::string own = folder.path() + "/" + std::to_string(context.rank());
+    setenv("AXCCL_CACHE_DIR", own.c_str(), 1);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    int files = 0;
+    std::error_code missing;
+    for (const auto& entry : std::filesystem::directory_iterator(own, missing))
+      files += entry.path().filename().string().starts_with("machine-");
+    EXPECT_EQ(files, context.rank() == 0 ? 1 : 0);
   });
 }
 
