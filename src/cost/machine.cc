@@ -267,6 +267,9 @@ uint64_t SysfsCpus(const std::string& file) {
   return cpus;
 }
 
+// Virtual machines report the cache of a whole socket for a few cores of it.
+constexpr uint64_t kMostOfCore = 32u << 20;
+
 // Finds the cache of which one CPU has the largest share. Looks at all levels, because virtual machines misreport
 // single ones.
 void ReadCache(Machine* machine) {
@@ -276,7 +279,7 @@ void ReadCache(Machine* machine) {
     const uint64_t cpus = SysfsCpus(folder + "shared_cpu_list"), bytes = SysfsBytes(folder + "size");
     if (cpus == 0 || bytes / cpus <= share) continue;
     share = bytes / cpus;
-    machine->cache_bytes = std::clamp<uint64_t>(bytes, cpus * (256u << 10), cpus * (1u << 30));
+    machine->cache_bytes = std::clamp<uint64_t>(bytes, cpus * (256u << 10), cpus * kMostOfCore);
     machine->cache_cores = cpus;
   }
 }

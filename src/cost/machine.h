@@ -32,8 +32,11 @@ struct Machine {
 
   // What of that one rank has. Ranks that may be on cores with other caches are taken to share this one.
   uint64_t RankCacheBytes() const {
-    const auto sharers = static_cast<uint64_t>(ranks > 1 ? ranks : 1);
-    return cache_bytes / (sharers < cache_cores ? sharers : cache_cores);
+    const auto all = static_cast<uint64_t>(ranks > 1 ? ranks : 1), own = static_cast<uint64_t>(cores > 1 ? cores : 1);
+    const uint64_t side_by_side = all < cache_cores ? all : cache_cores;
+    // Ranks that share a core share its part; a process that is bound to few cores does not know how many there are.
+    const uint64_t crowded = own < cache_cores ? 0 : all * cache_cores / own;
+    return cache_bytes / (crowded > side_by_side ? crowded : side_by_side);
   }
 
   friend bool operator==(const Machine&, const Machine&) = default;

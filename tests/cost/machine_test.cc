@@ -79,6 +79,7 @@ TEST(RankCache, IsAShare) {
   Machine m;
   m.cache_bytes = 48u << 20;
   m.cache_cores = 8;
+  m.cores = 64;
   const auto share = [&](int ranks) {
     m.ranks = ranks;
     return m.RankCacheBytes() >> 20;
@@ -86,6 +87,10 @@ TEST(RankCache, IsAShare) {
   EXPECT_EQ(share(1), 48u);
   EXPECT_EQ(share(2), 24u);
   EXPECT_EQ(share(8), 6u);
+  EXPECT_EQ(share(64), 6u);
+  EXPECT_EQ(share(128), 3u);
+  m.cores = 1;  // bound
+  EXPECT_EQ(share(2), 24u);
   EXPECT_EQ(share(64), 6u);
   EXPECT_EQ(GpuMachine(8, 4).RankCacheBytes(), 8u << 20);
 }
