@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/cost/figures.h"
 #include "src/cost/machine.h"
+#include "src/cost/usable_cache.h"
 
 namespace axccl::cost {
 
@@ -72,7 +73,10 @@ Result<Machine> FromText(std::string_view text) {
 }
 
 std::string CacheFile() {
-  return CachedFile("machine", CpuModel() + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + ";" + std::string(kTitle));
+  // A build that cannot measure all of it has a file of its own.
+  const std::string_view build = CanMeasureCache() ? "" : ";no cache";
+  return CachedFile("machine", CpuModel() + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + ";" + std::string(kTitle) +
+                                   std::string(build));
 }
 
 Result<Machine> ReadMachine(const std::string& file) {

@@ -14,7 +14,8 @@
 #include <fstream>
 #include <limits>
 
-#if defined(__SSE2__)
+#if defined(__SSE2__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define AXCCL_MEASURES_CACHE 1
 #include <emmintrin.h>
 #endif
 
@@ -35,7 +36,7 @@ uint64_t KeptBytes(const std::vector<CopyTimes>& times) {
   return static_cast<uint64_t>(static_cast<double>(before.bytes) * std::pow(ratio, way));
 }
 
-#if defined(__SSE2__)
+#ifdef AXCCL_MEASURES_CACHE
 
 namespace {
 
@@ -253,6 +254,8 @@ class Measurement {
 
 }  // namespace
 
+bool CanMeasureCache() { return true; }
+
 std::optional<UsableCache> MeasureUsableCache() {
   std::vector<int> processors = AllowedProcessors();
   if (processors.size() > kMostThreads) processors.resize(kMostThreads);
@@ -262,6 +265,8 @@ std::optional<UsableCache> MeasureUsableCache() {
 }
 
 #else
+
+bool CanMeasureCache() { return false; }
 
 std::optional<UsableCache> MeasureUsableCache() { return std::nullopt; }
 

@@ -31,6 +31,10 @@ struct UsableCache {
   int threads = 0;
 };
 
+// Whether this build can measure it: not without optimisation or with sanitizers, where copies take as long in any
+// cache, nor where no stores bypass the cache.
+bool CanMeasureCache();
+
 // Takes some 0.15 s for a cache of 32 MiB, up to 0.5 s where other work disturbs it, and up to 256 MiB of memory, less
 // where little is free. Runs threads on the first of the processors that this process may use. Empty if nothing could
 // be measured, or too much other work is under way.

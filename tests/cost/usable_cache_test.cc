@@ -46,6 +46,11 @@ TEST(KeptBytes, IsALimitWhereOneKindIsAlwaysFaster) {
   EXPECT_EQ(KeptMiB({}), 0u);
 }
 
+TEST(UsableCache, IsNotMeasuredWhereCodeIsTooSlow) {
+  if (CanMeasureCache()) GTEST_SKIP() << "this build is fast enough";
+  EXPECT_FALSE(MeasureUsableCache().has_value());
+}
+
 TEST(UsableCache, IsNoLessThanACoresOwnAndNoMoreThanWasTried) {
   const std::optional<UsableCache> usable = MeasureUsableCache();
   if (!usable.has_value()) GTEST_SKIP() << "too much other work, or stores cannot bypass the cache";
