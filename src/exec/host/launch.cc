@@ -55,7 +55,8 @@ class Launch : public device::host::Work {
   Poll Progress() override {
     for (const WaitingCall& copy : copies_) CopyLocally(copy.call);
     copies_.clear();
-    const Poll poll = lines_.Progress();
+    Poll poll = lines_.Progress();
+    if (poll == Poll::kBlocked && !std::exchange(waited_, true) && HandOver()) poll = Poll::kDone;
     if (poll != Poll::kBlocked) return poll;
     // If there is no memory for a look, it is repeated later.
     bool stands_still = false;
@@ -68,7 +69,27 @@ class Launch : public device::host::Work {
   device::host::Awaited awaited() const override { return lines_.awaited(); }
   Status result() const override { return lines_.result(); }
 
+  // For Handover::Run.
+  Turn TakeTurn() {
+    bool ready = false;
+    lines_.ForEach([&](const Operation& first, size_t) { ready |= first.MayContinue(); });
+    if (!ready) return Turn::kWaits;
+    const Poll poll = lines_.Progress();
+    return poll == Poll::kDone ? Turn::kEnded : poll == Poll::kAgain ? Turn::kMoved : Turn::kWaits;
+  }
+  bool AwaitsNeighbour() {
+    bool awaits = false;
+    lines_.ForEach([&](const Operation& first, size_t) { awaits |= first.AwaitsNeighbour(); });
+    return awaits;
+  }
+
  private:
+  // As a call outside of a group does, once: the thread that makes the calls is mostly the first to drive them.
+  bool HandOver() {
+    const Channel* main = nullptr;
+    lines_.ForEach([&](const Operation& first, size_t) { main = first.channel()->main(); });
+    return HostChannel::Of(*main)->handover().Run(main->members(), this);
+  }
   // Whether nothing moves any more because ranks wait for each other; the communicator has failed then.
   bool StandsStill() {
     bool asks = false;
@@ -81,6 +102,7 @@ class Launch : public device::host::Work {
 
   std::vector<WaitingCall> copies_;
   Lines<Operation, WaitingCall> lines_;
+  bool waited_ = false;
   Standstill standstill_;
 };
 

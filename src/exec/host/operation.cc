@@ -325,8 +325,7 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
 }
 
 Turn Operation::TakeTurn() {
-  if (awaited_.counter != nullptr && awaited_.counter->load(std::memory_order_acquire) < awaited_.value)
-    return Turn::kWaits;
+  if (!MayContinue()) return Turn::kWaits;
   const bool waited = awaited_.counter != nullptr;
   if (Progress() != Poll::kBlocked) return Turn::kEnded;
   return waited ? Turn::kMoved : Turn::kWaits;

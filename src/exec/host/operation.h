@@ -35,6 +35,10 @@ class Operation {
   device::host::Awaited awaited() const { return awaited_; }
   // For Handover::Run. It has also ended if it can go on without waiting.
   Turn TakeTurn();
+  // Whether what it waits for is there, or something that only Progress() can tell.
+  bool MayContinue() const {
+    return awaited_.counter == nullptr || awaited_.counter->load(std::memory_order_acquire) >= awaited_.value;
+  }
   bool AwaitsNeighbour() const;
   bool finished() const { return stage_ == Stage::kFinished; }
   bool begun() const { return stage_ != Stage::kNew; }
