@@ -53,6 +53,25 @@ TEST(Queue, ManyThreadsPushAndWait) {
   EXPECT_EQ(chain, uint64_t{kThreads} * kEach);
 }
 
+// As if another thread enqueued without end: each item brings the next one. Somebody else goes on with them.
+TEST(Queue, AThreadDoesNotServeForEver) {
+  constexpr int kItems = 100000;
+  Queue* const queue = NewQueue();
+  const std::thread::id here = std::this_thread::get_id();
+  std::atomic<int> items{0}, items_here{0};
+  std::function<void()> push = [&] {
+    queue->Push(MakeItem(std::make_shared<TestWork>([&] {
+      if (std::this_thread::get_id() == here) ++items_here;
+      if (++items < kItems) push();
+      return Poll::kDone;
+    })));
+  };
+  push();
+  EXPECT_LT(items_here, 1000);
+  AwaitTrue([&] { return items == kItems && !queue->pending(); });
+  EXPECT_LT(items_here, 1000);
+}
+
 TEST(Queue, WatchLooksAtTheCounterOfASingleItem) {
   Queue* const queue = NewQueue();
   std::atomic<uint64_t> counter{4};
