@@ -12,9 +12,9 @@ namespace {
 // Items of other threads that a push gives a turn: few enough to cost nothing, and enough that a thread which enqueues
 // all the time advances what it has enqueued.
 constexpr size_t kTurns = 4;
-// After so many looks, a thread leaves what has arrived meanwhile to others: a thread that enqueues all the time would
-// keep it from its own work, and from other queues, for as long.
-constexpr uint64_t kServedLooks = 256;
+// After it has started so many items, a thread leaves what has arrived meanwhile to others: a thread that enqueues all
+// the time would keep it from its own work, and from other queues, for as long.
+constexpr uint64_t kMostStarted = 256;
 
 }  // namespace
 
@@ -157,19 +157,19 @@ bool Queue::PollStarted(size_t turns) {
 
 bool Queue::Serve(size_t turns) {
   bool advanced = false;
-  uint64_t looks = 0;
+  uint64_t started = 0;
   while (TryEnter()) {
-    const uint64_t before = looks_;
     bool now = PollStarted(turns);
+    const uint64_t before = looks_;
     now |= TakeInbox();
     advanced |= now;
-    looks += looks_ - before;
+    started += looks_ - before;
     Exit(std::memory_order_seq_cst);
     if (now) Scheduler::Process().Notify();
     // Looks for items that arrived, or came back, while this thread held the lock: the threads that brought them rely
     // on it.
     if (!has_inbox_.load(std::memory_order_seq_cst)) break;
-    if (looks >= kServedLooks) {
+    if (started >= kMostStarted) {
       Scheduler::Process().LeftPending();
       break;
     }
