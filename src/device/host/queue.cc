@@ -87,7 +87,7 @@ bool Queue::TakeInbox() {
   while (ordered != nullptr) {
     std::unique_ptr<Item> rest = std::move(ordered->next);
     advanced |= Start(std::exchange(ordered, std::move(rest)));
-    ++looks_;
+    CountLook();
   }
   return advanced;
 }
@@ -143,7 +143,7 @@ bool Queue::PollStarted(size_t turns) {
   bool advanced = false;
   for (size_t left = std::min(turns, count_); left > 0; --left) {
     if (*turn_ == nullptr) turn_ = &started_;
-    ++looks_;
+    CountLook();
     if (PollItem(turn_->get(), &advanced)) {
       turn_ = &(*turn_)->next;
     } else {
@@ -160,10 +160,10 @@ bool Queue::Serve(size_t turns) {
   uint64_t started = 0;
   while (TryEnter()) {
     bool now = PollStarted(turns);
-    const uint64_t before = looks_;
+    const uint64_t before = looks();
     now |= TakeInbox();
     advanced |= now;
-    started += looks_ - before;
+    started += looks() - before;
     Exit(std::memory_order_seq_cst);
     if (now) Scheduler::Process().Notify();
     // Looks for items that arrived, or came back, while this thread held the lock: the threads that brought them rely

@@ -109,8 +109,8 @@ class Queue {
   }
   // Hands work that was started on the fast path to the queue. For the holder of the run lock.
   void AddStarted(std::unique_ptr<Item> item);
-  // How often items were polled (tests; while no thread drives).
-  uint64_t looks() const { return looks_; }
+  // How often items were polled (tests).
+  uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
   // Accepts an item that was parked.
   void TakeBack(std::unique_ptr<Item> item);
 
@@ -145,6 +145,7 @@ class Queue {
   void KeepStarted(std::unique_ptr<Item> item);
   void RunOnWorker(std::unique_ptr<Item> item);
   void End(Item* item);
+  void CountLook() { looks_.store(looks() + 1, std::memory_order_relaxed); }
   // Polls a started item; returns false if it has finished.
   bool PollItem(Item* item, bool* advanced);
 
@@ -160,7 +161,7 @@ class Queue {
   std::unique_ptr<Item> started_;            // except for what workers run
   size_t count_ = 0;                         // number of started items
   std::unique_ptr<Item>* turn_ = &started_;  // link to the item whose turn is next; null: the first one
-  uint64_t looks_ = 0;
+  std::atomic<uint64_t> looks_{0};           // written under the run lock
 };
 
 }  // namespace axccl::device::host
