@@ -23,7 +23,7 @@
 
 namespace axccl::transport {
 
-// A futex word that sleepers of this process wait on; any process may ring it.
+// A futex word that sleepers of this process wait on; any process may ring it. Odd while a thread may sleep on it.
 struct alignas(kCacheLine) Doorbell {
   std::atomic<uint32_t> rings{0};
 };
@@ -37,7 +37,7 @@ inline constexpr size_t kPageBytes = 4096;  // granule of heaps
 // everything in it, and never use it as a bound or an index.
 struct ProcessPage {
   static constexpr uint64_t kMagic = 0x6c63637841ull;
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
   uint64_t magic;
   uint32_t version;
   uint32_t pid;

@@ -218,7 +218,7 @@ void Scheduler::Quiesce() {
     }
     // The thread that has advanced rings when it leaves its queue.
     const int slot = bells.Claim();
-    const uint32_t seen = bells.Value(slot);
+    const uint32_t seen = bells.Listen(slot);
     if (!steps.Ended()) bells.Sleep(slot, seen, kCheckInterval);
     bells.Release(slot);
   }
@@ -272,7 +272,7 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
     if (advanced) last_move = now;
     if (now - last_move < patience.yielding && GiveUpCore()) continue;
     const int slot = bells.Claim();
-    const uint32_t seen = bells.Value(slot);
+    const uint32_t seen = bells.Listen(slot);
     bool quiet = true;
     ForEachQueue([&](Queue* queue) {
       if (queue->pending()) quiet &= queue->Arm(slot);
@@ -286,7 +286,7 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
     bells.Release(slot);
     if (reached) break;
     if (!quiet) sched_yield();
-    if (bells.Value(slot) != seen) {  // rung: things move again, and the word that named the doorbell has been cleared
+    if (bells.Rung(slot, seen)) {  // rung: things move again, and the word that named the doorbell has been cleared
       last_move = Clock::now();
       sleep = first_sleep;
     }

@@ -22,6 +22,14 @@ void FutexWait(const std::atomic<uint32_t>* word, uint32_t seen, std::chrono::na
 
 void FutexWakeAll(std::atomic<uint32_t>* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
+// After a sequentially consistent change of what the sleeper looks for. If another thread rings in between, the sleeper
+// looks after that.
+void RingWord(std::atomic<uint32_t>* rings) {
+  uint32_t value = rings->load(std::memory_order_seq_cst);
+  if (value % 2 == 1 && rings->compare_exchange_strong(value, value + 1, std::memory_order_seq_cst))
+    FutexWakeAll(rings);
+}
+
 std::atomic<int> g_crowding{1};       // of the most crowded communicator
 std::atomic<int> g_with_messages{0};  // number of crowds
 
@@ -61,10 +69,7 @@ void Doorbells::Adopt(transport::ProcessPage* page) {
   transport::Doorbell* old = table_.exchange(page->doorbell.data(), std::memory_order_seq_cst);
   if (old == page->doorbell.data()) return;
   // A thread that sleeps on an old doorbell looks again and moves.
-  for (int i = 0; i < transport::kDoorbells; ++i) {
-    old[i].rings.fetch_add(1, std::memory_order_seq_cst);
-    FutexWakeAll(&old[i].rings);
-  }
+  for (int i = 0; i < transport::kDoorbells; ++i) RingWord(&old[i].rings);
 }
 
 int Doorbells::Claim() {
@@ -83,10 +88,7 @@ void Doorbells::Sleep(int slot, uint32_t seen, std::chrono::nanoseconds timeout)
   FutexWait(&Get(slot).rings, seen, timeout);
 }
 
-void Doorbells::Ring(int slot) {
-  Get(slot).rings.fetch_add(1, std::memory_order_seq_cst);
-  FutexWakeAll(&Get(slot).rings);
-}
+void Doorbells::Ring(int slot) { RingWord(&Get(slot).rings); }
 
 void Doorbells::RingAll() {
   for (int i = 0; i < transport::kDoorbells; ++i) {
@@ -95,9 +97,7 @@ void Doorbells::RingAll() {
 }
 
 void RingDoorbell(transport::ProcessPage* page, int slot) {
-  transport::Doorbell& bell = page->doorbell[static_cast<unsigned>(slot) % transport::kDoorbells];
-  bell.rings.fetch_add(1, std::memory_order_seq_cst);
-  FutexWakeAll(&bell.rings);
+  RingWord(&page->doorbell[static_cast<unsigned>(slot) % transport::kDoorbells].rings);
 }
 
 Crowd::Crowd(int crowding, bool remote) : place_(Crowds::Process().Add(crowding)), remote_(remote) {

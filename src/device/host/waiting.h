@@ -49,8 +49,11 @@ class Doorbells {
   int Claim();
   void Release(int slot);
 
-  uint32_t Value(int slot) const { return Get(slot).rings.load(std::memory_order_seq_cst); }
-  // Sleeps until the doorbell's value differs from `seen`, or the timeout.
+  // Announces that the calling thread may sleep; to be called before its last look. Returns what Sleep needs.
+  uint32_t Listen(int slot) { return Get(slot).rings.fetch_or(1, std::memory_order_seq_cst) | 1; }
+  // Whether the doorbell has been rung since Listen returned `seen`.
+  bool Rung(int slot, uint32_t seen) const { return Get(slot).rings.load(std::memory_order_seq_cst) != seen; }
+  // Sleeps until Rung, or the timeout.
   void Sleep(int slot, uint32_t seen, std::chrono::nanoseconds timeout) const;
   void Ring(int slot);
   // Rings every claimed doorbell of this process.
@@ -74,7 +77,9 @@ class Doorbells {
   Doorbells() { table_.store(private_); }
 };
 
-// Rings doorbell `slot` of any process's page.
+// Rings doorbell `slot` of any process's page. A doorbell is silent from one ring until a thread listens again, which
+// then looks: a thread that is awake, but has no core, would otherwise cost whoever has one a system call for each
+// ring.
 void RingDoorbell(transport::ProcessPage* page, int slot);
 
 // The duration of each stage of a wait, derived from the number of ranks that share the machine's cores.
