@@ -12,6 +12,10 @@
 // The kernel balances busy cores a few times a second, and leaves ranks that have just run where they are. So ranks
 // whose core serves more than its share spread out by themselves.
 //
+// Threads of several communicators, or of other programs, outnumber cores as ranks do. A rank that gives up its core
+// soon lets the two ranks of another communicator meet on both cores, and these keep them for a time slice. That can
+// happen only to communicators whose ranks are not on one core.
+//
 // Part of a channel; used by the thread that drives its operation.
 #pragma once
 
@@ -30,9 +34,9 @@ enum class Turn : uint8_t { kWaits, kMoved, kEnded };
 
 class Handover {
  public:
-  // Where ranks outnumber cores, runs a call that has to wait to its end, or until nothing has come for a few rounds.
-  // Returns whether it has ended. Waiting: Turn TakeTurn(), which continues if what it waits for is there;
-  // bool AwaitsNeighbour(), whether a member on this rank's core (IsNeighbour) has to signal first.
+  // Runs a call that has to wait to its end, or until nothing has come for a few rounds. Returns whether it has ended.
+  // Waiting: Turn TakeTurn(), which continues if what it waits for is there; bool AwaitsNeighbour(), whether a member
+  // on this rank's core (IsNeighbour) has to signal first.
   template <class Waiting>
   bool Run(const Members& members, Waiting* call);
 
@@ -50,10 +54,7 @@ class Handover {
   static constexpr uint32_t kRoundsBetweenChecks = 16;
   static constexpr int kFirstPatience = 2, kLongestPatience = 1024;
 
-  bool Pays(const Members& members) {
-    if (members.inbox() != nullptr || device::host::Crowding() == 1) return false;
-    return skip_ == 0 || --skip_ == 0;
-  }
+  bool Pays(const Members& members) { return members.inbox() == nullptr && (skip_ == 0 || --skip_ == 0); }
   static void NotePlace(const Members& members);
   bool GiveUpCore(const Members& members);
   void SpreadOut(const Members& members);
@@ -72,6 +73,7 @@ template <class Waiting>
 bool Handover::Run(const Members& members, Waiting* call) {
   if (!Pays(members)) return false;
   NotePlace(members);
+  if (device::host::Crowding() == 1) SpreadOut(members);  // a crowd does so now and then: GiveUpCore
   for (int rounds = 0; rounds < kRounds; ++rounds) {
     for (int looks = 0; looks < kLooks && !call->AwaitsNeighbour(); ++looks) {
       device::host::CpuRelax();
