@@ -47,7 +47,7 @@ class Handover {
   }
 
  private:
-  static constexpr int kRounds = 4;
+  static constexpr int kRoundsOfCrowds = 4, kRounds = 2;
   // Looks for what comes from other cores: about as long as it takes to hand over this one.
   static constexpr int kLooks = 64;
   static constexpr int kMostSkipped = 63;
@@ -74,7 +74,8 @@ bool Handover::Run(const Members& members, Waiting* call) {
   if (!Pays(members)) return false;
   NotePlace(members);
   if (device::host::Crowding() == 1) SpreadOut(members);  // a crowd does so now and then: GiveUpCore
-  for (int rounds = 0; rounds < kRounds; ++rounds) {
+  const int most = device::host::Crowding() == 1 ? kRounds : kRoundsOfCrowds;
+  for (int rounds = 0; rounds < most; ++rounds) {
     for (int looks = 0; looks < kLooks && !call->AwaitsNeighbour(); ++looks) {
       device::host::CpuRelax();
       const Turn turn = call->TakeTurn();
