@@ -71,6 +71,8 @@ const std::vector<Info>& Table() {
       Text("NCCL_HOSTID", "", "ranks of one machine with different ids do not share memory, as if on several machines"),
       Int("NCCL_CHECK_POINTERS", "0", 0, 1, "1: check pointers (no effect: they are always checked)"),
       Int("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 0, 1, "1: order communicators (no effect: ranks need no order)"),
+      Int("NCCL_LOCAL_REGISTER", "1", 0, 1,
+          "0: ncclCommRegister leaves plain memory as it is, not on pages that peers map"),
       Int("NCCL_P2P_DISABLE", "0", 0, 1, "1: GPU ranks communicate through pinned host memory (host ranks ignore it)"),
       Int("NCCL_SHM_DISABLE", "0", 0, 1, "1: no shared memory (no effect: it is the only link)"),
       Word("AXCCL_DEVICE", "auto", "auto|host|cuda", "where ranks live; auto: on GPUs where there are any"),

@@ -178,6 +178,7 @@ void CommHandle::Close() {
   if (core_ == nullptr) return;
   if (!core_->failed()) core_->WaitIdle(&abort_);
   if (core_->failed()) core_->WaitUntilUnreached();
+  RemoveRegions();
 }
 
 void CommHandle::Abort() {
@@ -196,7 +197,9 @@ void CommHandle::Abort() {
   device::host::Scheduler::Process().Notify();
   WaitUntilIdle();
   // No new one can have appeared: a creation that was running has failed.
-  if (core != nullptr) core->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was aborted"));
+  if (core == nullptr) return;
+  core->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was aborted"));
+  RemoveRegions();
 }
 
 Status CommHandle::Revoke() {
@@ -235,9 +238,13 @@ bool CommHandle::FindReduction(int index, Reduction* reduction) const {
 }
 
 void* CommHandle::AddRegion(void* base, size_t bytes, bool window) {
-  std::lock_guard lock(mutex_);
-  regions_[next_region_] = Region{base, bytes, window};
-  return RegionHandle(next_region_++);
+  std::unique_lock lock(mutex_);
+  const uint64_t id = next_region_++;
+  Region& region = regions_[id] = Region{base, bytes, window, 0};
+  lock.unlock();
+  // Nobody else knows the region yet.
+  if (!window && phase() != Phase::kInitialising && core_ != nullptr) region.number = core_->Register(base, bytes);
+  return RegionHandle(id);
 }
 
 Status CommHandle::RemoveRegion(const void* handle, bool window) {
@@ -246,15 +253,34 @@ Status CommHandle::RemoveRegion(const void* handle, bool window) {
   if (it == regions_.end() || RegionHandle(it->first) != handle || it->second.window != window)
     return MakeStatus(Code::kInvalidArgument, "argument %s is not a live %s of this communicator",
                       window ? "win" : "handle", window ? "window" : "registration");
-  const void* const base = it->second.base;
-  regions_.erase(it);
+  auto leaving = regions_.extract(it);
+  const Region& region = leaving.mapped();
   const bool again =
-      std::any_of(regions_.begin(), regions_.end(), [&](const auto& r) { return r.second.base == base; });
+      std::any_of(regions_.begin(), regions_.end(), [&](const auto& r) { return r.second.base == region.base; });
   lock.unlock();
+  if (phase() == Phase::kInitialising || core_ == nullptr) return Status();
+  if (Status status = core_->Deregister(region.base, region.bytes, region.number); !status.ok()) {
+    lock.lock();
+    regions_.insert(std::move(leaving));
+    return status;
+  }
   // Applications free what they deregister.
-  const bool created = phase() != Phase::kInitialising && core_ != nullptr;
-  if (created && !again) core_->device().LetGoOf(base);
+  if (!again) core_->device().LetGoOf(region.base);
   return Status();
+}
+
+// Called when the communicator ends and has no work any more.
+void CommHandle::RemoveRegions() {
+  std::map<uint64_t, Region> leaving;
+  {
+    std::lock_guard lock(mutex_);
+    leaving.swap(regions_);
+  }
+  for (const auto& [id, region] : leaving) {
+    const Status status =
+        CatchAll("deregistering a buffer", [&] { return core_->Deregister(region.base, region.bytes, region.number); });
+    if (!status.ok()) AXCCL_WARN("%s", status.message().data());
+  }
 }
 
 bool CommHandle::FindWindow(const void* handle, void** base) const {

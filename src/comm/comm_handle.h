@@ -84,7 +84,7 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   uint32_t salt() const { return salt_; }
 
   // Registered buffers and windows: local bookkeeping, because every heap is mapped by all peers anyway, and GPU memory
-  // at its first use. Peers release what is removed.
+  // at its first use. Peers release what is removed. Plain memory is on pages of the heap while it is registered.
   void* AddRegion(void* base, size_t bytes, bool window);
   Status RemoveRegion(const void* handle, bool window);
   bool FindWindow(const void* handle, void** base) const;
@@ -96,11 +96,13 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
     void* base;
     size_t bytes;
     bool window;
+    uint64_t number;  // of Communicator::Register
   };
 
   Status Finish(const char* call, Result<std::shared_ptr<Communicator>> result);
   void StopCreation();
   void WaitUntilIdle();
+  void RemoveRegions();
 
   const Config config_;
   std::atomic<Phase> phase_{Phase::kInitialising};

@@ -8,9 +8,11 @@
 
 #include "src/base/closer.h"
 #include "src/base/log.h"
+#include "src/base/param.h"
 #include "src/comm/programs.h"
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
+#include "transports/shm/registered_memory.h"
 
 namespace axccl::comm {
 namespace {
@@ -138,13 +140,32 @@ Result<std::shared_ptr<const exec::Program>> Communicator::GetProgram(const plan
       {contract, algorithm, lanes, rank, placement, sharers, device_->traits().wants_whole_programs});
 }
 
-bool Communicator::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
-  return heap_->Contains(p, bytes, offset);
+uint64_t Communicator::Register(const void* buffer, size_t bytes) {
+  const bool useful = device_->traits().maps_registered && channel_.members().plain_access() != tune::Access::kMapped;
+  if (!useful || param::GetInt("NCCL_LOCAL_REGISTER") == 0) return 0;
+  const Result<uint64_t> number = shm::RegisteredMemory::Process().Add(heap_, buffer, bytes);
+  if (number.ok()) return number.value();
+  AXCCL_INFO(kReg, "registered memory at %p, %zu bytes, stays as it is: %.*s; peers copy it", buffer, bytes,
+             static_cast<int>(number.status().message().size()), number.status().message().data());
+  return 0;
 }
 
-Status Communicator::TakeBack(const void* p, size_t bytes) { return heap_->TakeBack(p, bytes); }
+Status Communicator::Deregister(const void* buffer, size_t bytes, uint64_t number) {
+  return number == 0 ? Status() : shm::RegisteredMemory::Process().Remove(buffer, bytes, number);
+}
 
-bool Communicator::TakenBack(const void* p, size_t bytes) const { return heap_->TakenBack(p, bytes); }
+bool Communicator::InHeap(const void* p, size_t bytes, uint64_t* offset) const {
+  return heap_->Contains(p, bytes, offset) || shm::RegisteredMemory::Process().Contains(p, bytes, offset);
+}
+
+Status Communicator::TakeBack(const void* p, size_t bytes) {
+  AXCCL_RETURN_IF_ERROR(heap_->TakeBack(p, bytes));
+  return shm::RegisteredMemory::Process().TakeBack(p, bytes);
+}
+
+bool Communicator::TakenBack(const void* p, size_t bytes) const {
+  return heap_->TakenBack(p, bytes) || shm::RegisteredMemory::Process().TakenBack(p, bytes);
+}
 
 // Operations that wait check their peers themselves (Operation::SlowCheck, CudaWaits), so a peer that leaves does not
 // affect ranks that need nothing from it. But calls that differ are an error on all ranks, including those that have

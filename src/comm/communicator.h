@@ -60,6 +60,11 @@ class Communicator : public exec::ChannelOwner {
   const std::vector<exec::Member>& members() const { return members_; }
   const Block& block() const { return *block_; }
 
+  // Makes memory of the application as fast to reach for peers as can be. Returns a number for Deregister, 0 if there
+  // is nothing to undo. The application can do without, so the log alone tells why a buffer stays as it is.
+  uint64_t Register(const void* buffer, size_t bytes);
+  Status Deregister(const void* buffer, size_t bytes, uint64_t number);
+
   // exec::ChannelOwner
   bool failed() const final { return failure_.failed(); }
   Status Failure() const override { return failure_.Get(); }

@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -45,10 +46,14 @@ using harness::Seed;
 
 constexpr unsigned char kCanary = 0x77;
 
+enum class From { kMemAlloc, kPlain, kRegistered };
+constexpr std::array kSources = {From::kMemAlloc, From::kPlain, From::kRegistered};
+
 // The buffers of a call, large enough for every operation: n blocks in, n blocks out.
 class Buffers {
  public:
-  Buffers(bool heap, size_t block, int ranks) : heap_(heap), block_(block), bytes_(block * static_cast<size_t>(ranks)) {
+  Buffers(From from, size_t block, int ranks)
+      : heap_(from == From::kMemAlloc), block_(block), bytes_(block * static_cast<size_t>(ranks)) {
     for (unsigned char** p : {&in_, &out_}) {
       void* memory = nullptr;
       if (heap_) {
@@ -70,6 +75,13 @@ class Buffers {
     }
   }
 
+  // For as long as the communicator lives.
+  void Register(ncclComm_t comm) {
+    for (unsigned char* p : {in_, out_}) {
+      void* handle = nullptr;
+      EXPECT_OK(ncclCommRegister(comm, p, bytes_, &handle));
+    }
+  }
   void Fill(unsigned char in, unsigned char out) {
     std::memset(in_, in, bytes_);
     std::memset(out_, out, bytes_);
@@ -162,12 +174,13 @@ void ExpectRight(Op op, const Buffers& b, int rank, int ranks) {
 // One communicator. One rank is stopped, or aborts, at some point in the middle of the calls that all ranks make.
 struct Trial {
   Op op;
-  bool heap;
+  From from;
   bool stop;          // the last rank is stopped; otherwise rank 1 aborts by itself
   bool by_deadline;   // the others wait for their deadline; otherwise they abort once the last rank is stopped
   uint64_t after_ns;  // counted from the first call
   std::string Text() const {
-    return "operation " + std::to_string(static_cast<int>(op)) + (heap ? ", ncclMemAlloc" : ", plain memory") +
+    constexpr std::array kNames = {", ncclMemAlloc", ", plain memory", ", registered memory"};
+    return "operation " + std::to_string(static_cast<int>(op)) + kNames[static_cast<size_t>(from)] +
            (stop ? ", a rank is stopped" : ", a rank aborts") + (by_deadline ? ", deadline" : "");
   }
 };
@@ -192,7 +205,8 @@ class Run {
     ASSERT_TRUE(context_.Step("%s", trial_.Text().c_str()));
     Clique clique;
     ASSERT_TRUE(clique.Init(context_));
-    auto buffers = std::make_unique<Buffers>(trial_.heap, kBlock, ranks);
+    auto buffers = std::make_unique<Buffers>(trial_.from, kBlock, ranks);
+    if (trial_.from == From::kRegistered) buffers->Register(clique.comm());
     buffers->Fill(static_cast<unsigned char>(rank + 1), 0);
     if (rank == last) Set(kProcess, static_cast<uint64_t>(getpid()));
     ASSERT_TRUE(context_.Barrier(1));
@@ -210,7 +224,7 @@ class Run {
     }
     clique.ForgetComms();
     // The buffers are the application's again: it reuses them, or allocates others at the same addresses.
-    if (trial_.after_ns % 2 == 0) buffers = nullptr, buffers = std::make_unique<Buffers>(trial_.heap, kBlock, ranks);
+    if (trial_.after_ns % 2 == 0) buffers = nullptr, buffers = std::make_unique<Buffers>(trial_.from, kBlock, ranks);
     buffers->Fill(kCanary, kCanary);
     if (trial_.stop && rank != last) {
       ASSERT_TRUE(context_.Barrier(2, last));
@@ -273,8 +287,7 @@ TEST(BuffersOfAFailedCall, AreNotTouchedByARankThatWasStopped) {
   std::vector<Trial> trials;
   for (int round = 0; round < (FullTests() ? 20 : 1); ++round) {
     for (const Op op : kOps) {
-      for (const bool heap : {true, false})
-        trials.push_back({op, heap, true, false, 300'000 + random.Below(6'000'000)});
+      for (const From from : kSources) trials.push_back({op, from, true, false, 300'000 + random.Below(6'000'000)});
     }
   }
   RunTrials(trials);
@@ -284,7 +297,7 @@ TEST(BuffersOfAFailedCall, AreNotTouchedAfterADeadline) {
   Random random(Scramble(Seed(), 2));
   std::vector<Trial> trials;
   for (int round = 0; round < (FullTests() ? 20 : 1); ++round)
-    trials.push_back({random.Pick(kOps), random.OneIn(2), true, true, 300'000 + random.Below(6'000'000)});
+    trials.push_back({random.Pick(kOps), random.Pick(kSources), true, true, 300'000 + random.Below(6'000'000)});
   RunTrials(trials);
 }
 
@@ -293,275 +306,8 @@ TEST(BuffersOfAFailedCall, AreNotTouchedAfterAnAbort) {
   Random random(Scramble(Seed(), 3));
   std::vector<Trial> trials;
   for (int round = 0; round < (FullTests() ? 1000 : 25); ++round)
-    trials.push_back({random.Pick(kOps), random.OneIn(2), false, false, random.Below(5'000'000)});
+    trials.push_back({random.Pick(kOps), random.Pick(kSources), false, false, random.Below(5'000'000)});
   RunTrials(trials);
-}
-
-// ---- in the middle of a step ----
-
-// A slow callback: it ends a while after `until` has become true.
-struct Slow {
-  std::function<bool()> until;  // null: it ends at once
-  std::atomic<bool> in{false}, out{false};
-};
-
-void Fold(void* a, const void* b, size_t n, void* context) {
-  auto* const slow = static_cast<Slow*>(context);
-  slow->in = true;
-  if (slow->until) {
-    while (!slow->until()) std::this_thread::yield();
-    const timespec rest{0, 50'000'000};
-    nanosleep(&rest, nullptr);
-  }
-  for (size_t i = 0; i < n; ++i) static_cast<float*>(a)[i] += static_cast<const float*>(b)[i];
-  slow->out = true;
-}
-
-// ---- in one process ----
-
-// Two ranks on host devices 0 and 1, each with a callback, and a third by itself on device 2.
-class TwoDevices {
- public:
-  TwoDevices() {
-    const int devices[] = {0, 1}, third[] = {2};
-    EXPECT_OK(ncclCommInitAll(comms, 2, devices));
-    EXPECT_OK(ncclCommInitAll(&other, 1, third));
-    for (int i = 0; i < 3; ++i) {
-      EXPECT_OK(axcclHostSetDevice(i));
-      EXPECT_OK(axcclStreamCreate(&streams[i], axcclStreamNonBlocking));
-      if (i == 2) break;
-      EXPECT_OK(axcclRedOpCreateCallback(&ops[i], Fold, &slow[i], ncclFloat32, comms[i]));
-    }
-  }
-  ~TwoDevices() {
-    for (axcclStream_t stream : streams) EXPECT_OK(axcclStreamDestroy(stream));
-    EXPECT_OK(ncclCommDestroy(other));
-  }
-  ncclResult_t AllReduce(int rank, axcclStream_t stream) {
-    return ncclAllReduce(&data[rank], &data[rank], 1, ncclFloat32, ops[rank], comms[rank], Cuda(stream));
-  }
-
-  ncclComm_t comms[2] = {}, other = nullptr;
-  axcclStream_t streams[3] = {};
-  ncclRedOp_t ops[2] = {};
-  Slow slow[2];
-  float data[3] = {1, 2, 3};
-};
-
-// Calls of a group that share a stream are driven together in the queue of one of their devices, also if they belong to
-// several ranks.
-TEST(BuffersOfAFailedCall, AbortWaitsForTheStepWhereverItIsDriven) {
-  RunRanks(Processes(1), [](RankContext&) {
-    for (const bool shared : {false, true}) {
-      TwoDevices two;
-      std::atomic<bool> aborting{false};
-      two.slow[1].until = [&] { return aborting.load(); };
-      std::thread first([&] {
-        EXPECT_OK(two.AllReduce(0, two.streams[0]));
-        (void)axcclStreamSynchronize(two.streams[0]);
-      });
-      std::thread second([&] {
-        const axcclStream_t stream = two.streams[shared ? 2 : 1];
-        EXPECT_OK(ncclGroupStart());
-        if (shared) {
-          EXPECT_OK(ncclAllReduce(&two.data[2], &two.data[2], 1, ncclFloat32, ncclSum, two.other, Cuda(stream)));
-        }
-        EXPECT_OK(two.AllReduce(1, stream));
-        EXPECT_OK(ncclGroupEnd());
-        (void)axcclStreamSynchronize(stream);
-      });
-      while (!two.slow[1].in) std::this_thread::yield();
-      aborting = true;
-      EXPECT_OK(ncclCommAbort(two.comms[1]));
-      EXPECT_TRUE(two.slow[1].out) << "a step on the rank's buffers is still running, "
-                                   << (shared ? "in a group" : "alone");
-      second.join();
-      EXPECT_OK(ncclCommAbort(two.comms[0]));
-      first.join();
-    }
-  });
-}
-
-// Rank 1 still reads rank 0's buffer when rank 0's call fails.
-TEST(BuffersOfAFailedCall, FailureWaitsForTheStepsOfOtherRanksOfTheProcess) {
-  RunOptions options;
-  options.environment = {{"AXCCL_TIMEOUT", "1"}, {"NCCL_ALGO", "direct"}};
-  const auto body = [](RankContext&) {
-    TwoDevices two;
-    two.slow[1].until = [&] {
-      ncclResult_t state = ncclSuccess;
-      return ncclCommGetAsyncError(two.comms[0], &state) != ncclSuccess || state != ncclSuccess;
-    };
-    std::thread second([&] {
-      EXPECT_OK(two.AllReduce(1, two.streams[1]));
-      EXPECT_NE(axcclStreamSynchronize(two.streams[1]), ncclSuccess);
-    });
-    EXPECT_OK(two.AllReduce(0, two.streams[0]));
-    EXPECT_NE(axcclStreamSynchronize(two.streams[0]), ncclSuccess);
-    EXPECT_TRUE(two.slow[1].out) << "a step on the rank's buffers is still running";
-    second.join();
-    for (ncclComm_t comm : two.comms) EXPECT_OK(ncclCommAbort(comm));
-  };
-  RunRanks(Processes(1), body, options);
-}
-
-// ---- in two processes ----
-
-constexpr int kAborting = 0, kGoOn = 1;  // cells
-constexpr size_t kFloats = (size_t{1} << 20) / sizeof(float);
-
-// Two ranks whose reductions write into each other's outputs: the callback of rank 1 ends when its cell is set.
-class TwoProcesses {
- public:
-  TwoProcesses(RankContext& context, int cell) : context_(context) {
-    if (context.rank() == 1) {
-      slow_.until = [&context, cell] { return context.Get(cell) != 0 || context.AnyFailed(); };
-    }
-  }
-  ~TwoProcesses() {
-    if (in_ != nullptr) {
-      EXPECT_OK(ncclMemFree(in_));
-    }
-    if (out_ != nullptr) {
-      EXPECT_OK(ncclMemFree(out_));
-    }
-  }
-
-  void Init() {
-    ASSERT_TRUE(clique_.Init(context_));
-    ASSERT_OK(axcclRedOpCreateCallback(&op_, Fold, &slow_, ncclFloat32, clique_.comm()));
-    ASSERT_OK(ncclMemAlloc(reinterpret_cast<void**>(&in_), kFloats * sizeof(float)));
-    ASSERT_OK(ncclMemAlloc(reinterpret_cast<void**>(&out_), kFloats * sizeof(float)));
-    for (size_t i = 0; i < kFloats; ++i) in_[i] = static_cast<float>(context_.rank() + 1);
-  }
-  // Reduces `count` floats.
-  ncclResult_t AllReduce(size_t count) {
-    return ncclAllReduce(in_, out_, count, ncclFloat32, op_, clique_.comm(), Cuda(clique_.stream()));
-  }
-  // Called by rank 0 once rank 1 is in its callback.
-  void Abort() {
-    context_.Set(kAborting, 1);
-    EXPECT_OK(ncclCommAbort(clique_.comm()));
-    clique_.ForgetComms();
-    std::memset(out_, kCanary, kFloats * sizeof(float));
-  }
-  size_t Changed() const {
-    const auto* const bytes = reinterpret_cast<const unsigned char*>(out_);
-    return static_cast<size_t>(
-        std::count_if(bytes, bytes + kFloats * sizeof(float), [](unsigned char b) { return b != kCanary; }));
-  }
-  // Rank 1's part: makes the call, and waits until everything it does for the call has ended.
-  void Follow(size_t count) {
-    const ncclResult_t called = AllReduce(count);
-    EXPECT_EQ(called == ncclSuccess ? axcclStreamSynchronize(clique_.stream()) : called, ncclRemoteError);
-    EXPECT_OK(ncclCommAbort(clique_.comm()));
-    clique_.ForgetComms();
-  }
-  // Checks that other communicators can use the same buffers.
-  void ExpectUsable(RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    ASSERT_OK(ncclAllReduce(in_, out_, kFloats, ncclFloat32, ncclSum, clique.comm(), Cuda(clique.stream())));
-    ASSERT_OK(axcclStreamSynchronize(clique.stream()));
-    EXPECT_EQ(std::count(out_, out_ + kFloats, 3.0f), static_cast<ptrdiff_t>(kFloats));
-  }
-
-  Slow& slow() { return slow_; }
-  Clique& clique() { return clique_; }
-  float* in() const { return in_; }
-  float* out() const { return out_; }
-
- private:
-  RankContext& context_;
-  Clique clique_;
-  Slow slow_;
-  ncclRedOp_t op_{};
-  float *in_ = nullptr, *out_ = nullptr;
-};
-
-RunOptions WritingIntoOthers() {
-  RunOptions options;
-  options.environment = {{"NCCL_ALGO", "direct"}};
-  return options;
-}
-
-// Rank 1 is in the middle of its step when rank 0 aborts. It ends the step a while afterwards, or long after rank 0 has
-// its buffers back.
-TEST(BuffersOfAFailedCall, AreNotWrittenByTheStepOfAnotherProcess) {
-  for (const int cell : {kAborting, kGoOn}) {
-    const auto body = [cell](RankContext& context) {
-      TwoProcesses two(context, cell);
-      ASSERT_NO_FATAL_FAILURE(two.Init());
-      if (context.rank() == 0) {
-        EXPECT_OK(two.AllReduce(kFloats));
-        std::thread driving([&] { (void)axcclStreamSynchronize(two.clique().stream()); });
-        ASSERT_TRUE(context.Barrier(0));  // rank 1 is in its callback
-        two.Abort();
-        driving.join();
-        context.Set(kGoOn, 1);
-      } else {
-        std::thread following([&] { two.Follow(kFloats); });
-        while (!two.slow().in && !context.AnyFailed()) std::this_thread::yield();
-        ASSERT_TRUE(context.Barrier(0));
-        following.join();
-      }
-      ASSERT_TRUE(context.Barrier(1));
-      if (context.rank() == 0) {
-        EXPECT_EQ(two.Changed(), 0u) << "bytes written into a buffer that belongs to the application";
-      }
-      two.ExpectUsable(context);
-      ASSERT_TRUE(context.Barrier(2));
-    };
-    RunRanks(Processes(2), body, WritingIntoOthers());
-  }
-}
-
-// Memory is taken back in whole pages. A running call of another communicator whose output shares one of these pages
-// may write a part of its output to the wrong memory, and must then not succeed.
-TEST(BuffersOfAFailedCall, DamageToACallThatSharesAPageIsReported) {
-  for (const bool shared : {false, true}) {
-    const auto body = [shared](RankContext& context) {
-      TwoProcesses two(context, kGoOn);
-      ASSERT_NO_FATAL_FAILURE(two.Init());
-      Clique other;
-      ASSERT_TRUE(other.Init(context));
-      // A hundred pages less one float; the rest starts in the same page or in the next one.
-      const size_t first = 100 * 1024 - 1, second = shared ? first : first + 1;
-      const auto reduce_rest = [&] {
-        EXPECT_OK(ncclAllReduce(two.in() + second, two.out() + second, kFloats - second, ncclFloat32, ncclSum,
-                                other.comm(), Cuda(other.stream())));
-      };
-      if (context.rank() == 0) {
-        reduce_rest();  // continues when rank 1 makes the call, too
-        EXPECT_OK(two.AllReduce(first));
-        std::thread driving([&] { (void)axcclStreamSynchronize(two.clique().stream()); });
-        ASSERT_TRUE(context.Barrier(0));
-        EXPECT_OK(ncclCommAbort(two.clique().comm()));
-        two.clique().ForgetComms();
-        driving.join();
-        context.Set(kGoOn, 1);
-        if (shared) {
-          EXPECT_EQ(axcclStreamSynchronize(other.stream()), ncclSystemError);
-          harness::ExpectLastErrorHas({"a page of the output", "different pages of 4 KiB"});
-        } else {
-          EXPECT_OK(axcclStreamSynchronize(other.stream()));
-          EXPECT_EQ(std::count(two.out() + second, two.out() + kFloats, 3.0f),
-                    static_cast<ptrdiff_t>(kFloats - second));
-        }
-      } else {
-        std::thread following([&] { two.Follow(first); });
-        while (!two.slow().in && !context.AnyFailed()) std::this_thread::yield();
-        ASSERT_TRUE(context.Barrier(0));
-        following.join();
-        reduce_rest();
-        EXPECT_OK(axcclStreamSynchronize(other.stream()));
-      }
-      ASSERT_TRUE(context.Barrier(1));
-      EXPECT_OK(ncclCommAbort(other.comm()));
-      other.ForgetComms();
-    };
-    RunRanks(Processes(2), body, WritingIntoOthers());
-  }
 }
 
 }  // namespace

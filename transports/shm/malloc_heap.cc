@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,22 +58,9 @@ class Quiet {
   int cancel_ = PTHREAD_CANCEL_ENABLE;
 };
 
-void* MapPrivate(size_t bytes) {
-  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
-}
-
 // Only calls that are allowed in a forked child.
 void WriteLine(const char* text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
-}
-
-// Puts the copy in place of memory that the parent has, too.
-void PutInPlace(std::byte* start, size_t bytes, std::byte* copy) {
-  // The system call, because UCX (1.13) replaces the function with one that ignores the fifth argument.
-  if (copy != nullptr && syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, start) != -1) return;
-  WriteLine("axccl: a forked process has no memory for a copy of its parent's large memory, which it must not touch\n");
-  if (mprotect(start, bytes, PROT_NONE) != 0) _exit(127);
 }
 
 // Zero, so that it is no part of the library's file.

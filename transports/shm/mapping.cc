@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace axccl::shm {
 namespace {
@@ -72,6 +73,21 @@ Result<std::byte*> MapHeap(int fd, size_t bytes) {
 }
 
 void UnmapHeap(std::byte* base, size_t bytes) { munmap(base, bytes); }
+
+void* MapPrivate(size_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+// Only calls that are allowed in a forked child.
+void PutInPlace(std::byte* start, size_t bytes, std::byte* copy) {
+  constexpr std::string_view kText =
+      "axccl: a forked process has no memory for a copy of its parent's large memory, which it must not touch\n";
+  // The system call, because UCX (1.13) replaces the function with one that ignores the fifth argument.
+  if (copy != nullptr && syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, start) != -1) return;
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
+  if (mprotect(start, bytes, PROT_NONE) != 0) _exit(127);
+}
 
 Windows::~Windows() {
   if (seed_ != nullptr) munmap(seed_, kPageBytes);

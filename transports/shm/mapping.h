@@ -23,6 +23,12 @@ inline constexpr size_t kHugeBytes = size_t{2} << 20;
 Result<std::byte*> MapHeap(int fd, size_t bytes);
 void UnmapHeap(std::byte* base, size_t bytes);
 
+// Maps memory of this process alone; null, with errno, if that is refused. Unmap with munmap.
+void* MapPrivate(size_t bytes);
+// For a forked child: puts the copy in place of memory that its parent has, too. If there is none, the memory becomes
+// inaccessible, with a line to standard error: the child must not write into its parent's memory.
+void PutInPlace(std::byte* start, size_t bytes, std::byte* copy);
+
 // The mappings that a process has of a peer's heap; see transport::PeerProcess. Later mappings need no descriptor.
 class Windows {
  public:

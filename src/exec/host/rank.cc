@@ -66,7 +66,7 @@ const Platform& Platform::Host() {
 }
 
 const RankDevice::Traits& HostRank::traits() const {
-  static constexpr Traits traits = {.runs_uneven = true, .stages_in_block = true};
+  static constexpr Traits traits = {.runs_uneven = true, .stages_in_block = true, .maps_registered = true};
   return traits;
 }
 

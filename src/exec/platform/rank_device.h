@@ -45,6 +45,7 @@ class RankDevice : public StateMaker {
     bool needs_watch = false;           // CheckReport must be called repeatedly
     bool outlives_rank = false;         // peers may use its memory after Disconnect: it must live as long as the block
     bool stages_in_block = false;       // data on its way between ranks is in their blocks of shared memory
+    bool maps_registered = false;       // peers map registered memory of the application that is on pages of the heap
     bool takes_areas = false;           // each created channel takes an area of the device (Connector::TakeArea)
     bool wants_whole_programs = false;  // programs need the operations of all ranks
   };
