@@ -371,13 +371,8 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t*
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 /* NULL: ncclSuccess. Not from ncclMemAlloc, or freed already: ncclInvalidArgument. */
 ncclResult_t ncclMemFree(void* ptr);
-/* Announces a buffer to be used again and again. Local. Since 2.19.
-   Plain memory of host ranks becomes memory that peers map: its pages, all that the buffer touches, are exchanged,
-   while other threads may read and write them. Calls then take as long as with ncclMemAlloc. It must stay allocated
-   until ncclCommDeregister or the end of the communicator, which exchange the pages back once no call uses them; forked
-   children have copies. Success, with a line in the log (NCCL_DEBUG=INFO), also where memory stays as it is: less than
-   32 KiB, not private and anonymous, a page in common with another registered buffer that does not contain this one, or
-   no userfaultfd (Linux 5.19). NCCL_LOCAL_REGISTER=0: it always stays. Source: Linux, userfaultfd(2). */
+/* Announces a buffer to be used again and again. Local. Since 2.19. Plain memory of host ranks, of 32 KiB or more, is
+   on pages that peers map until it is deregistered or `comm` ends; do not free it before (docs/malloc.md). */
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
 /* Collective: makes buffers known to all ranks. winFlags: NCCL_WIN_*. Since 2.27. */
