@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -169,6 +170,35 @@ Result<plan::Schedule> Generate(const Contract& contract, std::string_view algor
   }
   return MakeStatus(Code::kInternalError, "Generate(%s): algorithm '%.*s' is listed but has no generator",
                     plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data());
+}
+
+const std::vector<std::string_view>& ChunkedAlgorithms(Kind kind) {
+  static const Names kDirectOnly = {kChunkedDirect}, kNone;
+  const bool exists = kind == Kind::kAllGather || kind == Kind::kReduceScatter || kind == Kind::kAllReduce ||
+                      kind == Kind::kAllToAll || kind == Kind::kBroadcast;
+  return exists ? kDirectOnly : kNone;
+}
+
+Result<plan::Schedule> GenerateChunked(const Contract& contract, std::string_view algorithm, int slices,
+                                       bool produced) {
+  AXCCL_RETURN_IF_ERROR(CheckArguments(contract, algorithm, 1, {}, {}));
+  const auto& known = ChunkedAlgorithms(contract.kind);
+  if (std::find(known.begin(), known.end(), algorithm) == known.end())
+    return MakeStatus(Code::kInvalidArgument, "GenerateChunked(%s): no algorithm '%.*s' for this kind; there is %s",
+                      plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data(),
+                      known.empty() ? "none" : Join(known, ", ").c_str());
+  const int64_t parts = int64_t{slices} * (contract.kind == Kind::kAllReduce ? contract.ranks : 1);
+  int64_t chunks = 0;
+  for (int r = 0; r < contract.ranks; ++r)
+    chunks = std::max<int64_t>(chunks, std::max(InputBlocks(contract, r), OutputBlocks(contract, r)));
+  chunks *= slices;
+  if (slices >= 1 && parts <= std::numeric_limits<uint16_t>::max() && chunks <= plan::kMaxChunks)
+    return ChunkedDirect(contract, slices, produced);
+  return MakeStatus(Code::kInvalidArgument,
+                    "GenerateChunked(%s): %d slices are %lld chunks and %lld parts; must be 1 to %d chunks, and up to "
+                    "65535 parts",
+                    plan::KindName(contract.kind), slices, static_cast<long long>(chunks),
+                    static_cast<long long>(parts), plan::kMaxChunks);
 }
 
 bool Alike(const Contract& contract, std::string_view algorithm) {

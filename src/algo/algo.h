@@ -38,6 +38,16 @@ inline constexpr std::string_view kDirect = "direct", kPull = "pull";
 Result<plan::Schedule> Generate(const plan::Contract& contract, std::string_view algorithm, int lanes,
                                 const plan::Placement& placement = {}, std::span<const int> only = {});
 
+// Schedules with slices (schedule.h), for pipelines. Every rank fetches chunks from the others' buffers.
+inline constexpr std::string_view kChunkedDirect = "chunked_direct";
+// The algorithms with slices that implement `kind`, best known first; none for most kinds.
+const std::vector<std::string_view>& ChunkedAlgorithms(plan::Kind kind);
+// Generates a schedule with `slices` >= 1 slices. `produced`: input chunks are awaited. Returns kInvalidArgument when
+// the algorithm does not implement the kind, or for more than plan::kMaxChunks chunks of a rank or 65535 parts.
+// Deterministic.
+Result<plan::Schedule> GenerateChunked(const plan::Contract& contract, std::string_view algorithm, int slices,
+                                       bool produced);
+
 // Whether the ranks' programs differ only in which ranks, blocks and parts they name, on one machine, so that all ranks
 // take the same time for the same steps. Rank 1, which has neighbours on both sides, then stands for all: where a part
 // is at the edge of a block, others may have an operation less.

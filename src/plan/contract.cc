@@ -73,6 +73,33 @@ int OutputBlocks(const Contract& contract, int rank) {
   return 0;
 }
 
+bool SourceBlock(const Contract& contract, int rank, int block, int source, int* input_block) {
+  *input_block = 0;
+  switch (contract.kind) {
+    case Kind::kAllReduce:
+    case Kind::kReduce:
+      return true;
+    case Kind::kReduceScatter:
+      *input_block = rank;
+      return true;
+    case Kind::kBroadcast:
+    case Kind::kSendRecv:
+      return source == contract.root;
+    case Kind::kScatter:
+      *input_block = rank;
+      return source == contract.root;
+    case Kind::kAllGather:
+    case Kind::kGather:
+      return source == block;
+    case Kind::kAllToAll:
+      *input_block = rank;
+      return source == block;
+    case Kind::kBarrier:
+      return false;
+  }
+  return false;
+}
+
 bool InPlaceBlocks(const Contract& contract, int rank, int* input_block, int* output_block) {
   *input_block = 0;
   *output_block = 0;

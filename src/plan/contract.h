@@ -60,6 +60,9 @@ bool HasRoot(Kind kind);
 // The number of blocks of a rank's input and output; 0 where the rank has none.
 int InputBlocks(const Contract& contract, int rank);
 int OutputBlocks(const Contract& contract, int rank);
+// Finds the block of rank `source`'s input that block `block` of rank `rank`'s output holds, or folds with others.
+// Returns false if that rank contributes nothing to it.
+bool SourceBlock(const Contract& contract, int rank, int block, int source, int* input_block);
 // Finds the input block and the output block that coincide when `rank` runs in place. Returns false if the rank never
 // runs in place.
 bool InPlaceBlocks(const Contract& contract, int rank, int* input_block, int* output_block);

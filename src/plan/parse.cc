@@ -73,20 +73,30 @@ bool ReadMachines(Reader* in, int ranks, Placement* placement) {
   return in->Expect("\n");
 }
 
+bool ReadYesOrNo(Reader* in, std::string_view key, bool* yes) {
+  if (!in->Expect(key)) return false;
+  *yes = in->Try("yes");
+  if (!*yes && !in->Try("no")) return in->Fail("expected 'yes' or 'no'");
+  return in->Expect("\n");
+}
+
+bool ReadSlices(Reader* in, Schedule* s) {
+  return ReadField(in, "slices", 1, kMax16, &s->slices) && ReadYesOrNo(in, "produced ", &s->produced);
+}
+
 bool ReadHeader(Reader* in, Schedule* s) {
-  uint64_t version = 0;
-  if (!ReadField(in, "axccl-plan", kTextVersion, kTextVersion, &version)) return false;
+  int version = 0;
+  if (!ReadField(in, "axccl-plan", kTextVersion, kSlicedTextVersion, &version)) return false;
   if (!ReadName(in, &s->algorithm) || !ReadKind(in, &s->contract.kind)) return false;
   if (!ReadField(in, "ranks", 1, kMaxRanks, &s->contract.ranks)) return false;
   if (!ReadField(in, "root", 0, kMaxRanks - 1, &s->contract.root)) return false;
   if (!ReadMachines(in, s->contract.ranks, &s->placement)) return false;
-  if (!ReadField(in, "parts", 1, kMax16, &s->parts) || !ReadField(in, "lanes", 1, kMax16, &s->lanes)) return false;
+  if (!ReadField(in, "parts", 1, kMax16, &s->parts)) return false;
+  if (version == kSlicedTextVersion && !ReadSlices(in, s)) return false;
+  if (!ReadField(in, "lanes", 1, kMax16, &s->lanes)) return false;
   if (!ReadField(in, "slots", 0, kMax16, &s->slots)) return false;
   if (!ReadField(in, "endpoints", 0, kMax16, &s->endpoints)) return false;
-  if (!in->Expect("direct ")) return false;
-  s->direct = in->Try("yes");
-  if (!s->direct && !in->Try("no")) return in->Fail("expected 'yes' or 'no'");
-  return in->Expect("\n") && ReadInline(in, &s->inline_endpoint);
+  return ReadYesOrNo(in, "direct ", &s->direct) && ReadInline(in, &s->inline_endpoint);
 }
 
 bool ReadOperand(Reader* in, const Schedule& s, Operand* o) {
@@ -150,7 +160,18 @@ bool ReadWait(Reader* in, const Schedule& s, int lane, Op* op) {
          in->Number(1, kMax16, &op->value);
 }
 
-bool ReadOp(Reader* in, const Schedule& s, int lane, Op* op) {
+bool ReadNotify(Reader* in, const Schedule& s, int rank, Op* op) {
+  if (!in->Number(0, kMax16, &op->chunk)) return false;
+  op->peer = static_cast<int16_t>(rank);
+  const size_t mark = in->Mark();
+  if (!in->Try(" at ")) return true;
+  if (!in->Number(0, s.contract.ranks - 1, &op->peer)) return false;
+  if (op->peer != rank) return true;
+  in->Back(mark);
+  return in->Fail("expected the rank to be left out, because it is this rank");
+}
+
+bool ReadOp(Reader* in, const Schedule& s, int rank, int lane, Op* op) {
   if (!in->Number(0, kMax32, &op->id) || !in->Expect(" ")) return false;
   bool good = true;
   if (in->Try("copy ")) {
@@ -167,8 +188,15 @@ bool ReadOp(Reader* in, const Schedule& s, int lane, Op* op) {
     good = ReadWait(in, s, lane, op);
   } else if (in->Try("nop")) {
     op->kind = OpKind::kNop;
+  } else if (s.slices != 0 && in->Try("await ")) {
+    op->kind = OpKind::kAwait;
+    good = in->Number(0, kMax16, &op->chunk);
+  } else if (s.slices != 0 && in->Try("notify ")) {
+    op->kind = OpKind::kNotify;
+    good = ReadNotify(in, s, rank, op);
   } else {
-    good = in->Fail("expected an operation: copy, reduce, signal, wait or nop");
+    good = in->Fail(s.slices == 0 ? "expected an operation: copy, reduce, signal, wait or nop"
+                                  : "expected an operation: copy, reduce, signal, wait, nop, await or notify");
   }
   return good && in->Expect("\n");
 }
@@ -182,7 +210,7 @@ bool ReadProgram(Reader* in, Schedule* s) {
       Lane& lane = s->program.back().emplace_back();
       while (in->Try("#")) {
         Op op;
-        if (!ReadOp(in, *s, l, &op)) return false;
+        if (!ReadOp(in, *s, r, l, &op)) return false;
         lane.ops.push_back(std::move(op));
       }
     }

@@ -61,7 +61,15 @@ void AddSync(std::string* out, const Op& op, int lane) {
   }
 }
 
-void AddOp(std::string* out, const Op& op, int lane) {
+void AddNotify(std::string* out, const Op& op, int rank) {
+  *out += "notify ";
+  AddNumber(out, op.chunk);
+  if (op.peer == rank) return;
+  *out += " at ";
+  AddNumber(out, op.peer);
+}
+
+void AddOp(std::string* out, const Op& op, int rank, int lane) {
   *out += '#';
   AddNumber(out, op.id);
   *out += ' ';
@@ -74,11 +82,17 @@ void AddOp(std::string* out, const Op& op, int lane) {
       return AddSync(out, op, lane);
     case OpKind::kNop:
       *out += "nop";
+      return;
+    case OpKind::kAwait:
+      *out += "await ";
+      return AddNumber(out, op.chunk);
+    case OpKind::kNotify:
+      return AddNotify(out, op, rank);
   }
 }
 
 void AddHeader(std::string* out, const Schedule& s) {
-  AddField(out, "axccl-plan", kTextVersion);
+  AddField(out, "axccl-plan", s.slices == 0 ? kTextVersion : kSlicedTextVersion);
   *out += "algorithm " + s.algorithm + "\nkind " + KindName(s.contract.kind) + "\n";
   AddField(out, "ranks", s.contract.ranks);
   AddField(out, "root", s.contract.root);
@@ -91,6 +105,10 @@ void AddHeader(std::string* out, const Schedule& s) {
     *out += '\n';
   }
   AddField(out, "parts", s.parts);
+  if (s.slices != 0) {
+    AddField(out, "slices", s.slices);
+    *out += s.produced ? "produced yes\n" : "produced no\n";
+  }
   AddField(out, "lanes", s.lanes);
   AddField(out, "slots", s.slots);
   AddField(out, "endpoints", s.endpoints);
@@ -117,9 +135,9 @@ bool IsAlgorithmName(std::string_view name) {
   return true;
 }
 
-std::string Print(const Op& op, int lane) {
+std::string Print(const Op& op, int rank, int lane) {
   std::string out;
-  AddOp(&out, op, lane);
+  AddOp(&out, op, rank, lane);
   return out;
 }
 
@@ -132,7 +150,7 @@ std::string Print(const Schedule& schedule) {
       AddNumber(&out, static_cast<int64_t>(r));
       AddField(&out, " lane", static_cast<int64_t>(l));
       for (const Op& op : schedule.program[r][l].ops) {
-        AddOp(&out, op, static_cast<int>(l));
+        AddOp(&out, op, static_cast<int>(r), static_cast<int>(l));
         out += '\n';
       }
     }

@@ -10,6 +10,7 @@ bool Pushes(const Schedule& schedule) {
     for (const Lane& lane : schedule.program[rank]) {
       for (const Op& op : lane.ops) {
         if (std::any_of(op.dst.begin(), op.dst.end(), elsewhere)) return true;
+        if (op.kind == OpKind::kNotify && op.peer != static_cast<int>(rank)) return true;
       }
     }
   }

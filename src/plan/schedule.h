@@ -14,6 +14,13 @@
 // set: one rank, or all other ranks of the group. Lanes of one rank are ordered by endpoints whose destination is the
 // rank itself (tokens). A lane may wait on and signal endpoints of its own lane index only, except tokens, which name
 // the lane of the source.
+//
+// Slices: a schedule for a pipeline cuts every block into `slices` slices, so that the user can wait for a slice of an
+// output while the rest is on its way, and declare slices of an input ready one by one. A *chunk* is one slice of one
+// block; its number is block * slices + slice. kNotify tells that an output chunk is final, kAwait waits until the user
+// has declared an input chunk ready. Such a schedule moves everything in one turn, and its lanes do not divide blocks:
+// each lane names parts of whole blocks, works on what it likes, and may wait for endpoints of any lane. If it is
+// direct, a rank announces its buffers by a signal of endpoint 0, with which its lane 0 begins.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +55,8 @@ enum class OpKind : uint8_t {
   kSignal,  // until endpoint (peer, lane, endpoint) >= value; `from_lane` is this lane, except for tokens
   kWait,    // until endpoint (peer, lane, endpoint) >= value; `from_lane` is the own lane unless it is a token
   kNop,
+  kAwait,   // until input chunk `chunk` of the own rank may be read
+  kNotify,  // output chunk `chunk` of rank `peer` is final
 };
 
 // Scaling: in a contract that reduces, reading an input operand (by copy or reduce) applies the factor of the rank that
@@ -60,10 +69,11 @@ enum class OpKind : uint8_t {
 struct Op {
   OpKind kind = OpKind::kNop;
   bool finish = false;
-  int16_t peer = 0;        // signal: destination rank, own rank (token) or kAllPeers; wait: source rank
+  int16_t peer = 0;  // signal: destination rank, own rank (token) or kAllPeers; wait: source rank; notify: the owner
   uint16_t from_lane = 0;  // wait only
   uint16_t endpoint = 0;
   uint16_t value = 0;  // wait only: v >= 1
+  uint16_t chunk = 0;  // await and notify
   uint32_t id = 0;     // unique in the schedule; lowering passes keep it, traces name it
   std::vector<Operand> dst;
   std::vector<Operand> src;
@@ -77,6 +87,8 @@ struct Lane {
   friend bool operator==(const Lane&, const Lane&) = default;
 };
 
+inline constexpr int kMaxChunks = 1 << 16;  // of a rank's input or output
+
 struct Schedule {
   std::string algorithm;  // as src/algo names it: "oneshot", "ring", "hierarchical", ...
   Contract contract;
@@ -84,6 +96,8 @@ struct Schedule {
   // says for which groups the schedule is good, not whether it is correct, so the verifier ignores it.
   Placement placement;
   uint16_t parts = 1;      // parts a tile of a block is cut into
+  uint16_t slices = 0;     // slices of a block, a divisor of parts; 0: no chunks
+  bool produced = false;   // every input chunk is awaited; otherwise inputs are ready when the operation begins
   uint16_t lanes = 1;      // lanes of every rank
   uint16_t slots = 0;      // scratch slots of a rank and lane (each kRotation times)
   uint16_t endpoints = 0;  // endpoints of a rank and lane
@@ -100,7 +114,15 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-// Whether a rank writes into another rank's output.
+// Whether a rank writes into another rank's output, or notifies its owner of a chunk there.
 bool Pushes(const Schedule& schedule);
+
+// Whether a turn is a whole operation, so that all lanes of a rank end it before any begins the next.
+inline bool MovesAllInOneTurn(const Schedule& schedule) { return schedule.direct || schedule.slices != 0; }
+
+// The chunk that a part of an input or output block belongs to, in a schedule with slices.
+inline int ChunkOf(const Schedule& schedule, int block, int part) {
+  return block * schedule.slices + part / (schedule.parts / schedule.slices);
+}
 
 }  // namespace axccl::plan

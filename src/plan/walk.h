@@ -117,7 +117,7 @@ size_t FollowTurn(const std::vector<const Lane*>& strands, size_t lanes, Followe
         const auto* carried = signals.Find(counters.OfWait(op), op.value);
         if (carried == nullptr) break;
         follower->Pass(s, op, *carried);
-      } else if (op.kind != OpKind::kNop) {
+      } else if (op.kind == OpKind::kCopy || op.kind == OpKind::kReduce) {
         follower->Move(s, op);
       }
     }

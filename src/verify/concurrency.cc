@@ -81,6 +81,14 @@ class Run {
   Status TooLate(const Event& e, int owner) const;
   void NoteComplete(uint32_t x);
 
+  void NoteAnnouncement(uint32_t x, const Op& op);
+  void Await(uint32_t x, const Op& op);
+  Status Notify(uint32_t x, const Op& op);
+  Status CheckPrompt(uint32_t x, const Operand& o, int parts);
+  Status CheckInputsOf(uint32_t x, const Op& op);
+  Status CheckAwaited(uint32_t x, const Operand& o);
+  Status CheckNotNotified(uint32_t x, const Operand& o) const;
+
   Status Data(uint32_t x, const Op& op);
   Status Remote(uint32_t x, const Touch& t);
   Status Read(uint32_t x, const Touch& t);
@@ -89,6 +97,12 @@ class Run {
               bool in_place) const;
   uint32_t Publication(uint32_t x, const Operand& o, int part) const;
   Status Deadlock() const;
+  // The number of an operand's first part. Lanes have slots of their own, and their own spans of the user's blocks
+  // unless there are slices.
+  uint32_t PlaceOf(uint32_t x, const Operand& o) const {
+    const bool shared = s_.slices != 0 && o.buffer != Buffer::kScratch;
+    return places_.Of(o) + (shared ? 0 : places_.size() * (x % width_));
+  }
 
   const Schedule& s_;
   const SignalTable& signals_;
@@ -116,6 +130,12 @@ class Run {
   std::vector<uint32_t> arrived_;
   std::vector<bool> ended_;
   std::vector<uint32_t> last_remote_;  // [rank][strand] position + 1
+  // For schedules with slices.
+  std::vector<Event> announced_;                    // [rank * ranks + owner]: the wait for the owner's announcement
+  std::vector<std::vector<Event>> awaited_;         // [rank][input chunk]
+  std::vector<std::vector<bool>> notified_;         // [rank][output chunk]
+  std::vector<std::vector<Event>> awaits_;          // [strand]: position and, as strand, chunk of its awaits; ascending
+  std::vector<std::vector<uint32_t>> before_wait_;  // [strand]: its clock before its last wait, if a notify follows
 };
 
 Run::Run(const Schedule& s, const SignalTable& signals, const std::vector<int>& lanes, Order* order)
@@ -145,10 +165,23 @@ Run::Run(const Schedule& s, const SignalTable& signals, const std::vector<int>& 
   snapshot_.assign(waits_.size() * kTurns, kNone);
   pending_.assign(waits_.size() * kTurns, 0);
   blocked_.assign(waits_.size() * kTurns, kNone);
-  if (!s.direct) return;
+  if (!plan::MovesAllInOneTurn(s)) return;
   arrived_.assign(s.contract.ranks, 0);
   ended_.assign(s.contract.ranks, false);
   last_remote_.assign(strands_.size() * s.contract.ranks, 0);
+  if (s.slices == 0) return;
+  announced_.resize(size_t(s.contract.ranks) * s.contract.ranks);
+  before_wait_.resize(strands_.size());
+  for (const Strand& strand : strands_) {
+    std::vector<Event>& awaits = awaits_.emplace_back();
+    for (uint32_t i = 0; i < strand.ops->size(); ++i) {
+      if ((*strand.ops)[i].kind == OpKind::kAwait) awaits.push_back({(*strand.ops)[i].chunk, i});
+    }
+  }
+  for (int r = 0; r < s.contract.ranks; ++r) {
+    awaited_.emplace_back(size_t(plan::InputBlocks(s.contract, r)) * s.slices);
+    notified_.emplace_back(size_t(plan::OutputBlocks(s.contract, r)) * s.slices);
+  }
 }
 
 std::string Run::WhereOf(const Event& e) const {
@@ -184,8 +217,12 @@ Status Run::Advance(uint32_t x) {
     const Op& op = (*strand.ops)[strand.next];
     if (op.kind == OpKind::kWait) {
       if (!Wait(x, op)) return Status();
+      if (strand.turn == 0 && s_.slices != 0) NoteAnnouncement(x, op);
     } else if (op.kind == OpKind::kSignal) {
       Signal(x, op);
+    } else if (op.kind == OpKind::kAwait || op.kind == OpKind::kNotify) {
+      if (strand.turn == 0 && op.kind == OpKind::kAwait) Await(x, op);
+      if (strand.turn == 0 && op.kind == OpKind::kNotify) AXCCL_RETURN_IF_ERROR(Notify(x, op));
     } else if (op.kind != OpKind::kNop && strand.turn % plan::kRotation == 0) {
       AXCCL_RETURN_IF_ERROR(Data(x, op));
     }
@@ -225,6 +262,8 @@ bool Run::Wait(uint32_t x, const Op& op) {
     blocked_[key] = x;
     return false;
   }
+  const bool notifies = strand.next + 1 < strand.ops->size() && (*strand.ops)[strand.next + 1].kind == OpKind::kNotify;
+  if (notifies && strand.turn == 0) before_wait_[x].assign(Clock(x), Clock(x) + strands_.size());
   Join(x, &pool_[size_t{snapshot_[key]} * strands_.size()]);
   if (--pending_[key] == 0) free_.push_back(snapshot_[key]);
   return true;
@@ -238,7 +277,7 @@ void Run::Join(uint32_t x, const uint32_t* clock) {
 
 Status Run::EndTurn(uint32_t x, bool* goes_on) {
   Strand& strand = strands_[x];
-  if (s_.direct) {
+  if (plan::MovesAllInOneTurn(s_)) {
     *goes_on = false;
     return ++arrived_[strand.rank] == width_ ? EndRank(strand.rank) : Status();
   }
@@ -289,6 +328,93 @@ Status Run::EndRank(int rank) {
   return Status();
 }
 
+// The first wait for an owner's endpoint 0 of lane 0, with which that rank announces its buffers.
+void Run::NoteAnnouncement(uint32_t x, const Op& op) {
+  if (op.peer == strands_[x].rank || op.from_lane != 0 || op.endpoint != 0) return;
+  Event& wait = announced_[size_t(strands_[x].rank) * s_.contract.ranks + op.peer];
+  if (wait.strand == kNone) wait = {x, strands_[x].done};
+}
+
+void Run::Await(uint32_t x, const Op& op) { awaited_[strands_[x].rank][op.chunk] = {x, strands_[x].done}; }
+
+// The user reads the chunk from now on.
+Status Run::Notify(uint32_t x, const Op& op) {
+  const Event now = {x, strands_[x].done};
+  const int parts = s_.parts / s_.slices;
+  Operand o;
+  o.buffer = Buffer::kOutput;
+  o.rank = static_cast<uint16_t>(op.peer);
+  o.block = static_cast<uint16_t>(op.chunk / s_.slices);
+  o.part = static_cast<uint16_t>(op.chunk % s_.slices * parts);
+  if (op.peer != strands_[x].rank) AXCCL_RETURN_IF_ERROR(Remote(x, {&o, 0, 0}));
+  for (int i = 0; i < parts; ++i) {
+    const Event& write = history_[PlaceOf(x, o) + static_cast<uint32_t>(i)].write;
+    if (write.strand == kNone)
+      return Bad("race: " + WhereOf(now) + " notifies " + Place(o, i) + " before it is written");
+    if (Before(write, x)) continue;
+    return Bad("race: " + WhereOf(now) + " notifies " + Place(o, i) + " while " + WhereOf(write) +
+               " may still write it");
+  }
+  AXCCL_RETURN_IF_ERROR(CheckPrompt(x, o, parts));
+  AXCCL_RETURN_IF_ERROR(CheckInputsOf(x, op));
+  notified_[op.peer][op.chunk] = true;
+  return Status();
+}
+
+// The operation before, other notifies aside, must write a part of the chunk, or be the wait that shows that one is
+// written.
+Status Run::CheckPrompt(uint32_t x, const Operand& o, int parts) {
+  const Strand& strand = strands_[x];
+  uint32_t before = strand.next;
+  while (before > 0 && (*strand.ops)[before - 1].kind == OpKind::kNotify) --before;
+  const bool waited = before > 0 && (*strand.ops)[before - 1].kind == OpKind::kWait;
+  for (int i = 0; i < parts && before > 0; ++i) {
+    const Event& write = history_[PlaceOf(x, o) + static_cast<uint32_t>(i)].write;
+    const bool news = waited && write.strand != x && before_wait_[x][write.strand] <= write.position;
+    if (news || (write.strand == x && write.position == before - 1)) return Status();
+  }
+  return Bad("late: " + WhereOf({x, strand.done}) + " notifies " + Place(o, 0) +
+             " later than directly after the operation that makes the chunk final");
+}
+
+// Of each lane that awaits, the last await that comes before must be of an input that the chunk is made from.
+Status Run::CheckInputsOf(uint32_t x, const Op& op) {
+  const int block = op.chunk / s_.slices, slice = op.chunk % s_.slices;
+  for (uint32_t y = 0; y < strands_.size(); ++y) {
+    const uint32_t known = y == x ? strands_[x].done : Clock(x)[y];
+    const auto after = std::partition_point(awaits_[y].begin(), awaits_[y].end(),
+                                            [known](const Event& await) { return await.position < known; });
+    if (after == awaits_[y].begin()) continue;
+    const uint32_t last = (after - 1)->strand;
+    int input = 0;
+    const bool from = plan::SourceBlock(s_.contract, op.peer, block, strands_[y].rank, &input);
+    if (from && last == static_cast<uint32_t>(input * s_.slices + slice)) continue;
+    return Bad("late: " + WhereOf({x, strands_[x].done}) + " notifies chunk " + std::to_string(op.chunk) + " of rank " +
+               std::to_string(op.peer) + " after " + WhereOf({y, (after - 1)->position}) +
+               " has awaited another input than it is made from");
+  }
+  return Status();
+}
+
+Status Run::CheckAwaited(uint32_t x, const Operand& o) {
+  for (int i = 0; s_.produced && i < o.parts; ++i) {
+    const Event& await = awaited_[o.rank][plan::ChunkOf(s_, o.block, o.part + i)];
+    if (await.strand != kNone && Before(await, x)) continue;
+    return Bad("race: " + WhereOf({x, strands_[x].done}) + " reads " + Place(o, i) + " before rank " +
+               std::to_string(o.rank) + " has awaited its chunk");
+  }
+  return Status();
+}
+
+Status Run::CheckNotNotified(uint32_t x, const Operand& o) const {
+  for (int i = 0; i < o.parts; ++i) {
+    if (!notified_[o.rank][plan::ChunkOf(s_, o.block, o.part + i)]) continue;
+    return Bad("race: " + WhereOf({x, strands_[x].done}) + " writes " + Place(o, i) +
+               ", whose chunk may be notified already");
+  }
+  return Status();
+}
+
 Status Run::Data(uint32_t x, const Op& op) {
   const Strand& strand = strands_[x];
   const bool first_turn = strand.turn == 0;
@@ -301,12 +427,14 @@ Status Run::Data(uint32_t x, const Op& op) {
       const bool user = o.buffer != Buffer::kScratch;
       // Buffers of the user: other turns work on other parts, and other operations are behind the user's own order.
       if (user && !first_turn) continue;
-      const Touch whole = {&o, 0, places_.Of(o) + places_.size() * (x % width_)};
+      const Touch whole = {&o, 0, PlaceOf(x, o)};
       if (user && o.rank != strand.rank) AXCCL_RETURN_IF_ERROR(Remote(x, whole));
+      if (s_.slices != 0 && o.buffer == Buffer::kInput) AXCCL_RETURN_IF_ERROR(CheckAwaited(x, o));
       // No operation writes an input that is not also an output.
       if (o.buffer == Buffer::kInput && !places_.IsAliasedInput(o)) continue;
       // Without direct access a rank's buffers are its own, and each lane has its own span of them.
-      if (user && !s_.direct) continue;
+      if (user && !plan::MovesAllInOneTurn(s_)) continue;
+      if (user && s_.slices != 0 && operands == &op.dst) AXCCL_RETURN_IF_ERROR(CheckNotNotified(x, o));
       for (int i = 0; i < o.parts; ++i) {
         const bool onto_itself = may_alias && operands == &op.dst && places_.Of(o) == places_.Of(op.src[0]);
         const Touch t = {&o, i, whole.place + i, onto_itself};
@@ -322,11 +450,12 @@ Status Run::Data(uint32_t x, const Op& op) {
 Status Run::Remote(uint32_t x, const Touch& t) {
   const Strand& strand = strands_[x];
   const int owner = t.operand->rank;
-  const uint32_t announced =
-      static_cast<uint32_t>(owner < strand.rank ? owner + 1 : owner);  // the wait of the first exchange
-  if (!Before({StrandOf(strand.rank, 0), announced}, x)) {
-    return Bad("race: " + WhereOf({x, strand.done}) + " touches " + Place(*t.operand, 0) +
-               " before lane 0 has waited for " + "rank " + std::to_string(owner) + " to begin");
+  // The wait of the first exchange; with slices, there is one wherever it is needed.
+  Event announced = {StrandOf(strand.rank, 0), static_cast<uint32_t>(owner < strand.rank ? owner + 1 : owner)};
+  if (s_.slices != 0) announced = announced_[size_t(strand.rank) * s_.contract.ranks + owner];
+  if (announced.strand == kNone || !Before(announced, x)) {
+    return Bad("race: " + WhereOf({x, strand.done}) + " touches " + Place(*t.operand, 0) + " before " +
+               (s_.slices == 0 ? "lane 0" : "it") + " has waited for rank " + std::to_string(owner) + " to begin");
   }
   if (ended_[owner]) {
     return TooLate({x, strand.done}, owner);

@@ -15,6 +15,13 @@
 // counters only grow and waits are for "at least", so lines need no check of their own. Data inside a line does need
 // one: an inline slot is visible from the first signal of its endpoint after it was written, and a reader must be
 // ordered after that signal.
+//
+// In a schedule with slices, the user reads an output chunk as soon as it is notified, so that must come after the last
+// write there; and it writes an input chunk until that is awaited, so all reads, by whichever rank, must come after.
+// The buffers of the user are the same for all lanes. A chunk is notified at once: next to the operation that writes
+// it, or that shows that it is written. And that depends on no input chunk but the chunk's own and those that the same
+// lane awaits before; so a user that declares inputs in the order of the awaits, and each only when it has seen what
+// came of those before, is never stuck.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +48,8 @@ struct Order {
   bool complete = true;
 };
 
-// Examines the lanes `lanes`, which must be closed under tokens; all lanes for a direct schedule. The schedule must
-// have passed CheckStructure. Returns kInvalidArgument with the first error found.
+// Examines the lanes `lanes`, which must be closed under tokens; all lanes for a direct schedule and one with slices.
+// The schedule must have passed CheckStructure. Returns kInvalidArgument with the first error found.
 Status CheckConcurrency(const plan::Schedule& schedule, const SignalTable& signals, const std::vector<int>& lanes,
                         Order* order);
 

@@ -39,10 +39,11 @@ class Walk {
         lane_(lane),
         reduces_(plan::Reduces(s.contract.kind)),
         places_(s),
+        slots_apart_(s.slices != 0 ? places_.size() - places_.first_slot() : 0),
         folds_(s.contract.ranks),
-        values_(places_.size()),
-        writer_(places_.size(), 0),
-        written_part_(places_.size(), 0) {}
+        values_(places_.size() + size_t{slots_apart_} * (s.lanes - 1u)),
+        writer_(values_.size(), 0),
+        written_part_(values_.size(), 0) {}
 
   Status Do(const OpRef& ref);
   Status CheckOutputs() const;
@@ -64,11 +65,16 @@ class Walk {
   Status Finish(Value* value) const;
   Status Write(const Operand& o, int part, const Value& value);
   Value Expected(int rank, int block, int part) const;
+  // Each lane has slots of its own.
+  uint32_t PlaceOf(const Operand& o) const {
+    return places_.Of(o) + (o.buffer == Buffer::kScratch ? slots_apart_ * at_.lane : 0);
+  }
 
   const Schedule& s_;
   const int lane_;
   const bool reduces_;
   const Places places_;
+  const uint32_t slots_apart_;  // if the walk has all lanes
   Folds folds_;
   OpRef at_;
   uint32_t step_ = 0;  // operations so far
@@ -106,7 +112,7 @@ Status Walk::Do(const OpRef& ref) {
 
 Status Walk::MarkDestinations(const Op& op) {
   for (const Operand& o : op.dst) {
-    const uint32_t place = places_.Of(o);
+    const uint32_t place = PlaceOf(o);
     for (int i = 0; i < o.parts; ++i) {
       if (writer_[place + i] == step_) return Bad("writes " + Place(o, i) + " twice");
       writer_[place + i] = step_;
@@ -117,7 +123,7 @@ Status Walk::MarkDestinations(const Op& op) {
 }
 
 Status Walk::CheckOverlap(const Operand& o) const {
-  const uint32_t place = places_.Of(o);
+  const uint32_t place = PlaceOf(o);
   for (int i = 0; i < o.parts; ++i) {
     if (writer_[place + i] == step_ && written_part_[place + i] != i) {
       return Bad("reads " + Place(o, i) + ", which it also writes, but as another of its parts");
@@ -128,7 +134,7 @@ Status Walk::CheckOverlap(const Operand& o) const {
 
 Status Walk::Read(const Operand& o, int part, Value* value) const {
   if (o.buffer == Buffer::kInput) return ReadInput(o, part, value);
-  *value = values_[places_.Of(o) + part];
+  *value = values_[PlaceOf(o) + part];
   if (!value->defined()) return Bad("reads " + Place(o, part) + ", which nothing has written in this turn");
   return Status();
 }
@@ -138,7 +144,7 @@ Status Walk::ReadInput(const Operand& o, int part, Value* value) const {
   if (!places_.IsAliasedInput(o)) return Status();
   // The place is the same memory as an output when the rank runs in place. In kinds that reduce, not even the rank's
   // own contribution may have been written there: it would be scaled a second time.
-  const Value& output = values_[places_.Of(o) + part];
+  const Value& output = values_[PlaceOf(o) + part];
   if (!output.defined() || (!reduces_ && output == *value)) return Status();
   return Bad("reads " + Place(o, part) + " after it was overwritten with " + Describe(output) + " if rank " +
              std::to_string(o.rank) + " runs in place");
@@ -178,7 +184,7 @@ Status Walk::Write(const Operand& o, int part, const Value& value) {
   if (o.buffer == Buffer::kOutput && value.part != o.part + part) {
     return Bad("writes " + Describe(value) + " to " + Place(o, part) + ", another part");
   }
-  values_[places_.Of(o) + part] = value;
+  values_[PlaceOf(o) + part] = value;
   return Status();
 }
 
@@ -253,7 +259,7 @@ bool Walk::InGroupOrder() const {
 Status CheckDataflow(const Schedule& schedule, const Order& order, int lane, bool* group_order) {
   Walk walk(schedule, lane);
   for (const OpRef& ref : order.data) {
-    if (ref.lane == lane) AXCCL_RETURN_IF_ERROR(walk.Do(ref));
+    if (ref.lane == lane || schedule.slices != 0) AXCCL_RETURN_IF_ERROR(walk.Do(ref));
   }
   AXCCL_RETURN_IF_ERROR(walk.CheckOutputs());
   *group_order = walk.InGroupOrder();

@@ -14,9 +14,9 @@
 
 namespace axccl::verify {
 
-// Walks the data operations of lane `lane` in `order`. The schedule must have passed CheckStructure and
-// CheckConcurrency, so any order that it allows leads to the same values. Returns kInvalidArgument with the first error
-// found. *group_order is whether the lane folds in group order (plan::Plan).
+// Walks the data operations of lane `lane` in `order`; those of all lanes in a schedule with slices. The schedule must
+// have passed CheckStructure and CheckConcurrency, so any order that it allows leads to the same values. Returns
+// kInvalidArgument with the first error found. *group_order is whether the lane folds in group order (plan::Plan).
 Status CheckDataflow(const plan::Schedule& schedule, const Order& order, int lane, bool* group_order);
 
 }  // namespace axccl::verify

@@ -1,5 +1,6 @@
 #include "src/verify/mutate.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "src/plan/text.h"
@@ -33,6 +34,7 @@ class Lister {
     if (op_.kind == OpKind::kSignal) ListSignal();
     if (op_.kind == OpKind::kWait) ListWait();
     if (op_.kind == OpKind::kCopy || op_.kind == OpKind::kReduce) ListData();
+    if (op_.kind == OpKind::kAwait || op_.kind == OpKind::kNotify) ListChunk(static_cast<int>(ops.size()));
   }
 
  private:
@@ -63,6 +65,13 @@ class Lister {
     AddOthers(Change::kWaitLane, op_.from_lane, 0, s_.lanes);
     AddNeighbours(Change::kWaitEndpoint, op_.endpoint);
     AddNeighbours(Change::kWaitValue, op_.value);
+  }
+
+  void ListChunk(int ops) {
+    AddNeighbours(Change::kChunk, op_.chunk);
+    if (op_.kind == OpKind::kNotify) AddOthers(Change::kNotifyOwner, op_.peer, 0, s_.contract.ranks);
+    AddOthers(Change::kMoveOp, static_cast<int>(at_.index), 0, ops);
+    Add(Change::kDuplicateOp, 0);
   }
 
   void ListData() {
@@ -136,6 +145,22 @@ void ApplyToList(const Mutation& m, std::vector<Operand>* operands) {
   }
 }
 
+void MoveOp(const Mutation& m, Lane* lane) {
+  const auto from = lane->ops.begin() + m.index, to = lane->ops.begin() + m.value;
+  if (from < to) std::rotate(from, from + 1, to + 1);
+  if (to < from) std::rotate(to, from, from + 1);
+}
+
+uint32_t UnusedId(const Schedule& s) {
+  uint32_t id = 0;
+  for (const auto& lanes : s.program) {
+    for (const Lane& lane : lanes) {
+      for (const Op& op : lane.ops) id = std::max(id, op.id + 1);
+    }
+  }
+  return id;
+}
+
 }  // namespace
 
 const char* ChangeName(Change change) {
@@ -157,19 +182,27 @@ const char* ChangeName(Change change) {
                                                "duplicate_source",
                                                "duplicate_destination",
                                                "swap_sources",
-                                               "flip_finish"};
+                                               "flip_finish",
+                                               "chunk",
+                                               "notify_owner",
+                                               "move_op",
+                                               "duplicate_op"};
   return kNames[static_cast<int>(change)];
 }
 
 std::string Describe(const Schedule& schedule, const Mutation& m) {
   std::string text = ChangeName(m.change);
   text += " at " + Where(schedule, m.rank, m.lane, m.index);
-  text += " (" + plan::Print(schedule.program[m.rank][m.lane].ops[m.index], m.lane) + ")";
+  text += " (" + plan::Print(schedule.program[m.rank][m.lane].ops[m.index], m.rank, m.lane) + ")";
   switch (m.change) {
     case Change::kDropOp:
     case Change::kSwapOps:
     case Change::kFlipFinish:
+    case Change::kDuplicateOp:
       return text;
+    case Change::kChunk:
+    case Change::kNotifyOwner:
+    case Change::kMoveOp:
     case Change::kSignalPeer:
     case Change::kSignalEndpoint:
     case Change::kWaitPeer:
@@ -205,7 +238,18 @@ void Apply(const Mutation& m, Schedule* schedule) {
     case Change::kSwapOps:
       std::swap(op, lane.ops[m.index + 1]);
       break;
+    case Change::kMoveOp:
+      MoveOp(m, &lane);
+      break;
+    case Change::kDuplicateOp:
+      lane.ops.insert(lane.ops.begin() + m.index, Op(op));
+      lane.ops[m.index].id = UnusedId(*schedule);
+      break;
+    case Change::kChunk:
+      op.chunk = static_cast<uint16_t>(m.value);
+      break;
     case Change::kSignalPeer:
+    case Change::kNotifyOwner:
     case Change::kWaitPeer:
       op.peer = static_cast<int16_t>(m.value);
       break;

@@ -35,8 +35,12 @@ enum class Change : uint8_t {
   kDuplicateDestination,
   kSwapSources,  // with the next source
   kFlipFinish,
+  kChunk,        // +-1, of an await or notify
+  kNotifyOwner,  // any other rank
+  kMoveOp,       // an await or notify, to any other place in its lane
+  kDuplicateOp,  // likewise, at its place
 };
-inline constexpr int kNumChanges = 19;
+inline constexpr int kNumChanges = 23;
 
 struct Mutation {
   Change change = Change::kDropOp;

@@ -35,6 +35,18 @@ Status CheckContract(const Contract& c) {
   return Status();
 }
 
+Status CheckSlices(const Schedule& s) {
+  if (s.slices == 0) return s.produced ? Broken("inputs are produced, but there are no slices to produce") : Status();
+  if (s.parts % s.slices != 0)
+    return Broken(std::to_string(s.parts) + " parts cannot be divided into " + std::to_string(s.slices) + " slices");
+  for (int r = 0; r < s.contract.ranks; ++r) {
+    const int blocks = std::max(plan::InputBlocks(s.contract, r), plan::OutputBlocks(s.contract, r));
+    if (int64_t{blocks} * s.slices <= plan::kMaxChunks) continue;
+    return Broken("rank " + std::to_string(r) + " has more than " + std::to_string(plan::kMaxChunks) + " chunks");
+  }
+  return Status();
+}
+
 Status CheckShape(const Schedule& s) {
   const Contract& c = s.contract;
   if (!plan::IsAlgorithmName(s.algorithm)) return Broken("the algorithm's name must be 1 to 32 of [a-z0-9_-]");
@@ -50,6 +62,7 @@ Status CheckShape(const Schedule& s) {
     if (s.program[r].size() != s.lanes)
       return Broken("rank " + std::to_string(r) + " does not have one program a lane");
   }
+  AXCCL_RETURN_IF_ERROR(CheckSlices(s));
   uint64_t places = uint64_t{s.slots} * plan::kRotation * c.ranks;
   for (int r = 0; r < c.ranks; ++r) {
     places += (uint64_t(plan::InputBlocks(c, r)) + uint64_t(plan::OutputBlocks(c, r))) * s.parts;
@@ -104,6 +117,10 @@ class OpChecker {
         return CheckSync(op);
       case OpKind::kNop:
         return op == Unused(op) ? Status() : Bad("is a nop with fields set");
+      case OpKind::kAwait:
+        return CheckAwait(op);
+      case OpKind::kNotify:
+        return CheckNotify(op);
     }
     return Bad("has an unknown kind");
   }
@@ -119,6 +136,29 @@ class OpChecker {
     return clean;
   }
 
+  Status CheckAwait(const Op& op) const {
+    Op clean = Unused(op);
+    clean.chunk = op.chunk;
+    if (op != clean) return Bad("awaits a chunk but has fields of other operations");
+    if (!s_.produced) return Bad("awaits a chunk, but the inputs are ready from the beginning");
+    return CheckChunk(op, plan::InputBlocks(s_.contract, rank_), "input");
+  }
+
+  Status CheckNotify(const Op& op) const {
+    Op clean = Unused(op);
+    clean.chunk = op.chunk, clean.peer = op.peer;
+    if (op != clean) return Bad("notifies but has fields of other operations");
+    if (op.peer < 0 || op.peer >= s_.contract.ranks)
+      return Bad("names rank " + std::to_string(op.peer) + ", which does not exist");
+    if (op.peer != rank_ && !s_.direct) return Bad("notifies another rank, but the schedule is not direct");
+    return CheckChunk(op, plan::OutputBlocks(s_.contract, op.peer), "output");
+  }
+
+  Status CheckChunk(const Op& op, int blocks, const char* side) const {
+    if (op.chunk < blocks * s_.slices) return Status();
+    return Bad("names " + std::string(side) + " chunk " + std::to_string(op.chunk) + ", which does not exist");
+  }
+
   Status CheckSync(const Op& op) const {
     const bool wait = op.kind == OpKind::kWait;
     if (op.finish || !op.dst.empty() || !op.src.empty()) return Bad("synchronises but has operands");
@@ -131,7 +171,7 @@ class OpChecker {
     if (op.from_lane >= s_.lanes)
       return Bad("waits for lane " + std::to_string(op.from_lane) + ", which does not exist");
     const bool own = op.from_lane == lane_;
-    if (op.peer == rank_ ? own : !own) {
+    if (op.peer == rank_ ? own : !own && s_.slices == 0) {
       return Bad("waits for rank " + std::to_string(op.peer) + " lane " + std::to_string(op.from_lane) +
                  "; must be the own lane of another rank, or another lane of the own rank");
     }
@@ -214,6 +254,32 @@ Status ForEach(const Schedule& s, OpKind kind, F f) {
   return Status();
 }
 
+// Checks that each chunk is awaited by its owner, or notified to its owner, exactly once. `number` [rank][chunk].
+Status CheckOnce(const std::vector<std::vector<int>>& number, const char* side, const char* what) {
+  for (size_t r = 0; r < number.size(); ++r) {
+    const auto wrong = std::find_if(number[r].begin(), number[r].end(), [](int n) { return n != 1; });
+    if (wrong == number[r].end()) continue;
+    return Broken(std::string(side) + " chunk " + std::to_string(wrong - number[r].begin()) + " of rank " +
+                  std::to_string(r) + " is " + what + " " + std::to_string(*wrong) + " times; must be once");
+  }
+  return Status();
+}
+
+Status CheckChunks(const Schedule& s) {
+  if (s.slices == 0) return Status();
+  std::vector<std::vector<int>> awaits, notifies;
+  for (int r = 0; r < s.contract.ranks; ++r) {
+    const int inputs = s.produced ? plan::InputBlocks(s.contract, r) : 0;
+    awaits.emplace_back(static_cast<size_t>(inputs) * s.slices);
+    notifies.emplace_back(static_cast<size_t>(plan::OutputBlocks(s.contract, r)) * s.slices);
+  }
+  (void)ForEach(s, OpKind::kAwait, [&](int r, int, size_t, const Op& op) { return ++awaits[r][op.chunk], Status(); });
+  (void)ForEach(s, OpKind::kNotify,
+                [&](int, int, size_t, const Op& op) { return ++notifies[op.peer][op.chunk], Status(); });
+  AXCCL_RETURN_IF_ERROR(CheckOnce(awaits, "input", "awaited"));
+  return CheckOnce(notifies, "output", "notified");
+}
+
 Status CollectSignals(const Schedule& s, SignalTable* t) {
   AXCCL_RETURN_IF_ERROR(ForEach(s, OpKind::kSignal, [&](int r, int l, size_t i, const Op& op) {
     auto& e = t->At(t->IndexOf(r, l, op.endpoint));
@@ -291,9 +357,24 @@ Status CheckTokens(const Schedule& s, int rank) {
   return Status();
 }
 
+// With slices, ranks wait for each other's announcements wherever they need them (concurrency.h), but nobody announces
+// its buffers later than it can.
+Status CheckAnnouncements(const Schedule& s) {
+  for (int r = 0; r < s.contract.ranks; ++r) {
+    const auto& ops = s.program[r][0].ops;
+    const auto announces = [](const Op& op) { return op.kind == OpKind::kSignal && op.endpoint == 0; };
+    const auto first = std::find_if(ops.begin(), ops.end(), announces);
+    if (first == ops.begin() || first == ops.end()) continue;
+    return Broken(Where(s, r, 0, static_cast<size_t>(first - ops.begin())) +
+                  " announces the rank's buffers; lane 0 must begin with that");
+  }
+  return Status();
+}
+
 // Checks the exchange with which executors announce buffers; see Schedule::direct.
 Status CheckPrologue(const Schedule& s) {
   if (!s.direct || s.contract.ranks == 1) return Status();
+  if (s.slices != 0) return CheckAnnouncements(s);
   for (int r = 0; r < s.contract.ranks; ++r) {
     const auto& ops = s.program[r][0].ops;
     const auto broken = [&] {
@@ -327,6 +408,7 @@ Status CheckStructure(const Schedule& schedule, SignalTable* signals) {
   AXCCL_RETURN_IF_ERROR(CheckIds(schedule));
   AXCCL_RETURN_IF_ERROR(CheckOps(schedule));
   AXCCL_RETURN_IF_ERROR(CheckPrologue(schedule));
+  AXCCL_RETURN_IF_ERROR(CheckChunks(schedule));
   *signals = SignalTable(schedule);
   AXCCL_RETURN_IF_ERROR(CollectSignals(schedule, signals));
   return MatchWaits(schedule, *signals);

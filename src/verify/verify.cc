@@ -31,7 +31,7 @@ std::vector<std::vector<int>> IndependentLanes(const Schedule& s) {
   };
   for (const auto& lanes : s.program) {
     for (int l = 0; l < s.lanes; ++l) {
-      if (s.direct) leader[find(l)] = find(0);
+      if (plan::MovesAllInOneTurn(s)) leader[find(l)] = find(0);
       for (const Op& op : lanes[l].ops) {
         if (op.kind == OpKind::kWait) leader[find(l)] = find(op.from_lane);
       }
@@ -45,7 +45,7 @@ std::vector<std::vector<int>> IndependentLanes(const Schedule& s) {
 
 bool SameButForIds(const Op& a, const Op& b) {
   return a.kind == b.kind && a.finish == b.finish && a.peer == b.peer && a.endpoint == b.endpoint &&
-         a.value == b.value && a.dst == b.dst && a.src == b.src;
+         a.value == b.value && a.chunk == b.chunk && a.dst == b.dst && a.src == b.src;
 }
 
 // Whether two lanes that use no tokens have the same program on every rank.
@@ -64,6 +64,7 @@ Status CheckLanes(const Schedule& s, const SignalTable& signals, const std::vect
     bool group_order = false;
     AXCCL_RETURN_IF_ERROR(CheckDataflow(s, order, l, &group_order));
     facts->group_order &= group_order;
+    if (s.slices != 0) break;  // all lanes at once
   }
   return Status();
 }

@@ -81,21 +81,43 @@ TEST(TextTest, PrintsAndParsesEveryField) {
 TEST(TextTest, GeneratedSchedulesComeBackEqualWithDistinctHashes) {
   std::set<std::string> hashes;
   int schedules = 0;
+  const auto check = [&](const Schedule& s) {
+    const std::string text = Print(s);
+    Result<Schedule> parsed = Parse(text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    ASSERT_EQ(*parsed, s);
+    ASSERT_EQ(Print(*parsed), text);
+    hashes.insert(ToString(HashOf(text)));
+    ++schedules;
+  };
   for (int n = 1; n <= 9; ++n) {
     algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
-      for (int lanes : {1, 3}) {
-        const Schedule s = algo::Generate(contract, algorithm, lanes).value();
-        const std::string text = Print(s);
-        Result<Schedule> parsed = Parse(text);
-        ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-        ASSERT_EQ(*parsed, s);
-        ASSERT_EQ(Print(*parsed), text);
-        hashes.insert(ToString(HashOf(text)));
-        ++schedules;
-      }
+      for (int lanes : {1, 3}) check(algo::Generate(contract, algorithm, lanes).value());
     });
+    for (const Kind kind : {Kind::kAllGather, Kind::kAllReduce, Kind::kBroadcast}) {
+      for (const bool produced : {false, true})
+        check(algo::GenerateChunked({kind, n, 0}, algo::kChunkedDirect, 3, produced).value());
+    }
   }
   EXPECT_EQ(hashes.size(), static_cast<size_t>(schedules));
+}
+
+// Version 1 has no slices, and version 2 always has them.
+TEST(TextTest, PlansWithSlicesAreOfVersion2) {
+  const std::string text =
+      Print(algo::GenerateChunked({Kind::kAllGather, 2, 0}, algo::kChunkedDirect, 2, true).value());
+  EXPECT_EQ(
+      text.substr(0, text.find("lanes")),
+      "axccl-plan 2\nalgorithm chunked_direct\nkind all_gather\nranks 2\nroot 0\nparts 2\nslices 2\nproduced yes\n");
+  EXPECT_NE(text.find(" await 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(" notify 3\n"), std::string::npos) << text;
+  std::string other = text;
+  other[11] = '1';
+  EXPECT_EQ(Parse(other).status().message(), "plan text, line 7 column 1: expected 'lanes', found 'slices 2\\n'");
+  other = text;
+  other.insert(other.find(" notify 3\n") + 9, " at 0");
+  EXPECT_NE(Parse(other).status().message().find("expected the rank to be left out"), std::string::npos)
+      << Parse(other).status().message();
 }
 
 TEST(TextTest, NamesTheMachinesOfPlansThatDependOnThem) {
@@ -124,8 +146,8 @@ std::string ErrorOf(const std::string& from, const std::string& to) {
 }
 
 TEST(TextTest, ErrorsNameLineAndColumn) {
-  EXPECT_EQ(ErrorOf("axccl-plan 1", "axccl-plan 2"),
-            "plan text, line 1 column 12: expected a number from 1 to 1, found '2\\n'");
+  EXPECT_EQ(ErrorOf("axccl-plan 1", "axccl-plan 3"),
+            "plan text, line 1 column 12: expected a number from 1 to 2, found '3\\n'");
   EXPECT_EQ(ErrorOf("root 0\n", "root 0\nmachines 0 0\n"),
             "plan text, line 6 column 12: expected a number from 1 to 1, found '0\\n'");
   EXPECT_EQ(ErrorOf("root 0\n", "root 0\nmachines 1 0\n"),
@@ -212,6 +234,7 @@ TEST(TextTest, DamagedTextsNeverCrash) {
     algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
       texts.push_back(Print(algo::Generate(contract, algorithm, n == 2 ? 2 : 1).value()));
     });
+    texts.push_back(Print(algo::GenerateChunked({Kind::kAllToAll, n, 0}, algo::kChunkedDirect, 2, true).value()));
   }
   harness::Random random(harness::Seed());
   int accepted = 0;

@@ -1,6 +1,9 @@
 #include "tests/verify/interpreter.h"
 
+#include <set>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/random.h"
@@ -26,21 +29,27 @@ constexpr uint64_t Finished(uint64_t fold) { return 5 * fold + 1; }
 
 class Machine {
  public:
-  Machine(const Schedule& s, const RunOptions& options) : s_(s), options_(options), random_(options.seed) {
+  Machine(const Schedule& s, const RunOptions& options)
+      : s_(s), joined_(s.direct || s.slices != 0), options_(options), random_(options.seed) {
     for (int r = 0; r < s.contract.ranks; ++r) {
       ended_.push_back(0);
       for (int l = 0; l < s.lanes; ++l) strands_.push_back({r, l});
     }
     victim_ = random_.Below(strands_.size() + 1);  // or none
     signals_in_turn_.assign(strands_.size() * s.endpoints, 0);
-    const int loads = s.direct ? 1 : options.turns;
+    const int loads = joined_ ? 1 : options.turns;
     for (int r = 0; r < s.contract.ranks; ++r) {
       for (int t = 0; t < loads; ++t) Load(r, t);
     }
   }
 
   std::string Go() {
-    while (fault_.empty() && StepOne()) {
+    for (bool moved = true; moved && fault_.empty();) {
+      if (s_.produced && !options_.reluctant && random_.OneIn(4)) Produce();
+      moved = StepOne();
+      if (moved) continue;
+      if (options_.reluctant) CheckNothingHoarded();
+      moved = options_.reluctant ? ProduceNext() : Produce();
     }
     for (const Strand& strand : strands_) {
       if (strand.turn < options_.turns && fault_.empty()) {
@@ -48,7 +57,7 @@ class Machine {
                " stops in turn " + std::to_string(strand.turn);
       }
     }
-    for (int r = 0; r < s_.contract.ranks && !s_.direct; ++r) {
+    for (int r = 0; r < s_.contract.ranks && !joined_; ++r) {
       for (int t = 0; t < options_.turns; ++t) Check(r, t);
     }
     return fault_;
@@ -78,11 +87,13 @@ class Machine {
   }
 
   uint64_t Contribution(int turn, int rank, int lane, int block, int part) const {
+    if (s_.slices != 0) lane = 0;
     return Scramble(Scramble(options_.seed, turn, rank), Scramble(lane, block, part));
   }
 
   uint64_t Key(const Operand& o, int part, int turn, int lane) const {
-    const uint64_t at = static_cast<uint64_t>(o.rank) << 44 | static_cast<uint64_t>(lane) << 32;
+    const bool shared = s_.slices != 0 && o.buffer != Buffer::kScratch;
+    const uint64_t at = static_cast<uint64_t>(o.rank) << 44 | static_cast<uint64_t>(shared ? 0 : lane) << 32;
     if (o.buffer == Buffer::kScratch) {
       return uint64_t{3} << 60 | uint64_t(turn % plan::kRotation) << 56 | at | static_cast<uint64_t>(o.part + part);
     }
@@ -90,7 +101,7 @@ class Machine {
     const bool can = plan::InPlaceBlocks(s_.contract, o.rank, &input, &output);
     const bool same = can && ((options_.in_place >> o.rank) & 1) && o.buffer == Buffer::kInput && o.block == input;
     const uint64_t buffer = same || o.buffer == Buffer::kOutput ? 2 : 1;
-    return buffer << 60 | uint64_t(s_.direct ? 0 : turn & 15) << 56 | at |
+    return buffer << 60 | uint64_t(joined_ ? 0 : turn & 15) << 56 | at |
            static_cast<uint64_t>(same ? output : o.block) << 16 | static_cast<uint64_t>(o.part + part);
   }
 
@@ -119,6 +130,54 @@ class Machine {
     return memory_.try_emplace(Key(o, part, turn, lane), random_.Next()).first->second;
   }
 
+  // The user of some rank writes a chunk, and declares it ready. Returns false if all are ready.
+  bool Produce() {
+    if (unready_.empty()) return false;
+    std::swap(unready_[random_.Below(unready_.size())], unready_.back());
+    const auto [rank, turn, chunk] = unready_.back();
+    unready_.pop_back();
+    Declare(rank, turn, chunk);
+    return true;
+  }
+
+  // The next chunk that some rank awaits, of a rank whose turn it is by chance.
+  bool ProduceNext() {
+    const auto first = static_cast<int>(random_.Below(static_cast<uint64_t>(s_.contract.ranks)));
+    for (int i = 0; i < s_.contract.ranks; ++i) {
+      const int rank = (first + i) % s_.contract.ranks;
+      for (const plan::Lane& lane : s_.program[rank]) {
+        for (const Op& op : lane.ops) {
+          if (op.kind != OpKind::kAwait || ready_.contains({rank, 0, op.chunk})) continue;
+          Declare(rank, 0, op.chunk);
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  void CheckNothingHoarded() {
+    for (int r = 0; r < s_.contract.ranks; ++r) {
+      for (int chunk = 0; chunk < plan::OutputBlocks(s_.contract, r) * s_.slices; ++chunk) {
+        bool ready = true;
+        for (int q = 0; q < s_.contract.ranks; ++q) {
+          int input = 0;
+          const bool from = plan::SourceBlock(s_.contract, r, chunk / s_.slices, q, &input);
+          if (from && s_.produced) ready &= ready_.contains({q, 0, input * s_.slices + chunk % s_.slices});
+        }
+        if (ready && !told_.contains({r, chunk}))
+          fault_ = "chunk " + std::to_string(chunk) + " of rank " + std::to_string(r) + " is hoarded";
+      }
+    }
+  }
+
+  void Declare(int rank, int turn, int chunk) {
+    const int parts = s_.parts / s_.slices, block = chunk / s_.slices, first = chunk % s_.slices * parts;
+    for (int p = first; p < first + parts; ++p)
+      At(User(Buffer::kInput, rank, block), p, turn, 0) = Contribution(turn, rank, 0, block, p);
+    ready_.insert({rank, turn, chunk});
+  }
+
   // The user of rank r prepares the buffers of turn t: poison in the outputs, then contributions in the inputs.
   void Load(int r, int t) {
     for (const Buffer buffer : {Buffer::kOutput, Buffer::kInput}) {
@@ -127,9 +186,11 @@ class Machine {
       for (int b = 0; b < blocks; ++b) {
         for (int l = 0; l < s_.lanes; ++l) {
           for (int p = 0; p < s_.parts; ++p) {
-            At(User(buffer, r, b), p, t, l) = input ? Contribution(t, r, l, b, p) : random_.Next();
+            const bool ready = input && !s_.produced;
+            At(User(buffer, r, b), p, t, l) = ready ? Contribution(t, r, l, b, p) : random_.Next();
           }
         }
+        for (int i = 0; input && s_.produced && i < s_.slices; ++i) unready_.emplace_back(r, t, b * s_.slices + i);
       }
     }
   }
@@ -146,6 +207,14 @@ class Machine {
     const bool by_block = c.kind == Kind::kAllGather || c.kind == Kind::kGather || c.kind == Kind::kAllToAll;
     const bool by_rank = c.kind == Kind::kAllToAll || c.kind == Kind::kScatter;
     return Contribution(turn, by_block ? block : c.root, lane, by_rank ? rank : 0, part);
+  }
+
+  void CheckChunk(int r, int t, int chunk) {
+    const int parts = s_.parts / s_.slices, block = chunk / s_.slices, first = chunk % s_.slices * parts;
+    for (int p = first; p < first + parts && fault_.empty(); ++p) {
+      if (At(User(Buffer::kOutput, r, block), p, t, 0) != Expected(t, r, 0, block, p))
+        fault_ = "chunk " + std::to_string(chunk) + " of rank " + std::to_string(r) + " is notified too early";
+    }
   }
 
   void Check(int r, int t) {
@@ -167,6 +236,11 @@ class Machine {
     if (strand->next == ops.size()) return EndTurn(strand);
     const Op& op = ops[strand->next];
     if (op.kind == OpKind::kWait && !Satisfied(*strand, op)) return false;
+    if (op.kind == OpKind::kAwait && !ready_.contains({strand->rank, strand->turn, op.chunk})) return false;
+    if (op.kind == OpKind::kNotify) {
+      CheckChunk(op.peer, strand->turn, op.chunk);
+      told_.insert({op.peer, op.chunk});
+    }
     if (op.kind == OpKind::kSignal) {
       Publish(*strand, op.endpoint);
       const uint64_t index = Endpoint(strand->rank, strand->lane, op.endpoint);
@@ -217,7 +291,7 @@ class Machine {
   }
 
   bool EndTurn(Strand* strand) {
-    if (!s_.direct) {
+    if (!joined_) {
       BeginTurn(strand);
       return true;
     }
@@ -234,6 +308,7 @@ class Machine {
   }
 
   const Schedule& s_;
+  const bool joined_;  // turns are operations
   const RunOptions options_;
   harness::Random random_;
   std::vector<Strand> strands_;
@@ -243,6 +318,9 @@ class Machine {
   std::vector<uint64_t> signals_in_turn_;
   std::unordered_map<uint64_t, uint64_t> lines_;
   std::unordered_map<uint64_t, uint64_t> memory_;
+  std::vector<std::tuple<int, int, int>> unready_;  // rank, turn and number of input chunks
+  std::set<std::tuple<int, int, int>> ready_;
+  std::set<std::pair<int, int>> told_;  // rank and number of output chunks
   std::string fault_;
 };
 

@@ -31,7 +31,7 @@ uint64_t Full(int ranks) {
 
 }  // namespace
 
-Model::Model(const plan::Schedule& schedule) : s_(schedule) {
+Model::Model(const plan::Schedule& schedule) : s_(schedule), joined_(schedule.direct || schedule.slices != 0) {
   BuildGraph();
   Close();
 }
@@ -43,11 +43,11 @@ int Model::AddNode(const Op* op, int turn, int rank, int lane, uint64_t name) {
 }
 
 void Model::BuildGraph() {
-  // A direct schedule runs one operation per turn, between two user nodes; others repeat turns inside one operation.
+  // A joined schedule runs one operation per turn, between two user nodes; others repeat turns inside one operation.
   for (int t = 0; t <= kTurns; ++t) {
     user_.emplace_back();
     for (int r = 0; r < s_.contract.ranks; ++r) {
-      const bool exists = s_.direct || t == 0 || t == kTurns;
+      const bool exists = joined_ || t == 0 || t == kTurns;
       user_[t].push_back(exists ? AddNode(nullptr, t, r, 0, kUserName + t * 4096 + r) : -1);
     }
   }
@@ -72,7 +72,9 @@ void Model::BuildTurn(int turn) {
       if (user_[turn + 1][r] >= 0) AddEdge(last, user_[turn + 1][r]);
     }
   }
-  for (size_t i = first; i < nodes_.size(); ++i) {
+  const size_t end = nodes_.size();
+  AddChunkUsers(first, turn);
+  for (size_t i = first; i < end; ++i) {
     const Node node = nodes_[i];
     if (node.op->kind != OpKind::kWait) continue;
     const auto& causes = signals[{node.op->peer, node.op->from_lane, node.op->endpoint}];
@@ -85,6 +87,23 @@ void Model::BuildTurn(int turn) {
     const bool reached = peer == plan::kAllPeers ? node.rank != node.op->peer : peer == node.rank;
     if (!reached) fault_ = "a wait's signal goes elsewhere";
     AddEdge(cause, static_cast<int>(i));
+  }
+}
+
+// Of the awaits and notifies among the nodes from `first` on.
+void Model::AddChunkUsers(size_t first, int turn) {
+  for (size_t i = first, end = nodes_.size(); i < end; ++i) {
+    const Node node = nodes_[i];
+    const bool consumes = node.op->kind == OpKind::kNotify;
+    if (!consumes && node.op->kind != OpKind::kAwait) continue;
+    const int rank = consumes ? node.op->peer : node.rank, chunk = node.op->chunk;
+    const uint64_t name = (consumes ? 3 : 2) * kUserName + (uint64_t(turn) * 4096 + rank) * plan::kMaxChunks + chunk;
+    const int user = AddNode(nullptr, turn, rank, 0, name);
+    nodes_[user].chunk = chunk;
+    nodes_[user].consumes = consumes;
+    AddEdge(user_[turn][rank], user);
+    consumes ? AddEdge(static_cast<int>(i), user) : AddEdge(user, static_cast<int>(i));
+    AddEdge(user, user_[turn + 1][rank]);
   }
 }
 
@@ -109,14 +128,20 @@ void Model::Close() {
   if (order_.size() < n && fault_.empty()) fault_ = "deadlock";
 }
 
-// User parts of the turns of a schedule that is not direct are disjoint; scratch exists kRotation times.
+// With slices, all lanes name parts of the same blocks.
+int Model::LaneOf(const Operand& o, int lane) const {
+  return s_.slices != 0 && o.buffer != Buffer::kScratch ? 0 : lane;
+}
+
+// User parts of the turns of a schedule that is not joined are disjoint; scratch exists kRotation times.
 uint64_t Model::PlaceOf(const Operand& o, int part, int turn, int lane, uint32_t in_place) const {
   if (o.buffer == Buffer::kScratch) return Pack(3, turn % plan::kRotation, o.rank, lane, 0, o.part + part);
   int input = 0, output = 0;
   const bool can = plan::InPlaceBlocks(s_.contract, o.rank, &input, &output);
   const bool aliased = can && ((in_place >> o.rank) & 1) && o.buffer == Buffer::kInput && o.block == input;
   const bool is_output = aliased || o.buffer == Buffer::kOutput;
-  return Pack(is_output ? 2 : 1, s_.direct ? 0 : turn, o.rank, lane, aliased ? output : o.block, o.part + part);
+  return Pack(is_output ? 2 : 1, joined_ ? 0 : turn, o.rank, LaneOf(o, lane), aliased ? output : o.block,
+              o.part + part);
 }
 
 void Model::AddUserTouches(int node, uint32_t in_place, std::vector<Touch>* touches) const {
@@ -124,7 +149,7 @@ void Model::AddUserTouches(int node, uint32_t in_place, std::vector<Touch>* touc
   std::set<uint64_t> places;
   for (int l = 0; l < s_.lanes; ++l) {
     for (int p = 0; p < s_.parts; ++p) {
-      for (int t = 0; t < (s_.direct ? 1 : kTurns); ++t) {
+      for (int t = 0; t < (joined_ ? 1 : kTurns); ++t) {
         Operand o;
         o.rank = static_cast<uint16_t>(user.rank);
         for (int b = 0; b < plan::InputBlocks(s_.contract, user.rank); ++b) {
@@ -141,6 +166,15 @@ void Model::AddUserTouches(int node, uint32_t in_place, std::vector<Touch>* touc
     }
   }
   for (uint64_t place : places) touches->push_back({place, node, true});
+}
+
+void Model::AddChunkTouches(int node, uint32_t in_place, std::vector<Touch>* touches) const {
+  const Node& user = nodes_[node];
+  const int parts = s_.parts / s_.slices;
+  const Operand o = {user.consumes ? Buffer::kOutput : Buffer::kInput, static_cast<uint16_t>(user.rank),
+                     static_cast<uint16_t>(user.chunk / s_.slices),
+                     static_cast<uint16_t>(user.chunk % s_.slices * parts), 1};
+  for (int p = 0; p < parts; ++p) touches->push_back({PlaceOf(o, p, user.turn, 0, in_place), node, !user.consumes});
 }
 
 // The signal that publishes an inline slot writes it once more.
@@ -166,7 +200,7 @@ std::vector<Model::Touch> Model::Touches(uint32_t in_place) const {
   for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
     const Node& node = nodes_[i];
     if (node.op == nullptr) {
-      AddUserTouches(i, in_place, &touches);
+      node.chunk < 0 ? AddUserTouches(i, in_place, &touches) : AddChunkTouches(i, in_place, &touches);
       continue;
     }
     // In place, a copy may have its source as destination; if nothing is scaled, it then does nothing.
@@ -358,7 +392,7 @@ std::string Model::FindWrongBits(const Memory& memory) const {
 bool Model::Complete() const {
   const auto in_first_turn = [this](size_t i, int rank, int lane) {
     const Node& n = nodes_[i];
-    return n.op != nullptr && n.turn == 0 && n.rank == rank && (s_.direct || n.lane == lane);
+    return n.op != nullptr && n.turn == 0 && n.rank == rank && (joined_ || n.lane == lane);
   };
   // Lanes of a direct schedule begin and end together.
   const auto follows = [&](int r, int q, int lane) {

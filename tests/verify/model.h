@@ -2,9 +2,10 @@
 // types of the plan.
 //
 // Happens-before is the transitive closure of an explicit graph of three turns. The user is a node that overwrites all
-// buffers of a rank before and after each operation. Races are found by comparing all pairs of accesses to a place.
-// Values are computed in one order, once for each mixture of in-place ranks, as counts of contributions. For groups of
-// up to 16 ranks. Not thread-safe.
+// buffers of a rank before and after each operation. With slices, it is also a node that writes an input chunk before
+// that is awaited, and one that reads an output chunk after it is notified. Races are found by comparing all pairs of
+// accesses to a place. Values are computed in one order, once for each mixture of in-place ranks, as counts of
+// contributions. For groups of up to 16 ranks. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,8 @@ class Model {
     uint64_t name = 0;  // equal for the same operation of the same turn in another schedule
     const plan::Op* op = nullptr;
     int turn = 0, rank = 0, lane = 0;
+    int chunk = -1;         // of the user alone: the chunk that it touches; -1: all buffers
+    bool consumes = false;  // likewise: it reads an output chunk
   };
   struct Touch {
     uint64_t place;
@@ -69,6 +72,9 @@ class Model {
   uint64_t PlaceOf(const plan::Operand& o, int part, int turn, int lane, uint32_t in_place) const;
   std::vector<Touch> Touches(uint32_t in_place) const;
   void AddUserTouches(int node, uint32_t in_place, std::vector<Touch>* touches) const;
+  void AddChunkTouches(int node, uint32_t in_place, std::vector<Touch>* touches) const;
+  void AddChunkUsers(size_t first, int turn);
+  int LaneOf(const plan::Operand& o, int lane) const;
   void AddPublications(int node, std::vector<Touch>* touches) const;
   std::map<uint32_t, plan::Op> DataOps() const;
   std::string FindRace(uint32_t in_place) const;
@@ -84,6 +90,7 @@ class Model {
   std::string NameOf(int node) const;
 
   const plan::Schedule& s_;
+  const bool joined_;  // turns are operations, each between two user nodes
   std::vector<Node> nodes_;
   std::vector<std::vector<int>> after_;
   std::vector<std::vector<uint64_t>> before_;

@@ -41,6 +41,8 @@ int List(const Options& o) {
     std::printf("%-15s", plan::KindName(kind));
     for (const std::string_view name : algo::Algorithms(kind, o.placement))
       std::printf(" %.*s", static_cast<int>(name.size()), name.data());
+    for (const std::string_view name : algo::ChunkedAlgorithms(kind))
+      std::printf(" %.*s", static_cast<int>(name.size()), name.data());
     std::printf("\n");
   }
   return kDone;
@@ -78,8 +80,10 @@ int Run(const Options& o) {
     if (!read.ok()) return Complain(read.status(), kBadUse);
     text = std::move(*read);
   }
-  Result<plan::Schedule> schedule =
-      o.file.empty() ? algo::Generate(o.contract, o.algorithm, o.lanes, o.placement) : plan::Parse(text);
+  Result<plan::Schedule> schedule = !o.file.empty() ? plan::Parse(text)
+                                    : o.slices != 0
+                                        ? algo::GenerateChunked(o.contract, o.algorithm, o.slices, o.produced)
+                                        : algo::Generate(o.contract, o.algorithm, o.lanes, o.placement);
   if (!schedule.ok()) return Complain(schedule.status(), o.file.empty() ? kBadUse : kBadPlan);
   if (o.file.empty()) text = plan::Print(*schedule);
   if (o.command == Command::kVerify) return Verify(*schedule, text);

@@ -146,7 +146,7 @@ bool IsIn(const std::string& word, std::initializer_list<const char*> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 bool SaysWhatToGenerate(const std::string& word) {
-  return IsIn(word, {"--op", "--algo", "--ranks", "--root", "--lanes", "--machines"});
+  return IsIn(word, {"--op", "--algo", "--ranks", "--root", "--lanes", "--machines", "--slices", "--produced"});
 }
 bool IsOfSimulate(const std::string& word) {
   return IsIn(word, {"--bytes", "--tile"}) || std::any_of(std::begin(kFabricOptions), std::end(kFabricOptions),
@@ -206,6 +206,11 @@ Status SetOption(const std::string& name, const std::string& value, Options* o, 
   if (name == "--ranks") return ParseInt(name, value, 1, &o->contract.ranks);
   if (name == "--root") return ParseInt(name, value, 0, &o->contract.root);
   if (name == "--lanes") return ParseInt(name, value, 1, &o->lanes);
+  if (name == "--slices") return ParseInt(name, value, 1, &o->slices);
+  if (name == "--produced") {
+    o->produced = value == "yes";
+    return o->produced || value == "no" ? Status() : BadUse("--produced '" + value + "' must be yes or no");
+  }
   // An option of another command: CheckComplete refuses it.
   return Status();
 }
@@ -231,6 +236,20 @@ Status CheckExplain(const Options& o, const Given& given) {
   return Status();
 }
 
+// A plan with slices has the lanes that it needs, and is of one machine.
+Status CheckSlices(const Options& o, const Given& given) {
+  const auto& names = algo::ChunkedAlgorithms(o.contract.kind);
+  const bool chunked = std::find(names.begin(), names.end(), o.algorithm) != names.end();
+  if (o.slices == 0 && !given.Has("--produced"))
+    return chunked ? BadUse("--slices is missing, for --algo " + o.algorithm) : Status();
+  if (o.slices == 0) return BadUse("--produced is for --slices");
+  if (o.command == Command::kSimulate) return BadUse("simulate takes no --slices");
+  if (given.Has("--lanes") || given.machine_ranks != 0)
+    return BadUse("--slices goes with neither --lanes nor --machines");
+  if (chunked) return Status();
+  return BadUse("--slices is for --algo " + (names.empty() ? "of other operations" : Join(names, ", ")));
+}
+
 Status CheckPlan(const Options& o, const Given& given) {
   const bool simulates = o.command == Command::kSimulate;
   if (simulates && !o.file.empty()) return BadUse("simulate takes no FILE but --op, --algo and --machines");
@@ -242,6 +261,7 @@ Status CheckPlan(const Options& o, const Given& given) {
     return BadUse("--algo is missing; for " + std::string(plan::KindName(o.contract.kind)) + " there is " + names);
   }
   AXCCL_RETURN_IF_ERROR(CheckRanks(o, given));
+  AXCCL_RETURN_IF_ERROR(CheckSlices(o, given));
   return simulates && !given.Has("--bytes") ? BadUse("--bytes is missing") : Status();
 }
 
@@ -307,6 +327,8 @@ const char* HelpText() {
          "  --ranks N       ranks of the group (default: those of --machines)\n"
          "  --root R        root rank (default 0)\n"
          "  --lanes L       lanes of each rank (default 1)\n"
+         "  --slices S      slices of a block, for chunked_direct: a plan whose chunks can be waited for\n"
+         "  --produced yes  with --slices: input chunks are awaited (default no)\n"
          "  --machines A,B  the first A ranks are on one machine, the next B on another, and so on: for the\n"
          "                  algorithms hierarchical*, which no group on a single machine has. NxM in such a list\n"
          "                  is N ranks on each of M machines: 8x2048\n"

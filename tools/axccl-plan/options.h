@@ -24,6 +24,8 @@ struct Options {
   bool has_op = false;
   std::string algorithm;
   int lanes = 1;
+  int slices = 0;  // above 0: a schedule with slices
+  bool produced = false;
   plan::Placement placement;
   uint64_t bytes = 0;  // in the definition of nccl-tests; for simulate and explain
 

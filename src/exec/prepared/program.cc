@@ -79,6 +79,7 @@ std::vector<int16_t> InlineEndpoints(const Schedule& schedule) {
 }  // namespace
 
 Result<ProgramMaker> ProgramMaker::Of(std::shared_ptr<const plan::Plan> plan) {
+  if (plan->schedule.slices != 0) return MakeStatus(Code::kInternalError, "no executor runs plans with slices yet");
   ProgramMaker maker;
   const Schedule& schedule = plan->schedule;
   maker.data_parts_.resize(schedule.program.size() * schedule.lanes);
