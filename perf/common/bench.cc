@@ -34,7 +34,9 @@ size_t AvailableMemory() {
 void Allocate(const Options& options, size_t bytes, char** out) {
   void* memory = nullptr;
   if (options.malloc_buffers) {
-    memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    // What is registered must not share a page with another buffer that is.
+    const size_t alignment = options.registration == Registration::kNone ? 64 : 4096;
+    memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
     if (memory == nullptr) Fail(kExitFailed, "aligned_alloc of %zu bytes failed", bytes);
   } else {
     PERF_CALL(ncclMemAlloc(&memory, bytes));

@@ -296,7 +296,7 @@ TEST(PerfLaunch, Split) {
 TEST(PerfCompare, PrintsATable) {
   Tool run("/usr/bin/env",
            {"python3", AXCCL_COMPARE, "--build", std::string(AXCCL_PERF_DIR) + "/..", "--collectives", "all_gather",
-            "-b", "64", "-e", "16K", "-f", "256", "--rounds", "1", "--no-bars", "--no-mpi", "--markdown"});
+            "--short", "-b", "64", "-e", "16K", "-f", "256", "--rounds", "1", "--no-bars", "--no-mpi", "--markdown"});
   int status = run.Finish();
   if (status == 127) GTEST_SKIP() << "no python3";
   EXPECT_EQ(status, 0) << run.err();
@@ -313,6 +313,7 @@ TEST(PerfCompare, ShowsTheFastestPeerOfEachSize) {
                             std::string(AXCCL_PERF_DIR) + "/..",
                             "--collectives",
                             "all_gather",
+                            "--short",
                             "-b",
                             "64",
                             "-e",
@@ -337,9 +338,9 @@ TEST(PerfCompare, ShowsTheFastestPeerOfEachSize) {
 
 TEST(PerfCompare, CountsSwitchesWhereRanksOutnumberCores) {
   const std::string fake = std::string("python3 ") + AXCCL_FAKE_MPI_PERF;
-  Tool run("/usr/bin/env",
-           {"python3", AXCCL_COMPARE, "--build", std::string(AXCCL_PERF_DIR) + "/..", "--collectives", "all_gather",
-            "--crowded", "--rounds", "1", "--no-mpi", "--markdown", "--peer", "one=" + fake + " 2000 4000 {ranks}"});
+  Tool run("/usr/bin/env", {"python3", AXCCL_COMPARE, "--build", std::string(AXCCL_PERF_DIR) + "/..", "--collectives",
+                            "all_gather", "--crowded", "--short", "--rounds", "1", "--no-mpi", "--markdown", "--peer",
+                            "one=" + fake + " 2000 4000 {ranks}"});
   const int status = run.Finish();
   if (status == 127) GTEST_SKIP() << "no python3";
   EXPECT_EQ(status, 0) << run.err();
