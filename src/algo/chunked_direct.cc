@@ -24,13 +24,9 @@ using plan::Schedule;
 
 namespace {
 
-// Endpoints. Input chunks that all ranks read are announced on kInputs; those for one rank on kInputsOf + that rank,
-// the own rank included: its lane of reductions waits there.
-constexpr int kOpen = 0, kDone = 1, kReduced = 2, kInputs = 3, kOwnInputs = 4, kInputsOf = 4;
-
-class Writer {
+class ChunkedDirectWriter {
  public:
-  Writer(const plan::Contract& c, int slices, bool produced) : c_(c) {
+  ChunkedDirectWriter(const plan::Contract& c, int slices, bool produced) : c_(c) {
     s_.algorithm = kChunkedDirect;
     s_.contract = c;
     s_.slices = static_cast<uint16_t>(slices);
@@ -61,6 +57,10 @@ class Writer {
   }
 
  private:
+  // Endpoints. Input chunks that all ranks read are announced on kInputs; those for one rank on kInputsOf + that rank,
+  // the own rank included: its lane of reductions waits there.
+  static constexpr int kOpen = 0, kDone = 1, kReduced = 2, kInputs = 3, kOwnInputs = 4, kInputsOf = 4;
+
   int ranks() const { return c_.ranks; }
   int slices() const { return s_.slices; }
   bool by_block() const { return c_.kind == Kind::kAllToAll || c_.kind == Kind::kReduceScatter; }
@@ -220,7 +220,7 @@ class Writer {
 }  // namespace
 
 Schedule ChunkedDirect(const plan::Contract& contract, int slices, bool produced) {
-  return Writer(contract, slices, produced).Write();
+  return ChunkedDirectWriter(contract, slices, produced).Write();
 }
 
 }  // namespace axccl::algo

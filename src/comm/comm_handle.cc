@@ -238,12 +238,14 @@ bool CommHandle::FindReduction(int index, Reduction* reduction) const {
 }
 
 void* CommHandle::AddRegion(void* base, size_t bytes, bool window) {
-  std::unique_lock lock(mutex_);
-  const uint64_t id = next_region_++;
-  Region& region = regions_[id] = Region{base, bytes, window, 0};
-  lock.unlock();
-  // Nobody else knows the region yet.
+  std::map<uint64_t, Region> fresh;  // allocated first: nothing may fail once the memory is registered
+  Region& region = fresh[0] = Region{base, bytes, window, 0};
   if (!window && phase() != Phase::kInitialising && core_ != nullptr) region.number = core_->Register(base, bytes);
+  auto node = fresh.extract(fresh.begin());
+  std::lock_guard lock(mutex_);
+  const uint64_t id = next_region_++;
+  node.key() = id;
+  regions_.insert(std::move(node));
   return RegionHandle(id);
 }
 
