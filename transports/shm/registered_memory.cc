@@ -83,7 +83,7 @@ Status CheckPrivate(const std::byte* begin, const std::byte* end) {
     if (m.begin != next || !anonymous || std::strcmp(m.access, "rw-p") != 0) break;
     next = m.end;
   }
-  if (next == reinterpret_cast<uintptr_t>(end) && !IsOwnStack(begin, end)) return Status();
+  if (next == reinterpret_cast<uintptr_t>(end)) return Status();
   return MakeStatus(Code::kInvalidUsage, "it is not private, anonymous, readable and writable in all of its pages");
 }
 
@@ -100,7 +100,11 @@ void Announce([[maybe_unused]] const Heap& heap, [[maybe_unused]] std::byte* at,
 Status ExchangeFor(std::byte* at, size_t bytes, void* replacement) {
   if (replacement == MAP_FAILED || replacement == nullptr)
     return SystemError(errno, "mapping %zu bytes in place of registered memory", bytes);
-  Status status = Exchange(at, bytes, static_cast<std::byte*>(replacement));
+  // The thread would wait for itself. Another one may have registered this stack.
+  Status status =
+      IsOwnStack(at, at + bytes)
+          ? MakeStatus(Code::kInvalidUsage, "it is on the stack of the thread that would exchange its pages")
+          : Exchange(at, bytes, static_cast<std::byte*>(replacement));
   if (!status.ok()) munmap(replacement, bytes);
   return status;
 }
