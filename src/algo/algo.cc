@@ -179,26 +179,31 @@ const std::vector<std::string_view>& ChunkedAlgorithms(Kind kind) {
   return exists ? kDirectOnly : kNone;
 }
 
-Result<plan::Schedule> GenerateChunked(const Contract& contract, std::string_view algorithm, int slices,
-                                       bool produced) {
+Result<plan::Schedule> GenerateChunked(const Contract& contract, std::string_view algorithm, const Chunking& chunking) {
   AXCCL_RETURN_IF_ERROR(CheckArguments(contract, algorithm, 1, {}, {}));
+  const char* kind = plan::KindName(contract.kind);
   const auto& known = ChunkedAlgorithms(contract.kind);
   if (std::find(known.begin(), known.end(), algorithm) == known.end())
     return MakeStatus(Code::kInvalidArgument, "GenerateChunked(%s): no algorithm '%.*s' for this kind; there is %s",
-                      plan::KindName(contract.kind), static_cast<int>(algorithm.size()), algorithm.data(),
+                      kind, static_cast<int>(algorithm.size()), algorithm.data(),
                       known.empty() ? "none" : Join(known, ", ").c_str());
-  const int64_t parts = int64_t{slices} * (contract.kind == Kind::kAllReduce ? contract.ranks : 1);
+  const auto orders = ChunkOrders(contract.kind);
+  if (chunking.order != ChunkOrder::kDefault && std::find(orders.begin(), orders.end(), chunking.order) == orders.end())
+    return MakeStatus(Code::kInvalidArgument,
+                      "GenerateChunked(%s): order %s; a rank has one block, so there is only the default order", kind,
+                      ChunkOrderName(chunking.order));
+  const int64_t parts = int64_t{chunking.slices} * (contract.kind == Kind::kAllReduce ? contract.ranks : 1);
   int64_t chunks = 0;
   for (int r = 0; r < contract.ranks; ++r)
     chunks = std::max<int64_t>(chunks, std::max(InputBlocks(contract, r), OutputBlocks(contract, r)));
-  chunks *= slices;
-  if (slices >= 1 && parts <= std::numeric_limits<uint16_t>::max() && chunks <= plan::kMaxChunks)
-    return ChunkedDirect(contract, slices, produced);
+  chunks *= chunking.slices;
+  if (chunking.slices >= 1 && parts <= std::numeric_limits<uint16_t>::max() && chunks <= plan::kMaxChunks)
+    return ChunkedDirect(contract, chunking);
   return MakeStatus(Code::kInvalidArgument,
                     "GenerateChunked(%s): %d slices are %lld chunks and %lld parts; must be 1 to %d chunks, and up to "
                     "65535 parts",
-                    plan::KindName(contract.kind), slices, static_cast<long long>(chunks),
-                    static_cast<long long>(parts), plan::kMaxChunks);
+                    kind, chunking.slices, static_cast<long long>(chunks), static_cast<long long>(parts),
+                    plan::kMaxChunks);
 }
 
 bool Alike(const Contract& contract, std::string_view algorithm) {

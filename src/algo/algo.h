@@ -1,6 +1,7 @@
 // Schedule generators, one family in each file. None depends on a transport, a device or a byte count.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -42,11 +43,34 @@ Result<plan::Schedule> Generate(const plan::Contract& contract, std::string_view
 inline constexpr std::string_view kChunkedDirect = "chunked_direct";
 // The algorithms with slices that implement `kind`, best known first; none for most kinds.
 const std::vector<std::string_view>& ChunkedAlgorithms(plan::Kind kind);
-// Generates a schedule with `slices` >= 1 slices. `produced`: input chunks are awaited. Returns kInvalidArgument when
-// the algorithm does not implement the kind, or for more than plan::kMaxChunks chunks of a rank or 65535 parts.
-// Deterministic.
-Result<plan::Schedule> GenerateChunked(const plan::Contract& contract, std::string_view algorithm, int slices,
-                                       bool produced);
+
+// The order in which a rank receives the blocks of its output, and in which it awaits and announces those of its input.
+// Rank r of n: own first is r, r + 1, ..., r - 1 (modulo n), own last is r + 1, ..., r - 1, r, by rank is 0 to n - 1.
+// The default is own first where blocks are moved (all_gather, all_to_all) and own last where they are reduced
+// (reduce_scatter). Other kinds have one block, and the default alone.
+enum class ChunkOrder : uint8_t { kDefault, kOwnFirst, kOwnLast, kByRank };
+inline constexpr int kNumChunkOrders = 4;
+
+// "default", "own_first", ...
+const char* ChunkOrderName(ChunkOrder order);
+// The orders besides the default of a kind with slices; none for a kind with one block.
+std::span<const ChunkOrder> ChunkOrders(plan::Kind kind);
+// The numbers of the blocks of rank `rank` of `ranks` in that order; {0} for a kind with one block.
+std::vector<int> BlockOrder(ChunkOrder order, plan::Kind kind, int rank, int ranks);
+
+// How a schedule with slices cuts and orders the data.
+struct Chunking {
+  int slices = 1;         // of a block
+  bool produced = false;  // input chunks are awaited
+  ChunkOrder order = ChunkOrder::kDefault;
+};
+
+// Generates a schedule with slices. An executor that runs the lanes of a rank in ascending order, each as far as it
+// goes, receives blocks in the order of `chunking` as far as they are there. Returns kInvalidArgument when the
+// algorithm does not implement the kind, when the kind does not have the order, and unless there are 1 to
+// plan::kMaxChunks chunks of a rank, and up to 65535 parts. Deterministic.
+Result<plan::Schedule> GenerateChunked(const plan::Contract& contract, std::string_view algorithm,
+                                       const Chunking& chunking);
 
 // Whether the ranks' programs differ only in which ranks, blocks and parts they name, on one machine, so that all ranks
 // take the same time for the same steps. Rank 1, which has neighbours on both sides, then stands for all: where a part

@@ -12,7 +12,7 @@
 namespace axccl::algo {
 
 plan::Schedule Bruck(const plan::Contract& contract, int lanes, std::span<const int> only);
-plan::Schedule ChunkedDirect(const plan::Contract& contract, int slices, bool produced);  // of one rank, too
+plan::Schedule ChunkedDirect(const plan::Contract& contract, const Chunking& chunking);  // of one rank, too
 plan::Schedule Direct(const plan::Contract& contract, int lanes, std::span<const int> only);
 // For placements with levels; `algorithm` is one of HierarchicalAlgorithms().
 plan::Schedule Hierarchical(const plan::Contract& contract, std::string_view algorithm,

@@ -28,6 +28,28 @@ void ForEachAlgorithm(int ranks, F f) {
   }
 }
 
+// Calls f(contract, algorithm, chunking) for every algorithm with slices of every kind, in every order, with input
+// chunks that are awaited and without.
+template <class F>
+void ForEachChunked(int ranks, int slices, F f) {
+  for (int k = 0; k < plan::kNumKinds; ++k) {
+    const auto kind = static_cast<plan::Kind>(k);
+    if (kind == plan::Kind::kSendRecv && ranks != 2) continue;
+    std::set<int> roots = {0};
+    if (plan::HasRoot(kind)) roots.insert({ranks - 1, ranks / 2, ranks / 3});
+    std::vector<ChunkOrder> orders(ChunkOrders(kind).begin(), ChunkOrders(kind).end());
+    if (orders.empty()) orders.push_back(ChunkOrder::kDefault);
+    for (int root : roots) {
+      for (std::string_view algorithm : ChunkedAlgorithms(kind)) {
+        for (const ChunkOrder order : orders) {
+          for (const bool produced : {false, true})
+            f(plan::Contract{kind, ranks, root}, algorithm, Chunking{slices, produced, order});
+        }
+      }
+    }
+  }
+}
+
 // The algorithm that replaces "direct" if ranks may only read each other's buffers.
 inline std::string_view ReadingAlgorithm(plan::Kind kind) {
   const auto names = Algorithms(kind);
@@ -37,6 +59,11 @@ inline std::string_view ReadingAlgorithm(plan::Kind kind) {
 inline std::string Describe(const plan::Contract& c, std::string_view algorithm, int lanes) {
   return std::string(plan::KindName(c.kind)) + " " + std::string(algorithm) + " ranks " + std::to_string(c.ranks) +
          " root " + std::to_string(c.root) + " lanes " + std::to_string(lanes);
+}
+
+inline std::string Describe(const plan::Contract& c, std::string_view algorithm, const Chunking& chunking) {
+  return Describe(c, algorithm, 1) + " of " + std::to_string(chunking.slices) + " slices, order " +
+         ChunkOrderName(chunking.order) + (chunking.produced ? ", produced" : "");
 }
 
 // Machines of ranks, for tests of algorithms that depend on them: even, uneven, one rank per machine, and mixed order.

@@ -96,7 +96,7 @@ TEST(TextTest, GeneratedSchedulesComeBackEqualWithDistinctHashes) {
     });
     for (const Kind kind : {Kind::kAllGather, Kind::kAllReduce, Kind::kBroadcast}) {
       for (const bool produced : {false, true})
-        check(algo::GenerateChunked({kind, n, 0}, algo::kChunkedDirect, 3, produced).value());
+        check(algo::GenerateChunked({kind, n, 0}, algo::kChunkedDirect, {3, produced}).value());
     }
   }
   EXPECT_EQ(hashes.size(), static_cast<size_t>(schedules));
@@ -105,7 +105,7 @@ TEST(TextTest, GeneratedSchedulesComeBackEqualWithDistinctHashes) {
 // Version 1 has no slices, and version 2 always has them.
 TEST(TextTest, PlansWithSlicesAreOfVersion2) {
   const std::string text =
-      Print(algo::GenerateChunked({Kind::kAllGather, 2, 0}, algo::kChunkedDirect, 2, true).value());
+      Print(algo::GenerateChunked({Kind::kAllGather, 2, 0}, algo::kChunkedDirect, {2, true}).value());
   EXPECT_EQ(
       text.substr(0, text.find("lanes")),
       "axccl-plan 2\nalgorithm chunked_direct\nkind all_gather\nranks 2\nroot 0\nparts 2\nslices 2\nproduced yes\n");
@@ -234,7 +234,7 @@ TEST(TextTest, DamagedTextsNeverCrash) {
     algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
       texts.push_back(Print(algo::Generate(contract, algorithm, n == 2 ? 2 : 1).value()));
     });
-    texts.push_back(Print(algo::GenerateChunked({Kind::kAllToAll, n, 0}, algo::kChunkedDirect, 2, true).value()));
+    texts.push_back(Print(algo::GenerateChunked({Kind::kAllToAll, n, 0}, algo::kChunkedDirect, {2, true}).value()));
   }
   harness::Random random(harness::Seed());
   int accepted = 0;

@@ -3,16 +3,19 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/algo/algo.h"
 #include "src/plan/text.h"
 #include "src/verify/verify.h"
+#include "tests/algo/cases.h"
 #include "tests/harness/random.h"
 #include "tests/verify/interpreter.h"
 
 namespace axccl::verify {
 namespace {
 
+using algo::Chunking;
 using plan::Contract;
 using plan::Kind;
 using plan::Schedule;
@@ -28,38 +31,75 @@ std::string VerdictOf(const std::string& text) {
   return schedule.ok() ? Verdict(schedule.value()) : std::string(schedule.status().message());
 }
 
-template <class F>
-void ForEachKind(F f) {
-  for (int k = 0; k < plan::kNumKinds; ++k) {
-    if (!algo::ChunkedAlgorithms(static_cast<Kind>(k)).empty()) f(static_cast<Kind>(k));
-  }
-}
-
 // A user that produces each chunk only when it has seen all that can come of those before would wait forever for a
 // schedule that hoards chunks.
 TEST(ChunkedTest, NoChunkIsHoarded) {
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
   harness::Random random(harness::Seed());
-  ForEachKind([&](Kind kind) {
-    for (const int ranks : {1, 2, 3, 4, 8}) {
-      for (const int slices : {1, 2, 7, 8}) {
-        for (const bool produced : {false, true}) {
-          const Contract contract = {kind, ranks, plan::HasRoot(kind) ? ranks - 1 : 0};
-          const Schedule s = algo::GenerateChunked(contract, algo::kChunkedDirect, slices, produced).value();
-          SCOPED_TRACE(std::string(plan::KindName(kind)) + " of " + std::to_string(ranks) + " ranks, " +
-                       std::to_string(slices) + " slices" + (produced ? ", produced" : ""));
-          EXPECT_EQ(Verdict(s), "right");
-          EXPECT_EQ(RunOnce(s, {random.Next(), 1, static_cast<uint32_t>(random.Next()), true}), "");
-          EXPECT_EQ(RunOnce(s, {random.Next(), 3, static_cast<uint32_t>(random.Next()), false}), "");
-        }
-      }
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    for (const int slices : {1, 2, 7, 8}) {
+      algo::ForEachChunked(ranks, slices, [&](const Contract& c, std::string_view algorithm, const Chunking& chunking) {
+        if (plan::HasRoot(c.kind) && c.root != ranks - 1) return;
+        const Schedule s = algo::GenerateChunked(c, algorithm, chunking).value();
+        SCOPED_TRACE(algo::Describe(c, algorithm, chunking));
+        EXPECT_EQ(Verdict(s), "right");
+        EXPECT_EQ(RunOnce(s, {random.Next(), 1, static_cast<uint32_t>(random.Next()), true}), "");
+        EXPECT_EQ(RunOnce(s, {random.Next(), 3, static_cast<uint32_t>(random.Next()), false}), "");
+      });
     }
-  });
+  }
+}
+
+// The numbers of the blocks that the operations of kind `kind` of a rank name, in the order of the lanes.
+std::vector<int> BlocksOf(const Schedule& s, int rank, plan::OpKind kind) {
+  std::vector<int> blocks;
+  for (const plan::Lane& lane : s.program[static_cast<size_t>(rank)]) {
+    for (const plan::Op& op : lane.ops) {
+      if (op.kind == kind) blocks.push_back(op.chunk / s.slices);
+    }
+  }
+  return blocks;
+}
+
+// An executor runs the lanes of a rank in ascending order, each as far as it goes.
+TEST(ChunkedTest, LanesAreInTheOrderOfTheBlocks) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    algo::ForEachChunked(ranks, 1, [&](const Contract& c, std::string_view algorithm, const Chunking& chunking) {
+      const Schedule s = algo::GenerateChunked(c, algorithm, chunking).value();
+      SCOPED_TRACE(algo::Describe(c, algorithm, chunking));
+      for (int r = 0; r < ranks; ++r) {
+        const std::vector<int> order = algo::BlockOrder(chunking.order, c.kind, r, ranks);
+        const auto in_order = [&](plan::OpKind kind, int blocks) {
+          const std::vector<int> found = BlocksOf(s, r, kind);
+          EXPECT_EQ(found.size(), static_cast<size_t>(blocks));
+          if (blocks == ranks && blocks > 1) {
+            EXPECT_EQ(found, order);
+          }
+        };
+        in_order(plan::OpKind::kNotify, plan::OutputBlocks(c, r));
+        in_order(plan::OpKind::kAwait, chunking.produced ? plan::InputBlocks(c, r) : 0);
+      }
+    });
+  }
+}
+
+TEST(ChunkedTest, OrdersAreWhatTheirNamesSay) {
+  using algo::BlockOrder, algo::ChunkOrder;
+  using Blocks = std::vector<int>;
+  EXPECT_EQ(BlockOrder(ChunkOrder::kOwnFirst, Kind::kAllGather, 2, 4), (Blocks{2, 3, 0, 1}));
+  EXPECT_EQ(BlockOrder(ChunkOrder::kOwnLast, Kind::kAllGather, 2, 4), (Blocks{3, 0, 1, 2}));
+  EXPECT_EQ(BlockOrder(ChunkOrder::kByRank, Kind::kAllGather, 2, 4), (Blocks{0, 1, 2, 3}));
+  EXPECT_EQ(BlockOrder(ChunkOrder::kDefault, Kind::kAllGather, 2, 4), (Blocks{2, 3, 0, 1}));
+  EXPECT_EQ(BlockOrder(ChunkOrder::kDefault, Kind::kAllToAll, 3, 4), (Blocks{3, 0, 1, 2}));
+  EXPECT_EQ(BlockOrder(ChunkOrder::kDefault, Kind::kReduceScatter, 3, 4), (Blocks{0, 1, 2, 3}));
+  EXPECT_EQ(BlockOrder(ChunkOrder::kDefault, Kind::kAllReduce, 2, 4), Blocks{0});
+  EXPECT_EQ(BlockOrder(ChunkOrder::kDefault, Kind::kAllGather, 0, 1), Blocks{0});
 }
 
 TEST(ChunkedTest, ShapesThatCannotBeAreRefused) {
   const auto refusal = [](Kind kind, int ranks, int slices) {
-    return std::string(algo::GenerateChunked({kind, ranks, 0}, algo::kChunkedDirect, slices, true).status().message());
+    return std::string(
+        algo::GenerateChunked({kind, ranks, 0}, algo::kChunkedDirect, {slices, true}).status().message());
   };
   EXPECT_EQ(refusal(Kind::kGather, 2, 1),
             "GenerateChunked(gather): no algorithm 'chunked_direct' for this kind; there is none");
@@ -67,6 +107,9 @@ TEST(ChunkedTest, ShapesThatCannotBeAreRefused) {
   EXPECT_EQ(refusal(Kind::kAllGather, 2, 32768), "");
   EXPECT_NE(refusal(Kind::kAllGather, 2, 32769).find("65538 chunks"), std::string::npos);
   EXPECT_NE(refusal(Kind::kAllReduce, 4, 16384).find("65536 parts"), std::string::npos);
+  const Chunking last = {1, false, algo::ChunkOrder::kOwnLast};
+  EXPECT_EQ(algo::GenerateChunked({Kind::kBroadcast, 2, 0}, algo::kChunkedDirect, last).status().message(),
+            "GenerateChunked(broadcast): order own_last; a rank has one block, so there is only the default order");
 }
 
 // Two ranks of which rank 0 puts its block, in two slices, into the output of rank 1, and tells of it there.

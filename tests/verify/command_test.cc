@@ -357,11 +357,26 @@ TEST(CommandTest, WrongUseExitsWithTwoAndNamesTheChoices) {
   fails_with("show --op all_reduce --algo ring --ranks 4x", "--ranks '4x' is not a number");
   fails_with("show --op all_reduce --algo ring --ranks 0", "--ranks '0' is not a number");
   fails_with("show --op broadcast --algo ring --ranks 4 --root 4", "root 4");
+  fails_with("show --op broadcast --algo ring --ranks 4 --order by_rank", "--order is for --slices");
+  fails_with("show --op all_gather --algo chunked_direct --ranks 4 --slices 1 --order best",
+             "--order 'best' is unknown; there is default, own_first, own_last, by_rank");
+  fails_with("show --op all_reduce --algo chunked_direct --ranks 4 --slices 1 --order by_rank", "has one block");
   fails_with("show --colour red", "unknown option '--colour'");
   fails_with("verify one two", "'two' is one FILE too many");
   fails_with("verify one --op barrier", "not both");
   fails_with("verify /nonexistent/plan", "cannot open '/nonexistent/plan': No such file or directory");
   fails_with("list all", "list takes no argument but --op");
+}
+
+TEST(CommandTest, ShowsAndVerifiesPlansWithSlices) {
+  const std::string plan = " --op all_to_all --algo chunked_direct --ranks 3 --slices 2 --produced yes";
+  const Outcome own_last = RunProgram("show" + plan + " --order own_last");
+  EXPECT_EQ(own_last.exit, 0) << own_last.text;
+  EXPECT_NE(own_last.text, RunProgram("show" + plan).text);
+  EXPECT_EQ(RunProgram("show" + plan + " --order own_first").text, RunProgram("show" + plan).text);
+  const Outcome right = RunProgram("verify" + plan + " --order own_last");
+  EXPECT_EQ(right.exit, 0) << right.text;
+  EXPECT_EQ(right.text.substr(0, 6), "right:");
 }
 
 TEST(CommandTest, HelpAndList) {

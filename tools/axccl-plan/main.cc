@@ -81,9 +81,8 @@ int Run(const Options& o) {
     text = std::move(*read);
   }
   Result<plan::Schedule> schedule = !o.file.empty() ? plan::Parse(text)
-                                    : o.slices != 0
-                                        ? algo::GenerateChunked(o.contract, o.algorithm, o.slices, o.produced)
-                                        : algo::Generate(o.contract, o.algorithm, o.lanes, o.placement);
+                                    : o.chunked     ? algo::GenerateChunked(o.contract, o.algorithm, o.chunking)
+                                                    : algo::Generate(o.contract, o.algorithm, o.lanes, o.placement);
   if (!schedule.ok()) return Complain(schedule.status(), o.file.empty() ? kBadUse : kBadPlan);
   if (o.file.empty()) text = plan::Print(*schedule);
   if (o.command == Command::kVerify) return Verify(*schedule, text);

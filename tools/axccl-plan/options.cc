@@ -57,6 +57,16 @@ Status ParseType(const std::string& text, DataType* type) {
   return BadUse("--dtype '" + text + "' is unknown; there is " + known);
 }
 
+Status ParseOrder(const std::string& text, algo::ChunkOrder* order) {
+  std::string known;
+  for (int i = 0; i < algo::kNumChunkOrders; ++i) {
+    *order = static_cast<algo::ChunkOrder>(i);
+    if (text == algo::ChunkOrderName(*order)) return Status();
+    known += (i > 0 ? ", " : "") + std::string(algo::ChunkOrderName(*order));
+  }
+  return BadUse("--order '" + text + "' is unknown; there is " + known);
+}
+
 Status ParseAccess(const std::string& text, std::optional<tune::Access>* access) {
   if (text == "none") {
     *access = tune::Access::kNone;
@@ -146,7 +156,8 @@ bool IsIn(const std::string& word, std::initializer_list<const char*> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 bool SaysWhatToGenerate(const std::string& word) {
-  return IsIn(word, {"--op", "--algo", "--ranks", "--root", "--lanes", "--machines", "--slices", "--produced"});
+  return IsIn(word,
+              {"--op", "--algo", "--ranks", "--root", "--lanes", "--machines", "--slices", "--produced", "--order"});
 }
 bool IsOfSimulate(const std::string& word) {
   return IsIn(word, {"--bytes", "--tile"}) || std::any_of(std::begin(kFabricOptions), std::end(kFabricOptions),
@@ -206,10 +217,14 @@ Status SetOption(const std::string& name, const std::string& value, Options* o, 
   if (name == "--ranks") return ParseInt(name, value, 1, &o->contract.ranks);
   if (name == "--root") return ParseInt(name, value, 0, &o->contract.root);
   if (name == "--lanes") return ParseInt(name, value, 1, &o->lanes);
-  if (name == "--slices") return ParseInt(name, value, 1, &o->slices);
+  if (name == "--slices") {
+    o->chunked = true;
+    return ParseInt(name, value, 1, &o->chunking.slices);
+  }
+  if (name == "--order") return ParseOrder(value, &o->chunking.order);
   if (name == "--produced") {
-    o->produced = value == "yes";
-    return o->produced || value == "no" ? Status() : BadUse("--produced '" + value + "' must be yes or no");
+    o->chunking.produced = value == "yes";
+    return o->chunking.produced || value == "no" ? Status() : BadUse("--produced '" + value + "' must be yes or no");
   }
   // An option of another command: CheckComplete refuses it.
   return Status();
@@ -240,9 +255,11 @@ Status CheckExplain(const Options& o, const Given& given) {
 Status CheckSlices(const Options& o, const Given& given) {
   const auto& names = algo::ChunkedAlgorithms(o.contract.kind);
   const bool chunked = std::find(names.begin(), names.end(), o.algorithm) != names.end();
-  if (o.slices == 0 && !given.Has("--produced"))
-    return chunked ? BadUse("--slices is missing, for --algo " + o.algorithm) : Status();
-  if (o.slices == 0) return BadUse("--produced is for --slices");
+  const std::string of_chunks = given.First([](const std::string& word) {
+    return IsIn(word, {"--produced", "--order"});
+  });
+  if (!o.chunked && !of_chunks.empty()) return BadUse(of_chunks + " is for --slices");
+  if (!o.chunked) return chunked ? BadUse("--slices is missing, for --algo " + o.algorithm) : Status();
   if (o.command == Command::kSimulate) return BadUse("simulate takes no --slices");
   if (given.Has("--lanes") || given.machine_ranks != 0)
     return BadUse("--slices goes with neither --lanes nor --machines");
@@ -327,8 +344,10 @@ const char* HelpText() {
          "  --ranks N       ranks of the group (default: those of --machines)\n"
          "  --root R        root rank (default 0)\n"
          "  --lanes L       lanes of each rank (default 1)\n"
-         "  --slices S      slices of a block, for chunked_direct: a plan whose chunks can be waited for\n"
+         "  --slices S      slices of a block, for chunked_*: a plan whose chunks can be waited for\n"
          "  --produced yes  with --slices: input chunks are awaited (default no)\n"
+         "  --order ORDER   with --slices: how blocks are received, awaited and announced by a rank: own_first,\n"
+         "                  own_last, by_rank (default: own_last in reduce_scatter, own_first elsewhere)\n"
          "  --machines A,B  the first A ranks are on one machine, the next B on another, and so on: for the\n"
          "                  algorithms hierarchical*, which no group on a single machine has. NxM in such a list\n"
          "                  is N ranks on each of M machines: 8x2048\n"

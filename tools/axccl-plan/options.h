@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/algo/algo.h"
 #include "src/base/status.h"
 #include "src/base/types.h"
 #include "src/plan/contract.h"
@@ -24,8 +25,8 @@ struct Options {
   bool has_op = false;
   std::string algorithm;
   int lanes = 1;
-  int slices = 0;  // above 0: a schedule with slices
-  bool produced = false;
+  bool chunked = false;  // a schedule with slices
+  algo::Chunking chunking;
   plan::Placement placement;
   uint64_t bytes = 0;  // in the definition of nccl-tests; for simulate and explain
 
