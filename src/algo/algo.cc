@@ -175,7 +175,7 @@ Result<plan::Schedule> Generate(const Contract& contract, std::string_view algor
 const std::vector<std::string_view>& ChunkedAlgorithms(Kind kind) {
   static const Names kDirectOnly = {kChunkedDirect}, kNone;
   const bool exists = kind == Kind::kAllGather || kind == Kind::kReduceScatter || kind == Kind::kAllReduce ||
-                      kind == Kind::kAllToAll || kind == Kind::kBroadcast;
+                      kind == Kind::kAllToAll || kind == Kind::kBroadcast || kind == Kind::kSendRecv;
   return exists ? kDirectOnly : kNone;
 }
 
