@@ -1,6 +1,5 @@
 // axcclSend, axcclRecv and axcclCollectivePermute: views from one rank to another.
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -9,9 +8,8 @@
 #include "src/api/channels.h"
 #include "src/api/export.h"
 #include "src/api/operands.h"
-#include "src/base/hash.h"
+#include "src/api/permutation.h"
 #include "src/base/log.h"
-#include "src/tensor/replica_groups.h"
 
 namespace axccl::api {
 namespace {
@@ -51,70 +49,6 @@ Status Message(const char* name, int count, const axcclView_t* view, bool sendin
 
 // ---- collective_permute ----
 
-// A rank's part in a permutation, as positions in the group; -1: none.
-struct Neighbours {
-  int target = -1, source = -1;
-};
-
-Status FindNeighbours(const char* name, const int64_t* pairs, int num_pairs, const GroupPlace& place,
-                      Neighbours* neighbours) {
-  if (num_pairs < 0 || (num_pairs > 0 && pairs == nullptr))
-    return MakeStatus(Code::kInvalidArgument, "%s: argument num_pairs is %d and pairs is %p; pass num_pairs pairs",
-                      name, num_pairs, static_cast<const void*>(pairs));
-  for (int i = 0; i < 2 * num_pairs; ++i) {
-    if (pairs[i] < 0 || pairs[i] >= place.ranks)
-      return MakeStatus(
-          Code::kInvalidArgument,
-          "%s: argument pairs: the %s of pair %d is %lld, out of range; pass ranks of the channel's group (0..%d) "
-          "[StableHLO collective_permute (C4)]",
-          name, i % 2 == 0 ? "source" : "target", i / 2, static_cast<long long>(pairs[i]), place.ranks - 1);
-  }
-  tensor::PairRequest request;
-  request.call = name;
-  request.grid = {1, place.ranks};
-  request.pairs = tensor::IdLists::Rectangular(std::span(pairs, 2 * static_cast<size_t>(num_pairs)), 2);
-  AXCCL_ASSIGN_OR_RETURN(const tensor::PermutePairs permutation, tensor::PermutePairs::Make(request));
-  *neighbours = {permutation.TargetOf(place.rank), permutation.SourceOf(place.rank)};
-  return Status();
-}
-
-// Finds the operands of a permutation: input and output have one shape and do not overlap. Without `sends`, reads only
-// the outputs.
-Status FindPermuted(const ViewRequest& r, bool sends, exec::ViewList* list) {
-  const plan::Contract both{Kind::kAllReduce, 1, 0}, output_only{Kind::kScatter, 2, 0};
-  const ViewContext context{r, sends ? both : output_only, sends ? 0 : 1};
-  std::vector<ViewPair> operands;
-  AXCCL_RETURN_IF_ERROR(ReadOperands(context, &operands));
-  for (int i = 0; i < r.count; ++i) {
-    const ViewPair& operand = operands[static_cast<size_t>(i)];
-    tensor::Blocks blocks;
-    AXCCL_RETURN_IF_ERROR(CheckOperand(context, i, operand, &blocks));
-    AXCCL_RETURN_IF_ERROR(CheckInPlace(context, i, operand, nullptr, nullptr));
-    AXCCL_RETURN_IF_ERROR(ConvertBlocks(context, i, operand, blocks, &list->operands.emplace_back()));
-  }
-  return r.count > 1 ? CheckApart(context, operands) : Status();
-}
-
-// A hash of the pairs, on which ranks must agree: all of them, in any order.
-uint64_t HashOf(const int64_t* pairs, int num_pairs) {
-  uint64_t sum = kHashSeed;
-  for (int i = 0; i < num_pairs; ++i)
-    sum += Mix(Mix(kHashSeed, static_cast<uint64_t>(pairs[2 * i])), static_cast<uint64_t>(pairs[2 * i + 1]));
-  return sum | 1;
-}
-
-// The part of a message, or of zeros, that is sent from the inputs or arrives in the outputs.
-exec::ViewList OneSide(exec::ViewList list, bool inputs) {
-  for (exec::ViewOperand& operand : list.operands) {
-    if (inputs) {
-      operand.output = nullptr;
-    } else {
-      operand.input = nullptr;
-    }
-  }
-  return list;
-}
-
 Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, const Neighbours& neighbours,
                        const exec::ViewList& list, exec::StreamRef stream) {
   const bool to_self = neighbours.target == pin.place.rank;
@@ -138,7 +72,7 @@ Status Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, axcclC
   if (pin.place.ranks != 0) AXCCL_RETURN_IF_ERROR(FindNeighbours(r.name, pairs, num_pairs, pin.place, &neighbours));
   exec::ViewList list;
   AXCCL_RETURN_IF_ERROR(FindPermuted(r, neighbours.target >= 0, &list));
-  list.pairs = pin.place.ranks != 0 ? HashOf(pairs, num_pairs) : 0;
+  list.pairs = pin.place.ranks != 0 ? HashOfPairs(pairs, num_pairs) : 0;
   exec::StreamRef stream;
   AXCCL_RETURN_IF_ERROR(pin.comm->core()->device().FindStream(stream_handle, r.name, &stream));
   AXCCL_INFO(kColl, "%s: %d operands to %d from %d of [nranks=%d] stream %p", r.name + 5, r.count, neighbours.target,

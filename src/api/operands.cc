@@ -293,6 +293,7 @@ Status MakeCalls(const ViewRequest& r, exec::ViewList list, std::vector<exec::Ca
   exec::ViewList empty;
   empty.zeros = list.zeros;
   empty.pairs = list.pairs;
+  empty.slices = list.slices;
   exec::ViewList bucket = empty;
   uint64_t bytes = 0, words = 0;
   for (exec::ViewOperand& operand : list.operands) {
@@ -346,6 +347,15 @@ Status FindOperands(const ViewRequest& r, int group_size, int position, exec::Vi
   }
   list->zeros = r.kind == plan::Kind::kReduce;
   return r.count > 1 ? CheckApart(context, operands) : Status();
+}
+
+Status ResolveOnViews(const ViewRequest& r, comm::CommHandle* comm, ncclRedOp_t op, exec::Call* call) {
+  if (plan::Reduces(r.kind)) AXCCL_RETURN_IF_ERROR(ResolveReduction(comm, r.name, op, call));
+  if (call->views->scale == 0 || (static_cast<unsigned>(op) == ncclSum && IsFloat(ScalarType(call->type))))
+    return Status();
+  return InvalidArgument(
+      "%s: the options have scale %g, which goes with ncclSum of floats and complex numbers (this is %s); pass 0",
+      r.name, call->views->scale, exec::DescribeCall(*call).c_str());
 }
 
 }  // namespace axccl::api

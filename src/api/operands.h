@@ -6,6 +6,7 @@
 
 #include "axccl/views.h"
 #include "src/base/status.h"
+#include "src/comm/comm_handle.h"
 #include "src/exec/call/call.h"
 #include "src/exec/call/operands.h"
 #include "src/plan/contract.h"
@@ -77,5 +78,8 @@ Status FindOutsideOperands(const ViewRequest& request, exec::ViewList* list);
 // Makes the executor's calls for a list. The bucket cap, and the room for announcements of a channel, determine how
 // many; each has at least one operand. An uneven list is one call.
 Status MakeCalls(const ViewRequest& request, exec::ViewList list, std::vector<exec::Call>* calls);
+
+// Puts the reduction into a call on views, if its kind has one, and checks that the options' scale goes with it.
+Status ResolveOnViews(const ViewRequest& request, comm::CommHandle* comm, ncclRedOp_t op, exec::Call* call);
 
 }  // namespace axccl::api

@@ -33,15 +33,6 @@ Status Outside(const ViewRequest& r, const ChannelPin& pin, cudaStream_t stream_
   return Status();
 }
 
-Status Resolve(const ViewRequest& r, comm::CommHandle* comm, ncclRedOp_t op, exec::Call* call) {
-  if (plan::Reduces(r.kind)) AXCCL_RETURN_IF_ERROR(ResolveReduction(comm, r.name, op, call));
-  if (call->views->scale == 0 || (static_cast<unsigned>(op) == ncclSum && IsFloat(ScalarType(call->type))))
-    return Status();
-  return InvalidArgument(
-      "%s: the options have scale %g, which goes with ncclSum of floats and complex numbers (this is %s); pass 0",
-      r.name, call->views->scale, exec::DescribeCall(*call).c_str());
-}
-
 // Enqueues an uneven call on a GPU, as a group of even ones.
 Status EnqueueParts(const char* name, const ChannelPin& pin, const exec::Call& call, exec::StreamRef stream) {
   using Part = exec::UnevenPart;
@@ -71,7 +62,7 @@ Status OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cuda
   AXCCL_RETURN_IF_ERROR(find(pin.place.ranks, pin.place.rank, &list));
   std::vector<exec::Call> calls;
   AXCCL_RETURN_IF_ERROR(MakeCalls(r, std::move(list), &calls));
-  for (exec::Call& call : calls) AXCCL_RETURN_IF_ERROR(Resolve(r, comm.get(), op, &call));
+  for (exec::Call& call : calls) AXCCL_RETURN_IF_ERROR(ResolveOnViews(r, comm.get(), op, &call));
   exec::StreamRef stream;
   AXCCL_RETURN_IF_ERROR(comm->core()->device().FindStream(stream_handle, r.name, &stream));
   for (const exec::Call& call : calls) {

@@ -28,6 +28,11 @@ void CallGroup::AddSelf(exec::StreamCall call, bool sending, bool blocking) {
   self_.push_back(SelfMessage{std::move(call), sending});
 }
 
+void CallGroup::AddStart(std::function<Status()> start, bool blocking) {
+  Note(blocking);
+  starts_.push_back(std::move(start));
+}
+
 void CallGroup::AddJob(GroupJob job) {
   Note(job.blocking);
   jobs_.push_back(std::move(job));
@@ -147,6 +152,7 @@ void CallGroup::Clear() {
   calls_.clear();
   self_.clear();
   jobs_.clear();
+  starts_.clear();
 }
 
 Status CallGroup::End(const char* call, double* seconds) {
@@ -167,11 +173,15 @@ Status CallGroup::End(const char* call, double* seconds) {
   }
   // Jobs and calls may themselves use groups, so this one must be left first.
   std::vector<exec::StreamCall> calls = std::move(calls_);
+  const std::vector<std::function<Status()>> starts = std::move(starts_);
   if (!jobs_.empty()) status = CatchAll(call, [&] { return RunJobs(call); });
   Clear();
   if (!calls.empty() && (status.ok() || status.code() == Code::kInProgress)) {
     const Status launched = Prefixed(call, exec::LaunchGroup(std::move(calls)));
     if (!launched.ok()) return launched;
+  }
+  for (const std::function<Status()>& start : starts) {
+    if (status.ok() || status.code() == Code::kInProgress) AXCCL_RETURN_IF_ERROR(CatchAll(call, start));
   }
   return status;
 }

@@ -45,6 +45,8 @@ class CallGroup {
   // Adds a message of the rank to itself; messages are matched in order at the end.
   void AddSelf(exec::StreamCall call, bool sending, bool blocking);
   void AddJob(GroupJob job);
+  // Adds what begins after the calls of the group, and waits for nothing.
+  void AddStart(std::function<Status()> start, bool blocking);
   // Keeps an error of a call inside the calling thread's group, if one is open.
   static void Keep(const Status& status) noexcept;
 
@@ -68,6 +70,7 @@ class CallGroup {
   std::vector<exec::StreamCall> calls_;
   std::vector<SelfMessage> self_;
   std::vector<GroupJob> jobs_;
+  std::vector<std::function<Status()>> starts_;
 };
 
 }  // namespace axccl::comm

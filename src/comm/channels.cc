@@ -72,6 +72,7 @@ std::string ChannelName::Text() const {
   if (!messages_on.empty())
     return "messages from rank " + std::to_string(ranks[0]) + " to rank " + std::to_string(ranks[1]) + " on " +
            messages_on;
+  if (!pipeline_on.empty()) return pipeline_on;
   std::string text = "channel " + std::to_string(id) + " of ranks [";
   for (size_t i = 0; i < ranks.size() && i < kShown; ++i) text += (i == 0 ? "" : " ") + std::to_string(ranks[i]);
   if (ranks.size() > kShown) text += " ... of " + std::to_string(ranks.size());
@@ -121,7 +122,7 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
     const uint64_t id = Mix(Mix(part_.key, static_cast<uint64_t>(from)), static_cast<uint64_t>(to));
     ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
     std::lock_guard table_lock(table_->mutex_);
-    AXCCL_RETURN_IF_ERROR(table_->Make(name, order(), false, &fresh));
+    AXCCL_RETURN_IF_ERROR(table_->MakeUsual(name, order(), false, &fresh));
     fresh->main_key_ = part_.key;
     AddPair(theirs, sending, fresh.get());
     pair = std::move(fresh);
@@ -305,7 +306,7 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
   auto it = channels_.find(name);
   const bool made = it == channels_.end();
   if (made) {
-    AXCCL_RETURN_IF_ERROR(Make(name, std::make_shared<device::host::Timeline>(), group_order, &channel));
+    AXCCL_RETURN_IF_ERROR(MakeUsual(name, std::make_shared<device::host::Timeline>(), group_order, &channel));
     it = channels_.emplace(std::move(name), std::move(channel)).first;
   } else if (it->second->group_order() != group_order) {
     return MakeStatus(Code::kInvalidUsage,
@@ -317,18 +318,48 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
   return it->second.get();
 }
 
+Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(const exec::Channel& on, const std::string& on_name,
+                                                                std::span<const Needs> needs) {
+  constexpr uint64_t kPipelines = 0x9e37;
+  std::vector<std::shared_ptr<GroupChannel>> made;  // destroyed without the lock, if one of them fails
+  made.reserve(needs.size());
+  std::lock_guard lock(mutex_);
+  uint32_t& number = pipelines_[on.order_key()];
+  const uint64_t id = Mix(Mix(on.order_key(), kPipelines), number);
+  std::vector<GroupChannel*> channels;
+  for (const Needs& need : needs) {
+    const ChannelName name{static_cast<int64_t>(id), need.ranks, "",
+                           "pipeline " + std::to_string(number) + " on " + on_name};
+    uint64_t bytes = 0;
+    const ChannelLayout layout = ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes, &bytes);
+    made.emplace_back();
+    AXCCL_RETURN_IF_ERROR(Make(name, on.order(), on.group_order(), layout, bytes, &made.back()));
+    channels.push_back(made.back().get());
+  }
+  for (const std::shared_ptr<GroupChannel>& channel : made) channels_.emplace(channel->name(), channel);
+  ++number;
+  return channels;
+}
+
+Status ChannelTable::MakeUsual(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
+                               std::shared_ptr<GroupChannel>* channel) {
+  uint64_t bytes = 0;
+  const ChannelLayout layout = ChannelLayout::Created(static_cast<uint32_t>(name.ranks.size()), comm_->settings().lanes,
+                                                      comm_->settings().scratch_bytes, &bytes);
+  return Make(name, std::move(order), group_order, layout, bytes, channel);
+}
+
 Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
-                          std::shared_ptr<GroupChannel>* channel) {
+                          const ChannelLayout& layout, uint64_t bytes, std::shared_ptr<GroupChannel>* channel) {
   Sweep();
   const Identity& identity = comm_->identity();
   const auto size = static_cast<uint32_t>(name.ranks.size());
   GroupChannel::Part part;
-  const ChannelLayout layout =
-      ChannelLayout::Created(size, comm_->settings().lanes, comm_->settings().scratch_bytes, &part.bytes);
-  // The id of a pair's channel already contains the generation.
+  part.bytes = bytes;
+  // The id of a pair's or a pipeline's channel is never used again.
   for (const int32_t rank : name.ranks) part.reaches.push_back(comm_->members()[static_cast<size_t>(rank)].reach);
   uint32_t once = 0;
-  uint32_t& created = name.messages_on.empty() ? created_[name.Hash()] : once;
+  uint32_t& created = name.messages_on.empty() && name.pipeline_on.empty() ? created_[name.Hash()] : once;
   part.generation = created;
   part.key = KeyOf(name, created);
   AXCCL_RETURN_IF_ERROR(Enter(&part));

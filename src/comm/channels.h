@@ -38,8 +38,8 @@ class Communicator;
 struct ChannelName {
   int64_t id = 0;
   std::vector<int32_t> ranks;  // of the communicator, in group order
-  std::string messages_on =
-      {};  // for a pair (sender, receiver): the text of their channel, from whose key the id is derived
+  // For a pair (sender, receiver), and for a pipeline: the text of the channel from whose key the id is derived.
+  std::string messages_on = {}, pipeline_on = {};
 
   uint64_t Hash() const;
   std::string Text() const;  // "channel 7 of ranks [0 2]"
@@ -110,6 +110,16 @@ class ChannelTable {
   // before other calls here can find it. kInvalidUsage when there are too many, or the live one has the other order.
   using Note = std::function<void(GroupChannel*, bool made)>;
   Result<GroupChannel*> Acquire(ChannelName name, bool group_order, const Note& note);
+  // What a channel for one plan needs of each of its ranks.
+  struct Needs {
+    std::vector<int32_t> ranks;  // of the communicator
+    uint32_t lanes = 1, endpoints = 1;
+    uint64_t scratch_bytes = 0;
+  };
+  // Makes the channels of a pipeline on the channel `on`, which is called `name`. The number of such calls, the same on
+  // all ranks of that channel, tells pipelines apart. To be released one by one.
+  Result<std::vector<GroupChannel*>> AddForPipeline(const exec::Channel& on, const std::string& name,
+                                                    std::span<const Needs> needs);
   // Removes the channel if `last` returns true, which is called while no other thread can acquire it; otherwise returns
   // null. The channel is destroyed when the caller and its running operations have dropped it.
   std::shared_ptr<GroupChannel> Release(GroupChannel* channel, const std::function<bool()>& last);
@@ -126,7 +136,10 @@ class ChannelTable {
 
   // *channel must outlive the lock that the caller holds, because destroying a channel takes that lock.
   Status Make(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
-              std::shared_ptr<GroupChannel>* channel);
+              const exec::ChannelLayout& layout, uint64_t bytes, std::shared_ptr<GroupChannel>* channel);
+  // The same with the layout that all channels have which run any call.
+  Status MakeUsual(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
+                   std::shared_ptr<GroupChannel>* channel);
   // Finds room for a part with that key.
   Status Enter(GroupChannel::Part* part) const;
   // Called when a channel ends: no rank finds its part any more.
@@ -142,13 +155,14 @@ class ChannelTable {
   Communicator* const comm_;
   std::mutex mutex_;  // guards everything below
   std::map<ChannelName, std::shared_ptr<GroupChannel>> channels_;
-  std::unordered_map<uint64_t, uint32_t> created_;  // how often, by hash of the name; grows with the names ever used
-  std::bitset<exec::kChannelWords> taken_;          // words of the table
-  std::vector<uint32_t> free_slots_;                // used before; reused first, so that few pages are touched
-  uint32_t used_slots_ = 0;                         // slots from here on were never used
-  std::vector<bool> areas_;                         // for a GPU rank: which areas are taken
-  std::vector<GroupChannel::Part> limbo_;           // withdrawn, in use by peers
-  std::vector<device::host::TimelinePtr> retired_;  // orders of released channels that may have work left
+  std::unordered_map<uint64_t, uint32_t> created_;    // how often, by hash of the name; grows with the names ever used
+  std::unordered_map<uint64_t, uint32_t> pipelines_;  // how many so far, by the key of the channel that they are on
+  std::bitset<exec::kChannelWords> taken_;            // words of the table
+  std::vector<uint32_t> free_slots_;                  // used before; reused first, so that few pages are touched
+  uint32_t used_slots_ = 0;                           // slots from here on were never used
+  std::vector<bool> areas_;                           // for a GPU rank: which areas are taken
+  std::vector<GroupChannel::Part> limbo_;             // withdrawn, in use by peers
+  std::vector<device::host::TimelinePtr> retired_;    // orders of released channels that may have work left
 };
 
 }  // namespace axccl::comm

@@ -130,14 +130,25 @@ void Communicator::Fail(const Status& status) {
   failure_.Publish(members_);
 }
 
+// How many ranks of the process may ask for the program of a group of `ranks`, or more.
+int Communicator::Sharers(int ranks) const {
+  const auto here =
+      std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.reach->same_process(); });
+  return std::min(static_cast<int>(here), ranks);
+}
+
 Result<std::shared_ptr<const exec::Program>> Communicator::GetProgram(const plan::Contract& contract,
                                                                       std::string_view algorithm, int lanes, int rank,
                                                                       const plan::Placement& placement) {
-  const auto here =
-      std::count_if(members_.begin(), members_.end(), [](const auto& m) { return m.reach->same_process(); });
-  const int sharers = std::min(static_cast<int>(here), contract.ranks);
   return Programs::Process().Get(
-      {contract, algorithm, lanes, rank, placement, sharers, device_->traits().wants_whole_programs});
+      {contract, algorithm, lanes, rank, placement, Sharers(contract.ranks), device_->traits().wants_whole_programs});
+}
+
+Result<std::shared_ptr<const exec::Program>> Communicator::GetSlicedProgram(const plan::Contract& contract,
+                                                                            std::string_view algorithm,
+                                                                            const algo::Chunking& chunking, int rank) {
+  return Programs::Process().Get(
+      {contract, algorithm, 1, rank, {}, Sharers(contract.ranks), device_->traits().wants_whole_programs, chunking});
 }
 
 uint64_t Communicator::Register(const void* buffer, size_t bytes) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/algo/algo.h"
 #include "src/base/status.h"
 #include "src/comm/block.h"
 #include "src/comm/channels.h"
@@ -65,6 +66,11 @@ class Communicator : public exec::ChannelOwner {
   uint64_t Register(const void* buffer, size_t bytes);
   Status Deregister(const void* buffer, size_t bytes, uint64_t number);
 
+  // The program of a rank of a pipeline.
+  Result<std::shared_ptr<const exec::Program>> GetSlicedProgram(const plan::Contract& contract,
+                                                                std::string_view algorithm,
+                                                                const algo::Chunking& chunking, int rank);
+
   // exec::ChannelOwner
   bool failed() const final { return failure_.failed(); }
   Status Failure() const override { return failure_.Get(); }
@@ -96,6 +102,8 @@ class Communicator : public exec::ChannelOwner {
   ControlExchange& control() { return control_; }
 
  private:
+  int Sharers(int ranks) const;
+
   const Identity identity_;
   const Settings settings_;
   const std::unique_ptr<tune::Chooser> chooser_;

@@ -47,8 +47,10 @@ Programs::Usage Programs::usage() const {
 Result<std::shared_ptr<const exec::Program>> Programs::Get(const Request& request) {
   const std::lock_guard lock(mutex_);
   const plan::Contract& contract = request.contract;
-  const PlanKey plan_key{contract.kind, contract.ranks,   contract.root, std::string(request.algorithm),
-                         request.lanes, request.placement};
+  const PlanKey plan_key{
+      contract.kind,         contract.ranks,    contract.root,           std::string(request.algorithm),
+      request.lanes,         request.placement, request.chunking.slices, request.chunking.produced,
+      request.chunking.order};
   const Key key{plan_key, request.rank, request.whole};
   if (auto used = FindUsed(key); used != nullptr) return used;
   AXCCL_ASSIGN_OR_RETURN(Known* const known, GetPlan(plan_key, request));
@@ -70,7 +72,9 @@ Result<Programs::Known*> Programs::GetPlan(const PlanKey& key, const Request& re
   if (Known* known = plans_.Find(key); known != nullptr) return known;
   const plan::Contract& contract = request.contract;
   AXCCL_ASSIGN_OR_RETURN(plan::Schedule schedule,
-                         algo::Generate(contract, request.algorithm, request.lanes, request.placement));
+                         request.chunking.slices == 0
+                             ? algo::Generate(contract, request.algorithm, request.lanes, request.placement)
+                             : algo::GenerateChunked(contract, request.algorithm, request.chunking));
   const auto start = std::chrono::steady_clock::now();
   AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<const plan::Plan> plan, verify::MakePlan(std::move(schedule)));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

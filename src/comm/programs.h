@@ -15,6 +15,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "src/algo/algo.h"
 #include "src/base/lru_cache.h"
 #include "src/base/status.h"
 #include "src/exec/prepared/program.h"
@@ -31,8 +32,9 @@ class Programs {
     int lanes = 1;
     int rank = 0;
     plan::Placement placement = {};
-    int sharers = 1;     // ranks of the group in this process, or more
-    bool whole = false;  // with the operations of all ranks, as GPU ranks need them
+    int sharers = 1;                          // ranks of the group in this process, or more
+    bool whole = false;                       // with the operations of all ranks, as GPU ranks need them
+    algo::Chunking chunking = {.slices = 0};  // slices above 0: a plan with slices
   };
   struct Usage {
     size_t plans = 0, plan_bytes = 0;        // that are kept
@@ -50,7 +52,7 @@ class Programs {
   Usage usage() const;
 
  private:
-  using PlanKey = std::tuple<plan::Kind, int, int, std::string, int, plan::Placement>;
+  using PlanKey = std::tuple<plan::Kind, int, int, std::string, int, plan::Placement, int, bool, algo::ChunkOrder>;
   using Key = std::tuple<PlanKey, int, bool>;
   struct Known {
     exec::ProgramMaker maker;

@@ -73,6 +73,23 @@ ChannelLayout ChannelLayout::Created(uint32_t size, uint32_t lanes, uint64_t scr
   return layout;
 }
 
+ChannelLayout ChannelLayout::ForPlan(uint32_t lanes, uint32_t endpoints, uint64_t scratch_bytes, uint64_t* bytes) {
+  // Address and reach of input and output, and their strides.
+  constexpr uint64_t kWordsOfOperand = RoundUp(4 + 2 * tensor::kMaxDims, kCacheLine / sizeof(uint64_t));
+  ChannelLayout layout;
+  layout.lanes = lanes;
+  layout.endpoints = endpoints;
+  layout.lines = RoundUp(kRecords * sizeof(OpRecord), kCacheLine);
+  layout.announcements = layout.lines + uint64_t{lanes} * endpoints * plan::kRotation * sizeof(Line);
+  layout.announcement_words = kWordsOfOperand;
+  *bytes = layout.announcements + 2 * kWordsOfOperand * sizeof(uint64_t);
+  if (scratch_bytes == 0) return layout;
+  layout.scratch = RoundUp(*bytes, kPage);
+  layout.scratch_bytes = RoundUp(scratch_bytes, kPage);
+  *bytes = layout.scratch + layout.scratch_bytes;
+  return layout;
+}
+
 // Each block has two control parts for each peer (sending to it, receiving from it), and scratch for sending: the
 // schedules of a pair use only the sender's scratch.
 ChannelLayout BlockLayout::Pair(uint32_t src, uint32_t dst, uint32_t owner) const {

@@ -52,6 +52,7 @@ struct OpRecord {
     kScale,
     kForm,
     kType,
+    kSlices,  // for pipelines: see Slices::Packed
     kSizes,
     // Announced, for calls on views: how many words the operands take, and those words if there is room for them; more
     // are in the announcements of the channel (see host/view_operands.h).
@@ -221,6 +222,8 @@ struct ChannelLayout {
   }
   // A created channel of a group of `size`; *bytes: its total size.
   static ChannelLayout Created(uint32_t size, uint32_t lanes, uint64_t scratch_bytes, uint64_t* bytes);
+  // A channel that one plan alone runs on, for one operand.
+  static ChannelLayout ForPlan(uint32_t lanes, uint32_t endpoints, uint64_t scratch_bytes, uint64_t* bytes);
 };
 
 // The blocks of a communicator with `ranks` ranks: the default channel, and one channel for each ordered pair. Few

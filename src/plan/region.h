@@ -8,6 +8,9 @@
 //   2. tiles: the span is walked in tiles of `tile` elements (one turn of the schedule each);
 //   3. parts: the tile is cut into `parts` parts.
 // Any of the resulting ranges may be empty. The ranges of all (lane, tile, part) partition the block exactly.
+//
+// In a schedule with slices, lanes and turns do not cut blocks: a block is cut into slices at multiples of a row, and
+// each slice into its share of the parts at multiples of the granule (Slicing).
 #pragma once
 
 #include <cstdint>
@@ -34,7 +37,7 @@ struct Partition {
 };
 
 // Piece i of `count` elements that are cut into `n` pieces at multiples of the granule.
-AXCCL_HD constexpr Range Cut(uint64_t count, uint32_t granule, uint32_t n, uint32_t i) {
+AXCCL_HD constexpr Range Cut(uint64_t count, uint64_t granule, uint32_t n, uint32_t i) {
   if (n == 1) return Range{0, count};
   const uint64_t units = count / granule + (count % granule != 0);
   // floor(i * units / n) without overflow of i * units.
@@ -84,6 +87,32 @@ AXCCL_HD constexpr uint64_t SlotElements(const Partition& p) {
   const uint64_t units = tile / p.granule + (tile % p.granule != 0);
   const uint64_t per_part = units / p.parts + (units % p.parts != 0);
   return per_part * p.granule;
+}
+
+// How a block is cut by a schedule with slices.
+struct Slicing {
+  uint64_t count = 0;    // elements of a block
+  uint64_t row = 1;      // elements of one index of the dimension that slices are cut along
+  uint32_t granule = 1;  // parts are cut at multiples of this many elements
+  uint32_t slices = 0;   // 0: the schedule has none
+  uint32_t parts = 1;    // of a block, a multiple of slices
+};
+
+AXCCL_HD constexpr Range ResolveSlice(const Slicing& s, uint32_t slice) { return Cut(s.count, s.row, s.slices, slice); }
+
+AXCCL_HD constexpr Range Resolve(const Slicing& s, uint32_t part) {
+  const uint32_t parts_of_slice = s.parts / s.slices;
+  const Range slice = ResolveSlice(s, part / parts_of_slice);
+  const Range piece = Cut(slice.count, s.granule, parts_of_slice, part % parts_of_slice);
+  return Range{slice.begin + piece.begin, piece.count};
+}
+
+// The elements of the largest part.
+AXCCL_HD constexpr uint64_t SlotElements(const Slicing& s) {
+  const uint64_t rows = s.count / s.row, parts_of_slice = s.parts / s.slices;
+  const uint64_t slice = (rows / s.slices + (rows % s.slices != 0)) * s.row;
+  const uint64_t units = slice / s.granule + (slice % s.granule != 0);
+  return (units / parts_of_slice + (units % parts_of_slice != 0)) * s.granule;
 }
 
 }  // namespace axccl::plan

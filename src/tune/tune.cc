@@ -148,13 +148,31 @@ int Sibling(const std::vector<Candidate>& candidates, std::string_view algorithm
 
 }  // namespace
 
+namespace {
+
+// Those of calls, then those of pipelines.
+const std::vector<std::string_view>& Numbered() {
+  static const std::vector<std::string_view> kNumbered = [] {
+    std::vector<std::string_view> names = algo::AllAlgorithms();
+    for (int k = 0; k < plan::kNumKinds; ++k) {
+      for (std::string_view name : algo::ChunkedAlgorithms(static_cast<plan::Kind>(k))) {
+        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      }
+    }
+    return names;
+  }();
+  return kNumbered;
+}
+
+}  // namespace
+
 unsigned NumberOf(std::string_view algorithm) {
-  const std::vector<std::string_view>& all = algo::AllAlgorithms();
+  const std::vector<std::string_view>& all = Numbered();
   return static_cast<unsigned>(std::find(all.begin(), all.end(), algorithm) - all.begin());
 }
 
 std::string_view AlgorithmOf(unsigned number) {
-  const std::vector<std::string_view>& all = algo::AllAlgorithms();
+  const std::vector<std::string_view>& all = Numbered();
   return number < all.size() ? all[number] : "?";
 }
 

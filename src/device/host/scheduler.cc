@@ -314,6 +314,8 @@ void Scheduler::LeftPending() {
   const uint32_t state = progress_state_.load(std::memory_order_seq_cst);
   if (state == kAsleep) {
     WakeWord(&progress_wake_);
+  } else if (state == kAttending) {
+    Notify();
   } else if (state == kAbsent) {
     (void)StartProgressThread().ok();
   }
@@ -332,46 +334,91 @@ Status Scheduler::StartProgressThread() {
   return started;
 }
 
+void Scheduler::WakeAttendant() {
+  Notify();
+  const uint32_t state = progress_state_.load(std::memory_order_seq_cst);
+  if (state == kAsleep || state == kDozing) WakeWord(&progress_wake_);
+}
+
+void Scheduler::AttendQueues() {
+  constexpr std::chrono::milliseconds kOften{1};
+  Doorbells& bells = Doorbells::Process();
+  progress_state_.store(kAttending, std::memory_order_seq_cst);
+  const int slot = bells.Claim();
+  while (attended_.load(std::memory_order_seq_cst) > 0) {
+    const bool left_to_others = helpers_.load(std::memory_order_seq_cst) != 0;
+    if (!left_to_others && DriveAll()) continue;
+    const uint32_t seen = bells.Listen(slot);
+    std::chrono::nanoseconds sleep = kCheckInterval;
+    // The last one of those others rings when it leaves.
+    if (helpers_.load(std::memory_order_seq_cst) == 0) {
+      bool quiet = true;
+      ForEachQueue([&](Queue* queue) {
+        if (queue->pending()) quiet &= queue->Arm(slot);
+      });
+      // If something has moved, the doorbell has been rung. Otherwise a thread drives that may not ring when it leaves.
+      if (!quiet) {
+        sleep = kFirstSleep;
+      } else if (looks_often_.load(std::memory_order_relaxed) != 0) {
+        sleep = kOften;
+      }
+    }
+    bells.Sleep(slot, seen, sleep);
+  }
+  bells.Release(slot);
+}
+
+// Dozes as long as operations keep coming.
+void Scheduler::DozeWhileUsed() {
+  const auto attended = [this] { return attended_.load(std::memory_order_seq_cst) > 0; };
+  // Nothing is pending, or a user thread in here drives it.
+  auto served = [&] { return !AnyPending() || helpers_.load(std::memory_order_seq_cst) > 1 || attended(); };
+  auto never = [] { return false; };
+  std::chrono::nanoseconds doze = kDoze, quiet{0};
+  uint32_t activity = activity_.load(std::memory_order_relaxed);
+  progress_state_.store(kDozing, std::memory_order_seq_cst);
+  while (quiet < kQuiet) {
+    const uint32_t wake = progress_wake_.load(std::memory_order_seq_cst);
+    if (attended()) return;
+    // If ranks outnumber the cores, so do their progress threads: together, they doze as often as one.
+    const std::chrono::nanoseconds sleep = doze * Crowding();
+    SleepOnWord(&progress_wake_, wake, &sleep);
+    bool needed = Unattended();
+    if (needed) {
+      // A thread that has just started the work, or has begun to wait for it, is not counted yet.
+      ForEachQueue([](Queue* queue) { queue->Note(); });
+      SleepOnWord(&progress_wake_, wake, &kLeft);
+      bool left = false;
+      ForEachQueue([&](const Queue* queue) { left |= queue->Left(); });
+      needed = left && helpers_.load(std::memory_order_seq_cst) == 0;
+    }
+    if (needed) {
+      progress_state_.store(kActive, std::memory_order_seq_cst);
+      WaitSlow(served, never);
+      progress_state_.store(kDozing, std::memory_order_seq_cst);
+    }
+    const uint32_t now = activity_.load(std::memory_order_relaxed);
+    const bool used = std::exchange(activity, now) != now;
+    quiet = used ? std::chrono::nanoseconds(0) : quiet + doze;
+    if (needed) {
+      doze = kDoze;
+    } else if (used) {
+      doze = std::min<std::chrono::nanoseconds>(2 * doze, kLongestDoze);
+    }
+  }
+}
+
 void Scheduler::ProgressLoop() {
   BecomeOwnThread("axccl-progress");
-  // Attended: nothing is pending, or a user thread in here drives it.
-  auto attended = [this] { return !AnyPending() || helpers_.load(std::memory_order_seq_cst) > 1; };
-  auto never = [] { return false; };
   for (;;) {
-    std::chrono::nanoseconds doze = kDoze, quiet{0};
-    uint32_t activity = activity_.load(std::memory_order_relaxed);
-    progress_state_.store(kDozing, std::memory_order_seq_cst);
-    while (quiet < kQuiet) {
-      const uint32_t wake = progress_wake_.load(std::memory_order_seq_cst);
-      // If ranks outnumber the cores, so do their progress threads: together, they doze as often as one.
-      const std::chrono::nanoseconds sleep = doze * Crowding();
-      SleepOnWord(&progress_wake_, wake, &sleep);
-      bool needed = Unattended();
-      if (needed) {
-        // A thread that has just started the work, or has begun to wait for it, is not counted yet.
-        ForEachQueue([](Queue* queue) { queue->Note(); });
-        SleepOnWord(&progress_wake_, wake, &kLeft);
-        bool left = false;
-        ForEachQueue([&](const Queue* queue) { left |= queue->Left(); });
-        needed = left && helpers_.load(std::memory_order_seq_cst) == 0;
-      }
-      if (needed) {
-        progress_state_.store(kActive, std::memory_order_seq_cst);
-        WaitSlow(attended, never);
-        progress_state_.store(kDozing, std::memory_order_seq_cst);
-      }
-      const uint32_t now = activity_.load(std::memory_order_relaxed);
-      const bool used = std::exchange(activity, now) != now;
-      quiet = used ? std::chrono::nanoseconds(0) : quiet + doze;
-      if (needed) {
-        doze = kDoze;
-      } else if (used) {
-        doze = std::min<std::chrono::nanoseconds>(2 * doze, kLongestDoze);
-      }
+    DozeWhileUsed();
+    if (attended_.load(std::memory_order_seq_cst) > 0) {
+      AttendQueues();
+      continue;
     }
     const uint32_t wake = progress_wake_.load(std::memory_order_seq_cst);
     progress_state_.store(kAsleep, std::memory_order_seq_cst);
-    if (Unattended()) continue;
+    if (Unattended() || attended_.load(std::memory_order_seq_cst) > 0) continue;
     SleepOnWord(&progress_wake_, wake, nullptr);
   }
 }

@@ -77,6 +77,15 @@ class Scheduler {
     return progress_state_.load(std::memory_order_relaxed) != kAbsent ? Status() : StartProgressThread();
   }
 
+  // Work that must move while all threads of the application compute: +1 before it begins, -1 when it ends. As long as
+  // there is some, the progress thread attends to all queues: it sleeps until something rings, at once moves what there
+  // is, and sleeps again. While an application's thread waits here and drives the queues, it leaves them to that.
+  void Attend(int change) { attended_.fetch_add(change, std::memory_order_seq_cst); }
+  // Such work has been added, or can go on.
+  void WakeAttendant();
+  // +1, and -1 later: work may go on without a ring, because a program stores to a word that it waits for.
+  void LookOften(int change) { looks_often_.fetch_add(change, std::memory_order_seq_cst); }
+
   // Number of live threads of the scheduler, including workers (tests).
   int threads() const;
 
@@ -104,16 +113,19 @@ class Scheduler {
   bool Unattended() const { return AnyPending() && helpers_.load(std::memory_order_seq_cst) == 0; }
   Status StartProgressThread();
   void ProgressLoop();
+  void AttendQueues();
+  void DozeWhileUsed();
 
   static constexpr int kMaxDevices = 1024;
   std::atomic<Queue*> queues_[kMaxDevices] = {};
   std::atomic<int> num_queues_{0};  // 1 + highest device used
   std::mutex mutex_;
 
-  enum ProgressState : uint32_t { kAbsent, kAsleep, kDozing, kActive };
+  enum ProgressState : uint32_t { kAbsent, kAsleep, kDozing, kActive, kAttending };
   std::atomic<uint32_t> progress_state_{kAbsent};
   std::atomic<uint32_t> progress_wake_{0};
-  std::atomic<uint32_t> helpers_{0};   // see Helping
+  std::atomic<uint32_t> helpers_{0};  // see Helping
+  std::atomic<int> attended_{0}, looks_often_{0};
   std::atomic<uint32_t> activity_{0};  // LeftPending increments it, the dozing progress thread reads it
 };
 

@@ -128,10 +128,13 @@ std::string DescribeCall(uint64_t packed, uint64_t count) {
   return Describe(packed, "count " + std::to_string(count) + " " + DataTypeName(static_cast<DataType>(type)));
 }
 
-std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type, double scale) {
-  const std::string blocks = "of blocks " + Text(first, type);
+std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type, double scale,
+                         const Slices& slices) {
+  const bool is_sliced = slices.slices != 0 && slices.dim >= 0 && slices.dim < first.shape.dims;
+  const std::string blocks = "of blocks " + Text(is_sliced ? first.WithFirstAt(slices.dim) : first, type);
   std::string text =
       Describe(packed, operands == 1 ? blocks : "of " + std::to_string(operands) + " operands, first " + blocks);
+  if (slices.slices != 0) text = "a pipeline of " + text + Text(slices);
   if (scale == 0) return text;
   char number[32];
   std::snprintf(number, sizeof(number), "%.9g", scale);
@@ -141,7 +144,8 @@ std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& fi
 std::string DescribeCall(const Call& call) {
   if (call.views == nullptr) return DescribeCall(call.Named(), call.count);
   const std::vector<ViewOperand>& operands = call.views->operands;
-  return DescribeCall(call.Named(), operands.size(), operands[0].form, operands[0].type, call.views->scale);
+  return DescribeCall(call.Named(), operands.size(), operands[0].form, operands[0].type, call.views->scale,
+                      call.views->slices);
 }
 
 Factor FactorOf(DataType type, double value) {

@@ -86,7 +86,9 @@ struct Call {
 std::string DescribeCall(uint64_t packed, uint64_t count);
 // Describes a call on views, from the number of operands and the form of the first: "axcclAllGather of blocks [2, 4]
 // float concatenated along dimension 1", "axcclAllGather of 3 operands, first of blocks [2, 4] float ...".
-std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type, double scale = 0);
+// Of a pipeline, "a pipeline of axcclAllGather of blocks ..., in 8 slices along dimension 0, own first".
+std::string DescribeCall(uint64_t packed, uint64_t operands, const BlockForm& first, DataType type, double scale = 0,
+                         const Slices& slices = {});
 std::string DescribeCall(const Call& call);
 
 // Converts `scalar` (an element of `type`) to the type in which the movers compute.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "src/base/hash.h"
 #include "src/base/sizes.h"
@@ -24,9 +25,41 @@ tensor::Shape BlockForm::OperandShape(int dim, int blocks) const {
   return operand;
 }
 
+BlockForm BlockForm::WithFirst(int dim) const {
+  BlockForm form = *this;
+  std::rotate(form.shape.sizes, form.shape.sizes + dim, form.shape.sizes + dim + 1);
+  const auto moved = [dim](int d) { return d == dim ? 0 : d + (d >= 0 && d < dim); };
+  form.split = moved(split);
+  form.concat = moved(concat);
+  return form;
+}
+
+BlockForm BlockForm::WithFirstAt(int dim) const {
+  BlockForm form = *this;
+  std::rotate(form.shape.sizes, form.shape.sizes + 1, form.shape.sizes + dim + 1);
+  const auto moved = [dim](int d) { return d == 0 ? dim : d - (d > 0 && d <= dim); };
+  form.split = moved(split);
+  form.concat = moved(concat);
+  return form;
+}
+
 int64_t BlockStep(const ViewOperand& operand, int dim, int blocks, const int64_t* strides) {
   if (blocks < 2 || operand.block_bytes == 0) return 0;
   return strides[dim] * operand.form.shape.sizes[dim] * static_cast<int64_t>(ElementSize(operand.type));
+}
+
+uint64_t Slices::Packed() const {
+  if (slices == 0) return 0;
+  return static_cast<uint64_t>(slices) << 32 | uint64_t{produced} << 16 | uint64_t{order} << 8 | uint8_t(dim);
+}
+
+Slices Slices::Unpack(uint64_t packed) {
+  Slices unpacked;
+  unpacked.slices = static_cast<int64_t>(packed >> 32);
+  unpacked.produced = (packed >> 16 & 1) != 0;
+  unpacked.order = static_cast<uint8_t>(packed >> 8);
+  unpacked.dim = static_cast<int8_t>(packed);
+  return unpacked;
 }
 
 uint32_t ViewList::Hash() const {
@@ -38,6 +71,7 @@ uint32_t ViewList::Hash() const {
   }
   if (scale != 0) add(std::bit_cast<uint64_t>(scale));
   if (pairs != 0) add(pairs);
+  if (slices.slices != 0) add(slices.Packed());
   return static_cast<uint32_t>(hash >> 32) | 1;
 }
 
@@ -96,6 +130,15 @@ std::string Text(const BlockForm& form, DataType type) {
   if (form.split >= 0) text += " split along dimension " + std::to_string(form.split);
   if (form.concat >= 0) text += " concatenated along dimension " + std::to_string(form.concat);
   return text;
+}
+
+std::string Text(const Slices& slices) {
+  if (slices.slices == 0) return "";
+  constexpr const char* kOrders[] = {"", ", own first", ", own last", ", by rank"};
+  std::string text = ", in " + std::to_string(slices.slices) + (slices.slices == 1 ? " slice" : " slices") +
+                     " along dimension " + std::to_string(slices.dim);
+  text += slices.order < std::size(kOrders) ? kOrders[slices.order] : ", in an unreadable order";
+  return text + (slices.produced ? ", produced" : "");
 }
 
 }  // namespace axccl::exec

@@ -32,6 +32,9 @@ struct BlockForm {
   bool Unpack(uint64_t packed);
   // The shape of an operand of `blocks` blocks that follow each other along `dim`.
   tensor::Shape OperandShape(int dim, int blocks) const;
+  // The same form with dimension `dim` before all others, and back.
+  BlockForm WithFirst(int dim) const;
+  BlockForm WithFirstAt(int dim) const;
 
   friend bool operator==(const BlockForm&, const BlockForm&) = default;
 };
@@ -79,8 +82,22 @@ struct LatePieces {
   const int32_t* roots = nullptr;  // alone: one for each operand; the root's rows are all, those of other ranks none
 };
 
+// How a pipeline cuts the blocks of its one operand. The form and the strides of the operand have `dim` first, so that
+// a slice is a range of a block.
+struct Slices {
+  int64_t slices = 0;  // 0: not a pipeline
+  int8_t dim = 0;      // as the application numbers it
+  uint8_t order = 0;   // as algo::ChunkOrder
+  bool produced = false;
+
+  // What ranks must agree on, never 0 for a pipeline. Unpack accepts any bits.
+  uint64_t Packed() const;
+  static Slices Unpack(uint64_t packed);
+};
+
 struct ViewList {
   std::vector<ViewOperand> operands;  // at least one
+  Slices slices = {};
   bool uneven = false;
   double scale = 0;    // factor of a sum of floats; 0: none
   bool zeros = false;  // outputs of ranks that get no block are filled with zeros
@@ -105,5 +122,7 @@ struct ViewList {
 
 // "[2, 4] float concatenated along dimension 1", for the blocks of an operand.
 std::string Text(const BlockForm& form, DataType type);
+// ", in 8 slices along dimension 0, own first, produced"; "" if there are none.
+std::string Text(const Slices& slices);
 
 }  // namespace axccl::exec

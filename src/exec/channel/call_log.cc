@@ -32,6 +32,7 @@ struct RecordedCall {
     operands = word(OpRecord::kOperands);
     hash = word(OpRecord::kHash);
     scale = std::bit_cast<double>(word(OpRecord::kScale));
+    slices = word(OpRecord::kSlices);
     const uint64_t type_word = word(OpRecord::kType);
     readable = form.Unpack(word(OpRecord::kForm)) && type_word < kNumDataTypes;
     if (readable) type = static_cast<DataType>(type_word);
@@ -41,7 +42,8 @@ struct RecordedCall {
 
   std::string Text() const {
     if (!readable) return "unreadable call";
-    return on_views ? DescribeCall(packed, operands, form, type, scale) : DescribeCall(packed, count);
+    return on_views ? DescribeCall(packed, operands, form, type, scale, Slices::Unpack(slices))
+                    : DescribeCall(packed, count);
   }
   // The difference, if the texts show none.
   const char* Hidden() const {
@@ -50,7 +52,7 @@ struct RecordedCall {
   }
   bool operator==(const RecordedCall& other) const {
     return ((packed ^ other.packed) & ~Call::kSecondName) == 0 && count == other.count && readable && other.readable &&
-           operands == other.operands && hash == other.hash;
+           operands == other.operands && hash == other.hash && slices == other.slices;
   }
 
   // Whether both name the plan that they run, and the plans differ.
@@ -58,7 +60,7 @@ struct RecordedCall {
 
   uint64_t packed, count, plan;
   bool on_views, readable = true;
-  uint64_t operands = 0, hash = 0;
+  uint64_t operands = 0, hash = 0, slices = 0;
   double scale = 0;
   BlockForm form;  // of the first operand
   DataType type = DataType::kInt8;
@@ -73,6 +75,7 @@ void CallLog::WriteForm(const ViewList& views, uint32_t hash, OpRecord* record) 
   set(OpRecord::kHash, hash);
   set(OpRecord::kScale, std::bit_cast<uint64_t>(views.scale));
   set(OpRecord::kForm, first.form.Packed());
+  set(OpRecord::kSlices, views.slices.Packed());
   set(OpRecord::kType, static_cast<uint64_t>(first.type));
   for (int d = 0; d < first.form.shape.dims; ++d)
     set(OpRecord::kSizes + d, static_cast<uint64_t>(first.form.shape.sizes[d]));

@@ -91,6 +91,13 @@ Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& ca
   return LaunchGroup({StreamCall{owner->shared_from_this(), this, channel, call, stream, nullptr, channel->Hold()}});
 }
 
+Result<std::shared_ptr<Pipeline>> CudaRank::MakePipeline(const Channel&, std::vector<PipelinePart>) {
+  return MakeStatus(Code::kInvalidUsage,
+                    "rank %d lives on a GPU, and pipelines are for ranks on the host so far (AXCCL_DEVICE=host); "
+                    "use a loop of axcclAllGather and its siblings on slices, a stream for each",
+                    options_.rank);
+}
+
 const char* CudaRank::LinkName(const Member& peer) const {
   return peer.rank == rank() ? "self" : links_.of(peer.rank).Name();
 }

@@ -56,8 +56,10 @@ Moved MoveInChunks(const Binding& binding, const Step& step, uint32_t lane, uint
   const uint64_t set = prepared.sets.OffsetOf(channel_turn);
   for (; progress->part < step.parts; ++progress->part, progress->offset = 0) {
     const uint32_t data_part = prepared.program->data_parts[step.data_parts + progress->part];
-    const plan::Range range = clip(prepared.whole ? plan::Range{0, binding.call.count}
-                                                  : plan::Resolve(prepared.partition, lane, turn, data_part));
+    const plan::Range range =
+        clip(prepared.whole                 ? plan::Range{0, binding.call.count}
+             : prepared.slicing.slices != 0 ? plan::Resolve(prepared.slicing, data_part)
+                                            : plan::Resolve(prepared.partition, lane, turn, data_part));
     while (progress->offset < range.count) {
       if (*budget <= 0) return Moved::kSome;
       uint64_t count = range.count - progress->offset;

@@ -47,8 +47,9 @@ void AppendSlot(const Binding& binding, const Outbound::Slot& slot, uint32_t lan
   const int16_t in_line = prepared.inline_slots ? prepared.program->inline_endpoint[slot.slot] : int16_t{-1};
   if (!slot.of_reader && in_line == static_cast<int16_t>(endpoint)) return;  // the line carries it
   const uint64_t count =
-      prepared.whole
-          ? binding.call.count
+      prepared.whole ? binding.call.count
+      : prepared.slicing.slices != 0
+          ? plan::Resolve(prepared.slicing, slot.data_part).count
           : plan::Resolve(prepared.partition, lane, turn - binding.host->turns().next(), slot.data_part).count;
   if (count == 0) return;
   const uint16_t owner = slot.of_reader ? slot.reader : static_cast<uint16_t>(channel.self());

@@ -6,6 +6,7 @@
 #include "src/base/sizes.h"
 #include "src/device/host/current.h"
 #include "src/device/host/find_stream.h"
+#include "src/exec/host/host_pipeline.h"
 #include "transports/shm/heap.h"
 
 namespace axccl::exec {
@@ -85,6 +86,10 @@ Status HostRank::CheckMemory(const void* memory, size_t bytes, const char* name)
                       name);
   return MakeStatus(Code::kInvalidArgument,
                     "%s is not memory from ncclMemAlloc; windows need memory that peers can map", name);
+}
+
+Result<std::shared_ptr<Pipeline>> HostRank::MakePipeline(const Channel& on, std::vector<PipelinePart> parts) {
+  return HostPipeline::Make(device_, on, std::move(parts));
 }
 
 const char* HostRank::LinkName(const Member& peer) const { return peer.rank == rank_ ? "self" : peer.reach->Name(); }

@@ -19,8 +19,12 @@ class WaitMonitor {
     armed_ = false;
     return Check(binding, position);
   }
+  // The same where the operation waits for the caller, who has not declared input chunk `chunk` ready yet.
+  Status LookForInput(const Binding& binding, uint32_t chunk) { return Look(binding, -1 - static_cast<int>(chunk)); }
   // A wait has ended well.
   void Passed() { polls_ = 0; }
+  // Something has moved: the next wait begins now.
+  void Restart() { *this = WaitMonitor(); }
   // The driving thread is about to sleep: the next look counts.
   void Arm() { armed_ = true; }
   // Whether the operation has stood still for a while since it was last asked.
@@ -32,7 +36,9 @@ class WaitMonitor {
   static constexpr uint32_t kPollsPerClock = 256;
   static constexpr uint32_t kPollsToFirstLook = 32;
 
+  // `position`: below 0, -1 - chunk.
   Status Check(const Binding& binding, int position);
+  Status CheckTime(const Binding& binding, int position, double waited);
 
   uint32_t polls_ = 0;
   bool armed_ = false;

@@ -11,6 +11,7 @@
 #include "src/base/status.h"
 #include "src/exec/call/call.h"
 #include "src/exec/channel/channel.h"
+#include "src/exec/platform/pipeline.h"
 #include "src/exec/platform/platform.h"
 #include "src/exec/platform/stream_call.h"
 
@@ -64,6 +65,10 @@ class RankDevice : public StateMaker {
   virtual Status CheckMemory(const void* memory, size_t bytes, const char* name) const = 0;
   // Checks and launches one call, on the caller's thread as far as it can go without waiting.
   virtual Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) = 0;
+
+  // Makes a pipeline on the channel `on`, whose order the channels of its parts share. kInvalidUsage where the device
+  // has none.
+  virtual Result<std::shared_ptr<Pipeline>> MakePipeline(const Channel& on, std::vector<PipelinePart> parts) = 0;
 
   // Returns an error of the device, or if something there waits for a member that is gone or for too long; otherwise
   // ok. To be called repeatedly if the device needs a watch.

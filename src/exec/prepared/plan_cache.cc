@@ -189,6 +189,33 @@ Result<Prepared> PlanCache::Build(const Call& call, tune::Access access, bool sh
   return prepared;
 }
 
+Result<Prepared> PlanCache::PrepareSliced(const Call& call, std::shared_ptr<const Program> program,
+                                          const plan::Slicing& slicing) const {
+  Prepared prepared;
+  prepared.program = std::move(program);
+  prepared.slicing = slicing;
+  const plan::Schedule& schedule = prepared.program->plan->schedule;
+  const ChannelLayout& layout = members_.own().layout;
+  const uint64_t element = ElementSize(call.type);
+  prepared.slot_bytes = RoundUp(plan::SlotElements(slicing) * element, kCacheLine);
+  prepared.sets.bytes = prepared.slot_bytes * schedule.slots * schedule.lanes;
+  if (schedule.endpoints > layout.endpoints || schedule.lanes > layout.lanes ||
+      prepared.sets.bytes * plan::kRotation > layout.scratch_bytes)
+    return MakeStatus(Code::kInternalError, "%s of %d ranks does not fit into its channel", schedule.algorithm.c_str(),
+                      members_.size());
+  const auto block_bytes = static_cast<double>(call.count * element);
+  const Touched touched = TouchedBlocks(schedule.contract);
+  const auto kept = static_cast<double>(members_.owner()->cache_bytes());
+  prepared.around_cache = touched.apart * block_bytes > kept;
+  prepared.around_cache_in_place = touched.in_place * block_bytes > kept;
+  Locate(call, &prepared);
+  prepared.run = RunOf(prepared, false);
+  AXCCL_RETURN_IF_ERROR(PlanMessages(&prepared));
+  prepared.plan_word = PlanWord(prepared);
+  prepared.signature = static_cast<uint32_t>(HashOf(call.Packed(), call.count, prepared.plan_word) >> 32);
+  return prepared;
+}
+
 Status PlanCache::PlanMessages(Prepared* prepared) const {
   if (members_.inbox() == nullptr) return Status();
   prepared->outbound = prepared->program->outbound;

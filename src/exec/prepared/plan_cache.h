@@ -71,6 +71,7 @@ struct PlainProgram {
 struct Prepared {
   std::shared_ptr<const Program> program;
   plan::Partition partition;
+  plan::Slicing slicing;  // of a plan with slices, instead
   uint64_t turns = 1;
   uint64_t slot_bytes = 0;  // stride between scratch slots
   plan::SlotSets sets;
@@ -119,6 +120,9 @@ class PlanCache {
   // The same, while what was prepared for the operation at its start is still needed.
   Result<const Prepared*> PrepareBeside(const Call& call, tune::Access access) { return Find(call, access, false); }
   Result<const Prepared*> PrepareBarrier();
+  // The prepared form of a call that a plan with slices runs. Not kept.
+  Result<Prepared> PrepareSliced(const Call& call, std::shared_ptr<const Program> program,
+                                 const plan::Slicing& slicing) const;
   // What was prepared for a call that is not on views, with these packed words; null if nothing was, or is no more.
   const Prepared* FindPrepared(uint64_t packed, uint64_t count, tune::Access access) {
     const uint64_t how = How(access, false, false);

@@ -23,6 +23,7 @@ Step MakeStep(const Op& op, std::vector<uint16_t>* signals, Program* program) {
   step.peer = op.peer;
   step.from_lane = op.from_lane;
   step.endpoint = op.endpoint;
+  step.chunk = op.chunk;
   step.value = op.kind == OpKind::kSignal ? ++(*signals)[op.endpoint] : op.value;
   if (op.kind == OpKind::kCopy || op.kind == OpKind::kReduce) {
     step.num_dst = static_cast<uint16_t>(op.dst.size());
@@ -79,7 +80,6 @@ std::vector<int16_t> InlineEndpoints(const Schedule& schedule) {
 }  // namespace
 
 Result<ProgramMaker> ProgramMaker::Of(std::shared_ptr<const plan::Plan> plan) {
-  if (plan->schedule.slices != 0) return MakeStatus(Code::kInternalError, "no executor runs plans with slices yet");
   ProgramMaker maker;
   const Schedule& schedule = plan->schedule;
   maker.data_parts_.resize(schedule.program.size() * schedule.lanes);
@@ -115,7 +115,8 @@ std::shared_ptr<Program> ProgramMaker::Make(int rank) const {
     program->data_parts.insert(program->data_parts.end(), found.begin(), found.end());
     program->lanes.push_back(std::move(steps));
   }
-  if (schedule.direct) program->prologue = schedule.program.size();  // one signal, ranks - 1 waits
+  if (schedule.direct && schedule.slices == 0)
+    program->prologue = schedule.program.size();  // one signal, ranks - 1 waits
   program->inline_endpoint = inline_endpoint_;
   program->plan_ops = plan_ops_;
   program->plan_operands = plan_operands_;

@@ -23,6 +23,7 @@ struct Step {
   uint16_t parts = 0;  // moves: number of parts
   // How many steps from this one on may run as one (plan::FindTogether).
   uint16_t together = 1;
+  uint16_t chunk = 0;       // await and notify
   uint32_t operands = 0;    // moves: first of num_dst + num_src operands
   uint32_t data_parts = 0;  // moves: first of `parts` entries of Program::data_parts
 };

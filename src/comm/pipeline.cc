@@ -1,0 +1,196 @@
+#include "src/comm/pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/algo/algo.h"
+#include "src/base/log.h"
+#include "src/base/sizes.h"
+#include "src/comm/programs.h"
+#include "src/tensor/view.h"
+#include "transports/shm/registered_memory.h"
+
+namespace axccl::comm {
+namespace {
+
+using exec::Call;
+using exec::PipelinePart;
+using plan::Contract;
+using plan::Kind;
+
+plan::Slicing SlicingOf(const Call& call, const plan::Schedule& schedule) {
+  const int64_t rows = call.views->operands[0].form.shape.sizes[0];
+  plan::Slicing slicing;
+  slicing.count = call.count;
+  slicing.row = call.count == 0 ? 1 : call.count / static_cast<uint64_t>(rows);
+  slicing.granule = static_cast<uint32_t>(kCacheLine / ElementSize(call.type));
+  slicing.slices = schedule.slices;
+  slicing.parts = schedule.parts;
+  return slicing;
+}
+
+// One side of a call's operand.
+Call OneSide(const Call& call, bool input) {
+  auto list = std::make_shared<exec::ViewList>(*call.views);
+  Call one = call;
+  if (input) {
+    one.output = list->operands[0].output = nullptr;
+  } else {
+    one.input = list->operands[0].input = nullptr;
+  }
+  one.views = std::move(list);
+  return one;
+}
+
+bool SpansMachines(const exec::Members& members) {
+  for (int p = 0; p < members.size(); ++p) {
+    if (members[p].machine != members[0].machine) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Pipeline>> Pipeline::Make(Communicator* comm, const Request& request) {
+  if (SpansMachines(request.on->members()))
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s has ranks on several machines, and pipelines are for ranks of one machine so far; use a loop "
+                      "of axcclAllGather and its siblings on slices, a stream for each",
+                      request.on_name.c_str());
+  std::shared_ptr<Pipeline> pipeline(new Pipeline);
+  AXCCL_RETURN_IF_ERROR(pipeline->AddParts(comm, request));
+  AXCCL_ASSIGN_OR_RETURN(pipeline->channels_,
+                         comm->channels().AddForPipeline(*request.on, request.on_name, pipeline->needs_));
+  for (size_t i = 0; i < pipeline->channels_.size(); ++i) {
+    pipeline->parts_[i].channel = pipeline->channels_[i];
+    pipeline->memory_bytes_ += pipeline->channels_[i]->part().bytes;
+  }
+  Status made = CatchAll("axcclPipelineCreate", [&]() -> Status {
+    for (const PipelinePart& part : pipeline->parts_) AXCCL_RETURN_IF_ERROR(pipeline->Register(comm, part.call));
+    AXCCL_ASSIGN_OR_RETURN(pipeline->run_, comm->device().MakePipeline(*request.on, std::move(pipeline->parts_)));
+    return Status();
+  });
+  pipeline->parts_.clear();
+  if (made.ok()) return pipeline;
+  pipeline->Close(comm);
+  return made;
+}
+
+Status Pipeline::AddParts(Communicator* comm, const Request& request) {
+  const exec::Channel& on = *request.on;
+  const Call& call = request.call;
+  if (call.kind == Kind::kSendRecv) return AddPermuted(comm, request);
+  std::vector<int32_t> ranks;
+  for (int p = 0; p < on.size(); ++p) ranks.push_back(on.member(p).rank);
+  const Contract contract{call.kind, on.size(), call.root};
+  AXCCL_ASSIGN_OR_RETURN(ChannelTable::Needs needs, AddPart(comm, call, contract, on.self(), std::move(ranks)));
+  needs_.push_back(std::move(needs));
+  const auto order = static_cast<algo::ChunkOrder>(call.views->slices.order);
+  for (const auto side : {exec::Pipeline::kIn, exec::Pipeline::kOut}) {
+    const bool input = side == exec::Pipeline::kIn;
+    const int blocks = input ? plan::InputBlocks(contract, on.self()) : plan::OutputBlocks(contract, on.self());
+    if (blocks > 1) {
+      order_[side] = algo::BlockOrder(order, call.kind, on.self(), on.size());
+    } else if (blocks == 1) {
+      order_[side] = {0};
+    }
+  }
+  return Status();
+}
+
+// A message to the target and one from the source, or a copy, or zeros.
+Status Pipeline::AddPermuted(Communicator* comm, const Request& request) {
+  const exec::Channel& on = *request.on;
+  const int32_t mine = on.own().rank;
+  const Contract message{Kind::kSendRecv, 2, 0};
+  if (request.target >= 0) order_[exec::Pipeline::kIn] = {0};
+  order_[exec::Pipeline::kOut] = {0};
+  if (request.target == on.self()) {
+    Call copy = request.call;
+    copy.kind = Kind::kBroadcast;
+    AXCCL_ASSIGN_OR_RETURN(ChannelTable::Needs needs, AddPart(comm, copy, {Kind::kBroadcast, 1, 0}, 0, {mine}));
+    needs_.push_back(std::move(needs));
+    return Status();
+  }
+  if (request.target >= 0) {
+    AXCCL_ASSIGN_OR_RETURN(ChannelTable::Needs needs, AddPart(comm, OneSide(request.call, true), message, 0,
+                                                              {mine, on.member(request.target).rank}));
+    needs_.push_back(std::move(needs));
+  }
+  if (request.source >= 0) {
+    AXCCL_ASSIGN_OR_RETURN(ChannelTable::Needs needs, AddPart(comm, OneSide(request.call, false), message, 1,
+                                                              {on.member(request.source).rank, mine}));
+    needs_.push_back(std::move(needs));
+    return Status();
+  }
+  PipelinePart zeros;
+  zeros.call = OneSide(request.call, false);
+  zeros.slicing.slices = static_cast<uint32_t>(request.call.views->slices.slices);
+  parts_.push_back(std::move(zeros));
+  return Status();
+}
+
+Result<ChannelTable::Needs> Pipeline::AddPart(Communicator* comm, const Call& call, Contract contract, int position,
+                                              std::vector<int32_t> ranks) {
+  const exec::Slices& slices = call.views->slices;
+  PipelinePart part;
+  part.call = call;
+  const std::string_view algorithm = algo::ChunkedAlgorithms(contract.kind)[0];
+  AXCCL_ASSIGN_OR_RETURN(part.program, comm->GetSlicedProgram(contract, algorithm,
+                                                              {static_cast<int>(slices.slices), slices.produced,
+                                                               static_cast<algo::ChunkOrder>(slices.order)},
+                                                              position));
+  const plan::Plan& plan = *part.program->plan;
+  if (call.group_order && !plan.group_order)
+    return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",
+                      plan.schedule.algorithm.c_str(), contract.ranks);
+  part.slicing = SlicingOf(call, plan.schedule);
+  algorithm_ = part.program->algorithm;
+  plan_hash_ = plan.hash;
+  memory_bytes_ += part.program->bytes();
+  const uint64_t slot = RoundUp(plan::SlotElements(part.slicing) * ElementSize(call.type), kCacheLine);
+  parts_.push_back(std::move(part));
+  return ChannelTable::Needs{std::move(ranks), plan.schedule.lanes, plan.schedule.endpoints,
+                             slot * plan.schedule.slots * plan.schedule.lanes * plan::kRotation};
+}
+
+// Peers read inputs, and in an all-reduce outputs.
+Status Pipeline::Register(Communicator* comm, const Call& call) {
+  const exec::ViewOperand& operand = call.views->operands[0];
+  const auto add = [&](const void* data, int dim, int blocks, const int64_t* strides) -> Status {
+    if (data == nullptr || operand.block_bytes == 0) return Status();
+    tensor::View view;
+    view.element_size = static_cast<uint32_t>(ElementSize(operand.type));
+    view.shape = operand.form.OperandShape(dim, blocks);
+    std::copy_n(strides, tensor::kMaxDims, view.strides);
+    const tensor::Extent extent = tensor::ByteExtent(view);
+    const auto* const lowest = static_cast<const std::byte*>(data) + extent.begin;
+    const auto bytes = static_cast<size_t>(extent.end - extent.begin);
+    uint64_t offset = 0;
+    if (comm->InHeap(lowest, bytes, &offset)) return Status();
+    const uint64_t number = comm->Register(lowest, bytes);
+    if (number != 0) registered_.push_back({lowest, bytes, number});
+    return Status();
+  };
+  registered_.reserve(registered_.size() + 2);
+  const bool splits = call.kind == Kind::kReduceScatter || call.kind == Kind::kAllToAll;
+  const int blocks = splits ? static_cast<int>(order_[exec::Pipeline::kIn].size()) : 1;
+  AXCCL_RETURN_IF_ERROR(add(call.input, operand.form.split, blocks, operand.input_strides));
+  return call.kind == Kind::kAllReduce ? add(call.output, operand.form.concat, 1, operand.output_strides) : Status();
+}
+
+void Pipeline::Close(Communicator* comm) {
+  for (GroupChannel* channel : channels_) (void)comm->channels().Release(channel, [] { return true; });
+  channels_.clear();
+}
+
+Pipeline::~Pipeline() {
+  run_ = nullptr;
+  for (const Registration& r : registered_) {
+    const Status back = CatchAll("giving registered memory back",
+                                 [&] { return shm::RegisteredMemory::Process().Remove(r.buffer, r.bytes, r.number); });
+    if (!back.ok()) AXCCL_WARN("%.*s", static_cast<int>(back.message().size()), back.message().data());
+  }
+}
+
+}  // namespace axccl::comm

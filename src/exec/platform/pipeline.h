@@ -1,0 +1,58 @@
+// A pipeline on one rank: a collective that is bound to its buffers, and started again and again. The caller waits for
+// chunks of its output and declares chunks of its input ready (plan::Schedule).
+//
+// The layers above make sure that calls come in an order that makes sense: a start, then anything else, then a finish.
+// Thread-safe apart from that.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/exec/call/call.h"
+#include "src/exec/channel/channel.h"
+#include "src/exec/platform/stream_call.h"
+#include "src/plan/region.h"
+
+namespace axccl::exec {
+
+struct Program;
+
+// A collective of a pipeline, on a channel of its own. Most pipelines have one; a permute has one for each message.
+struct PipelinePart {
+  Channel* channel = nullptr;  // null: the output of the call becomes zeros; the last part
+  Call call;                   // on one view with slices
+  std::shared_ptr<const Program> program;
+  plan::Slicing slicing;
+};
+
+class Pipeline {
+ public:
+  enum Side : uint8_t { kIn, kOut };
+  using Word = std::atomic<uint32_t>;
+  // The values of a word.
+  static constexpr uint32_t kNotYet = 0, kThere = 1, kFailed = 2;
+
+  virtual ~Pipeline() = default;
+
+  virtual Status Start(StreamRef stream) = 0;
+  virtual Status Finish(StreamRef stream) = 0;
+  virtual Status Wait(int64_t chunk) = 0;
+  // Whether the chunk is there; an error if it never will be.
+  virtual Result<bool> Test(int64_t chunk) = 0;
+  virtual Status StreamWait(int64_t chunk, StreamRef stream) = 0;
+  virtual void Ready(int64_t chunk) = 0;
+  virtual Status StreamReady(int64_t chunk, StreamRef stream) = 0;
+  // Waits until nothing of it runs any more.
+  virtual void WaitIdle() = 0;
+
+  // The words of one side, and from now on a program may write those of the input.
+  virtual Word* Expose(Side side) = 0;
+  virtual size_t scratch_bytes() const = 0;
+  virtual size_t memory_bytes() const = 0;
+};
+
+}  // namespace axccl::exec
