@@ -1,9 +1,13 @@
 #include "src/sim/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <queue>
+#include <string>
 
+#include "src/base/format.h"
 #include "src/plan/walk.h"
 
 namespace axccl::sim {
@@ -39,15 +43,17 @@ struct Strand {
 
 class Engine {
  public:
-  Engine(const Program& program, const Fabric& fabric, double part_bytes, uint64_t turns)
+  Engine(const Program& program, const Fabric& fabric, double part_bytes, uint64_t turns, const Caller& caller)
       : program_(program),
         fabric_(fabric),
+        caller_(caller),
         part_bytes_(part_bytes),
         turns_(turns),
         strands_(program.begin.size() - 1),
         arrivals_(program.counters.size()),
         free_(program.ranks * size_t{kNumResources}, 0),
-        sequence_(program.ranks, 0) {
+        sequence_(program.ranks, 0),
+        notified_(program.outputs.back(), kNever) {
     const size_t machines = 1 + *std::max_element(program.machine.begin(), program.machine.end());
     outcome_.busy.resize(free_.size());
     outcome_.sent.resize(machines);
@@ -70,10 +76,15 @@ class Engine {
   void Land(const Event& event);
   void Arrive(uint32_t counter, double time);
   bool MayPass(const Strand& strand, const Step& wait, double* time);
+  Status RunCaller(uint32_t rank);
+  std::string MissingChunk(uint32_t rank) const;
   Status Complain(size_t strand) const;
+
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
 
   const Program& program_;
   const Fabric& fabric_;
+  const Caller& caller_;
   const double part_bytes_;
   const uint64_t turns_;
   double seconds_[kNumResources];  // of a part
@@ -82,6 +93,7 @@ class Engine {
   plan::Signals<double> arrivals_;  // arrival times of signals that have come, or are on their way
   std::vector<double> free_;        // [resource]: when it has served all requests
   std::vector<uint32_t> sequence_;  // [rank]: messages sent
+  std::vector<double> notified_;    // [output chunk]: when it comes
   Outcome outcome_;
 };
 
@@ -182,6 +194,8 @@ void Engine::Advance(uint32_t index, double time) {
       time += fabric_.op_seconds;
       if (step.kind == OpKind::kCopy) time = Move(step, time);
       if (step.kind == OpKind::kSignal) Signal(RankOf(index), step, time);
+      if (step.kind == OpKind::kAwait) time = std::max(time, step.value * caller_.produce_seconds);
+      if (step.kind == OpKind::kNotify) notified_[step.first] = time + (step.token ? 0 : fabric_.signal_seconds);
       if (step.kind == OpKind::kWait && !MayPass(strand, step, &time)) {
         strand.time = time;
         strand.waits = true;
@@ -193,13 +207,36 @@ void Engine::Advance(uint32_t index, double time) {
   outcome_.seconds = std::max(outcome_.seconds, time);
 }
 
+// No lane waits for what a caller does with output chunks, and when it has computed input chunks is known in advance:
+// so a caller can be followed after the lanes have ended.
+Status Engine::RunCaller(uint32_t rank) {
+  if (const std::string missing = MissingChunk(rank); !missing.empty())
+    return MakeStatus(Code::kInvalidUsage, "Simulate: %s; verify the plan", missing.c_str());
+  const auto begin = notified_.begin() + program_.outputs[rank], end = notified_.begin() + program_.outputs[rank + 1];
+  std::sort(begin, end);
+  double time = program_.awaited[rank] * caller_.produce_seconds;
+  for (auto chunk = begin; chunk != end; ++chunk) time = std::max(time, *chunk) + caller_.consume_seconds;
+  outcome_.seconds = std::max(outcome_.seconds, time);
+  return Status();
+}
+
+// Names the first output chunk of the rank that was not notified; empty if there is none.
+std::string Engine::MissingChunk(uint32_t rank) const {
+  const auto begin = notified_.begin() + program_.outputs[rank], end = notified_.begin() + program_.outputs[rank + 1];
+  const auto missing = std::find(begin, end, kNever);
+  if (missing == end) return "";
+  return Format("the caller of rank %u waits forever for output chunk %td: no operation notifies it", rank,
+                missing - begin);
+}
+
 Status Engine::Complain(size_t index) const {
   const Strand& strand = strands_[index];
+  const std::string missing = MissingChunk(RankOf(index));
   return MakeStatus(Code::kInvalidUsage,
                     "Simulate: rank %u, lane %zu waits forever at operation %zu of turn %llu: no such "
-                    "signal comes; verify the plan",
+                    "signal comes%s%s; verify the plan",
                     RankOf(index), index % program_.lanes, strand.next - program_.begin[index] - 1,
-                    static_cast<unsigned long long>(strand.turn));
+                    static_cast<unsigned long long>(strand.turn), missing.empty() ? "" : ", and ", missing.c_str());
 }
 
 Result<Outcome> Engine::Run() {
@@ -219,14 +256,21 @@ Result<Outcome> Engine::Run() {
   for (size_t s = 0; s < strands_.size(); ++s) {
     if (strands_[s].turn < turns_) return Complain(s);
   }
+  for (uint32_t rank = 0; rank < program_.ranks; ++rank) AXCCL_RETURN_IF_ERROR(RunCaller(rank));
   return std::move(outcome_);
 }
 
 }  // namespace
 
-Result<Outcome> Execute(const Program& program, const Fabric& fabric, double part_bytes, uint64_t turns) {
+Result<Outcome> Execute(const Program& program, const Fabric& fabric, double part_bytes, uint64_t turns,
+                        const Caller& caller) {
   AXCCL_RETURN_IF_ERROR(Check(fabric));
-  return Engine(program, fabric, part_bytes, turns).Run();
+  for (const double seconds : {caller.produce_seconds, caller.consume_seconds}) {
+    if (!std::isfinite(seconds) || seconds < 0)
+      return MakeStatus(Code::kInvalidArgument, "Simulate: computing time of a chunk %g; must be finite and at least 0",
+                        seconds);
+  }
+  return Engine(program, fabric, part_bytes, turns, caller).Run();
 }
 
 }  // namespace axccl::sim

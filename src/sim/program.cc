@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "src/base/format.h"
 #include "src/plan/cargo.h"
 
 namespace axccl::sim {
@@ -47,8 +48,12 @@ size_t Find(const std::vector<T>& values, const T& value) {
 class Compiler {
  public:
   // `machine` < 0: compiles all ranks.
-  Compiler(const Schedule& schedule, const Placement& placement, int machine)
-      : schedule_(schedule), placement_(placement), machine_(machine), cargo_(schedule, placement) {
+  Compiler(const Schedule& schedule, const Placement& placement, int machine, bool in_place)
+      : schedule_(schedule),
+        placement_(placement),
+        machine_(machine),
+        in_place_(in_place),
+        cargo_(schedule, placement) {
     for (int r = 0; r < schedule.contract.ranks; ++r) {
       if (machine < 0 || placement.MachineOf(r) == machine) ranks_.push_back(r);
     }
@@ -88,6 +93,9 @@ class Compiler {
   Status CollectLines(int rank, int lane);
   Status MatchLines();
   void MakeCounters();
+  Status NumberInputs(int rank);
+  Status FindChunk(int rank, const Op& op, Step* step) const;
+  bool Coincide(const Operand& from, const Operand& to) const;
   size_t LineOfSignal(const Line& line) const { return one() ? Find(signals_, line) : Find(waits_, line); }
   Status AddStrand(int rank, int lane);
   void AddDelivery(int rank, int lane, const Op& op, int to, uint32_t parts, Step* step);
@@ -97,11 +105,13 @@ class Compiler {
   const Schedule& schedule_;
   const Placement& placement_;
   const int machine_;
+  const bool in_place_;
   plan::CargoFinder cargo_;
   std::vector<int> ranks_;
   std::vector<Line> signals_, waits_;                 // ascending, without duplicates
   std::vector<std::pair<size_t, uint32_t>> waiters_;  // line of waits_, strand; counters have the same numbers
   std::vector<Share> op_shares_;
+  std::vector<uint32_t> input_number_;  // [input chunk of the rank that is compiled]: from 1; 0: not awaited
   Program program_;
 };
 
@@ -146,6 +156,41 @@ void Compiler::MakeCounters() {
   for (const auto& [line, strand] : waiters_) program_.counters.push_back({strand, 0});
 }
 
+// The order in which a caller computes chunks: those that lanes await first, in the order of lanes, then those that
+// they await second, and so on.
+Status Compiler::NumberInputs(int rank) {
+  std::vector<std::tuple<size_t, int, uint16_t>> awaits;
+  for (int lane = 0; lane < schedule_.lanes; ++lane) {
+    size_t place = 0;
+    for (const Op& op : OpsOf(rank, lane)) {
+      if (op.kind == OpKind::kAwait) awaits.push_back({place++, lane, op.chunk});
+    }
+  }
+  std::sort(awaits.begin(), awaits.end());
+  input_number_.assign(static_cast<size_t>(plan::InputBlocks(schedule_.contract, rank)) * schedule_.slices, 0);
+  uint32_t number = 0;
+  for (const auto& [place, lane, chunk] : awaits) {
+    if (chunk >= input_number_.size())
+      return Refuse(Format("rank %d awaits chunk %d, which its input does not have", rank, chunk).c_str());
+    if (input_number_[chunk] == 0) input_number_[chunk] = ++number;
+  }
+  program_.awaited.push_back(number);
+  return Status();
+}
+
+Status Compiler::FindChunk(int rank, const Op& op, Step* step) const {
+  if (op.kind == OpKind::kAwait) return step->value = input_number_[op.chunk], Status();
+  const bool exists = op.peer >= 0 && op.peer < schedule_.contract.ranks &&
+                      op.chunk < plan::OutputBlocks(schedule_.contract, op.peer) * schedule_.slices;
+  if (!exists)
+    return Refuse(
+        Format("rank %d notifies chunk %d at rank %d, which its output does not have", rank, op.chunk, op.peer)
+            .c_str());
+  step->first = program_.outputs[Number(op.peer)] + op.chunk;
+  step->token = op.peer == rank;
+  return Status();
+}
+
 void Compiler::AddDelivery(int rank, int lane, const Op& op, int to, uint32_t parts, Step* step) {
   const Line line = SignalLine(rank, lane, op, to);
   const size_t index = LineOfSignal(line);
@@ -180,10 +225,22 @@ Status Compiler::AddShares(int rank, const Operand& o, bool source) {
   return Status();
 }
 
+// Whether both are the same memory, as all ranks run in place.
+bool Compiler::Coincide(const Operand& from, const Operand& to) const {
+  int input = 0, output = 0;
+  return in_place_ && from.buffer == plan::Buffer::kInput && to.buffer == plan::Buffer::kOutput &&
+         from.rank == to.rank && plan::InPlaceBlocks(schedule_.contract, from.rank, &input, &output) &&
+         from.block == input && to.block == output && from.part == to.part;
+}
+
 Status Compiler::AddMove(int rank, const Op& op, Step* step) {
+  const bool may_do_nothing = op.kind == OpKind::kCopy && !plan::Reduces(schedule_.contract.kind);
   op_shares_.clear();
+  for (const Operand& o : op.dst) {
+    if (!may_do_nothing || !Coincide(op.src[0], o)) AXCCL_RETURN_IF_ERROR(AddShares(rank, o, false));
+  }
+  if (op_shares_.empty()) return step->kind = OpKind::kNop, Status();
   for (const Operand& o : op.src) AXCCL_RETURN_IF_ERROR(AddShares(rank, o, true));
-  for (const Operand& o : op.dst) AXCCL_RETURN_IF_ERROR(AddShares(rank, o, false));
   std::sort(op_shares_.begin(), op_shares_.end());
   step->kind = OpKind::kCopy;
   step->shared = true;
@@ -207,6 +264,7 @@ Status Compiler::AddStrand(int rank, int lane) {
     Step step;
     step.kind = op.kind;
     if (op.kind == OpKind::kCopy || op.kind == OpKind::kReduce) AXCCL_RETURN_IF_ERROR(AddMove(rank, op, &step));
+    if (op.kind == OpKind::kAwait || op.kind == OpKind::kNotify) AXCCL_RETURN_IF_ERROR(FindChunk(rank, op, &step));
     if (op.kind == OpKind::kSignal) {
       step.first = static_cast<uint32_t>(program_.deliveries.size());
       ForEachReached(rank, op, [&](int to) {
@@ -227,7 +285,10 @@ Status Compiler::AddStrand(int rank, int lane) {
 Result<Program> Compiler::Run() {
   program_.ranks = static_cast<uint32_t>(ranks_.size());
   program_.lanes = schedule_.lanes;
+  program_.outputs.push_back(0);
   for (const int rank : ranks_) {
+    const int chunks = plan::OutputBlocks(schedule_.contract, rank) * schedule_.slices;
+    program_.outputs.push_back(program_.outputs.back() + static_cast<uint32_t>(chunks));
     program_.machine.push_back(one() ? 0 : static_cast<uint32_t>(placement_.MachineOf(rank)));
     program_.place.push_back(placement_.is_flat() ? static_cast<uint32_t>(rank)
                                                   : static_cast<uint32_t>(placement_.LocalIndex(rank)));
@@ -236,6 +297,7 @@ Result<Program> Compiler::Run() {
   AXCCL_RETURN_IF_ERROR(MatchLines());
   MakeCounters();
   for (const int rank : ranks_) {
+    AXCCL_RETURN_IF_ERROR(NumberInputs(rank));
     for (int lane = 0; lane < schedule_.lanes; ++lane) {
       program_.begin.push_back(program_.steps.size());
       AXCCL_RETURN_IF_ERROR(AddStrand(rank, lane));
@@ -247,8 +309,8 @@ Result<Program> Compiler::Run() {
 
 }  // namespace
 
-Result<Program> CompileAll(const Schedule& schedule, const Placement& placement) {
-  return Compiler(schedule, placement, -1).Run();
+Result<Program> CompileAll(const Schedule& schedule, const Placement& placement, bool in_place) {
+  return Compiler(schedule, placement, -1, in_place).Run();
 }
 
 bool AreAlike(const Placement& placement) {
@@ -260,8 +322,8 @@ bool AreAlike(const Placement& placement) {
   return placement.ranks() % each == 0;
 }
 
-Result<Program> CompileOne(const Schedule& schedule, const Placement& placement, int machine) {
-  return Compiler(schedule, placement, machine).Run();
+Result<Program> CompileOne(const Schedule& schedule, const Placement& placement, int machine, bool in_place) {
+  return Compiler(schedule, placement, machine, in_place).Run();
 }
 
 }  // namespace axccl::sim

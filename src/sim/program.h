@@ -5,7 +5,11 @@
 // the next machine, modulo the number of machines. Because all machines are alike, the times are then the same as well,
 // and running one machine is enough: what it sends to the machine `distance` after it, it receives at the same time
 // from the machine `distance` before it. Numbers of blocks, parts, slots and endpoints may differ from machine to
-// machine, as no time depends on them. Immutable values.
+// machine, as no time depends on them.
+//
+// A schedule with slices, which is of one machine, has chunks besides: those of its input that a rank awaits, numbered
+// in the order in which its caller computes them, and those of its output. A part is then a part of a whole block,
+// because lanes do not divide blocks. Immutable values.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +49,10 @@ struct Delivery {
 struct Step {
   plan::OpKind kind = plan::OpKind::kNop;  // kReduce becomes kCopy
   bool shared = false;                     // whether it uses resources that other strands use, too
-  uint32_t first = 0;                      // copy: first share; signal: first delivery; wait: the counter
-  uint32_t count = 0;                      // copy, signal
-  uint32_t value = 0;                      // wait
+  uint32_t first = 0;  // copy: first share; signal: first delivery; wait: the counter; notify: the output chunk
+  uint32_t count = 0;  // copy, signal
+  bool token = false;  // notify: of an output of the rank itself
+  uint32_t value = 0;  // wait; await: number of the input chunk, from 1
 
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -70,14 +75,17 @@ struct Program {
   std::vector<Share> shares;
   std::vector<Delivery> deliveries;
   std::vector<Counter> counters;
+  std::vector<uint32_t> awaited;  // [rank]: the input chunks that it awaits; 0 without slices
+  std::vector<uint32_t> outputs;  // [rank]: its first output chunk in the program; one more entry at the end
 
   friend bool operator==(const Program&, const Program&) = default;
 };
 
 // Compiles all ranks; the schedule must have all their programs. `placement` gives the machines, because the schedule's
-// own may be flat if its algorithm does not depend on it. kInvalidUsage for a schedule that needs shared memory between
-// machines.
-Result<Program> CompileAll(const plan::Schedule& schedule, const plan::Placement& placement);
+// own may be flat if its algorithm does not depend on it. `in_place`: all ranks run in place, so copies of a block onto
+// itself do nothing (contract.h). kInvalidUsage for a schedule that needs shared memory between machines, or names a
+// chunk that does not exist.
+Result<Program> CompileAll(const plan::Schedule& schedule, const plan::Placement& placement, bool in_place = false);
 
 // Whether all machines have equally many ranks, numbered machine by machine, and there are several machines.
 bool AreAlike(const plan::Placement& placement);
@@ -85,6 +93,7 @@ bool AreAlike(const plan::Placement& placement);
 // do the same have equal programs. kInvalidUsage where one machine cannot represent all: the signals it sends to others
 // are not the ones that such machines wait for, or it signals all ranks at once, or reads the scratch of other
 // machines.
-Result<Program> CompileOne(const plan::Schedule& schedule, const plan::Placement& placement, int machine);
+Result<Program> CompileOne(const plan::Schedule& schedule, const plan::Placement& placement, int machine,
+                           bool in_place = false);
 
 }  // namespace axccl::sim

@@ -18,8 +18,9 @@ using plan::Schedule;
 
 namespace {
 
-constexpr double kMostHeld = 8e6;  // operations of a schedule, of about 200 bytes each
-constexpr double kMostRun = 1e10;  // operations in all turns
+constexpr double kMostHeld = 8e6;    // operations of a schedule, of about 200 bytes each
+constexpr double kMostChunks = 1e6;  // of all ranks, if each exchanges blocks with each
+constexpr double kMostRun = 1e10;    // operations in all turns
 constexpr size_t kMostCompared = 2'000'000;
 
 Status Refuse(const Request& q, Code code, const std::string& why) {
@@ -74,9 +75,11 @@ std::string NameOf(size_t resource) {
 }
 
 Result<Report> Run(const Program& program, const Schedule& s, const Request& q) {
-  const double span = static_cast<double>(q.bytes) / BlocksOf(q.contract) / s.lanes;
-  const double turns =
-      q.tile_bytes == 0 || s.direct ? 1 : std::max(1.0, std::ceil(span / static_cast<double>(q.tile_bytes)));
+  // With slices, every lane names parts of whole blocks.
+  const double span = static_cast<double>(q.bytes) / BlocksOf(q.contract) / (s.slices != 0 ? 1 : s.lanes);
+  const double turns = q.tile_bytes == 0 || plan::MovesAllInOneTurn(s)
+                           ? 1
+                           : std::max(1.0, std::ceil(span / static_cast<double>(q.tile_bytes)));
   const double operations = turns * static_cast<double>(program.steps.size());
   if (operations > kMostRun)
     return Refuse(q, Code::kInvalidUsage,
@@ -85,7 +88,8 @@ Result<Report> Run(const Program& program, const Schedule& s, const Request& q) 
   Report report;
   report.turns = static_cast<uint64_t>(turns);
   report.ranks = static_cast<int>(program.ranks);
-  AXCCL_ASSIGN_OR_RETURN(Outcome outcome, Execute(program, q.fabric, span / turns / s.parts, report.turns));
+  report.lanes = static_cast<int>(program.lanes);
+  AXCCL_ASSIGN_OR_RETURN(Outcome outcome, Execute(program, q.fabric, span / turns / s.parts, report.turns, q.caller));
   report.seconds = outcome.seconds;
   const double bus_bytes = static_cast<double>(q.bytes) * BusFactor(q.contract);
   if (outcome.seconds > 0) report.bus_bytes_per_second = bus_bytes / outcome.seconds;
@@ -105,6 +109,13 @@ Status CheckRequest(const Request& q) {
   if (!q.placement.is_flat() && q.placement.ranks() != q.contract.ranks)
     return Refuse(q, Code::kInvalidArgument,
                   "machines of " + std::to_string(q.placement.ranks()) + " ranks; must be of all");
+  if (q.slices == 0) return Status();
+  if (q.placement.machines() > 1)
+    return Refuse(q, Code::kInvalidUsage, "a plan with slices is of one machine; its ranks share memory");
+  const double chunks = 1.0 * q.contract.ranks * q.contract.ranks * q.slices;
+  if (chunks > kMostChunks)
+    return Refuse(q, Code::kInvalidUsage,
+                  Rough(chunks) + " chunks of all ranks are more than can be held; take fewer slices");
   return Status();
 }
 
@@ -123,14 +134,15 @@ Result<Schedule> Generate(const Request& q, const std::vector<int>& only) {
 
 // The program of machine 0, if all machines do the same; `schedule` has the programs of at least that machine.
 Result<Program> StandsForAll(const Request& q, const Schedule& schedule) {
-  AXCCL_ASSIGN_OR_RETURN(Program first, CompileOne(schedule, q.placement, 0));
+  AXCCL_ASSIGN_OR_RETURN(Program first, CompileOne(schedule, q.placement, 0, q.in_place));
   const bool has_all = HasAll(schedule);
   for (const int machine : MachinesToCompare(q.placement.machines(), first.steps.size())) {
     Schedule there;
     if (!has_all) {
       AXCCL_ASSIGN_OR_RETURN(there, Generate(q, q.placement.RanksOf(machine)));
     }
-    AXCCL_ASSIGN_OR_RETURN(const Program other, CompileOne(has_all ? schedule : there, q.placement, machine));
+    AXCCL_ASSIGN_OR_RETURN(const Program other,
+                           CompileOne(has_all ? schedule : there, q.placement, machine, q.in_place));
     if (other != first)
       return Refuse(q, Code::kInvalidUsage, "machine " + std::to_string(machine) + " does not do what machine 0 does");
   }
@@ -164,12 +176,17 @@ double LinkLimit(const Contract& c, const Placement& placement, const Fabric& fa
 
 Result<Report> SimulateAll(const Schedule& schedule, const Request& q) {
   AXCCL_RETURN_IF_ERROR(CheckRequest(q));
-  AXCCL_ASSIGN_OR_RETURN(const Program program, CompileAll(schedule, q.placement));
+  AXCCL_ASSIGN_OR_RETURN(const Program program, CompileAll(schedule, q.placement, q.in_place));
   return Run(program, schedule, q);
 }
 
 Result<Report> Simulate(const Request& q) {
   AXCCL_RETURN_IF_ERROR(CheckRequest(q));
+  if (q.slices != 0) {
+    AXCCL_ASSIGN_OR_RETURN(const Schedule chunked,
+                           algo::GenerateChunked(q.contract, q.algorithm, q.slices, q.produced));
+    return SimulateAll(chunked, q);
+  }
   const bool alike = AreAlike(q.placement) && !plan::HasRoot(q.contract.kind);
   AXCCL_ASSIGN_OR_RETURN(Schedule schedule, Generate(q, alike ? q.placement.RanksOf(0) : std::vector<int>{0}));
   std::string differ = "there is no other machine like the first";
