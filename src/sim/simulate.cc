@@ -184,7 +184,7 @@ Result<Report> Simulate(const Request& q) {
   AXCCL_RETURN_IF_ERROR(CheckRequest(q));
   if (q.slices != 0) {
     AXCCL_ASSIGN_OR_RETURN(const Schedule chunked,
-                           algo::GenerateChunked(q.contract, q.algorithm, q.slices, q.produced));
+                           algo::GenerateChunked(q.contract, q.algorithm, {q.slices, q.produced, q.order}));
     return SimulateAll(chunked, q);
   }
   const bool alike = AreAlike(q.placement) && !plan::HasRoot(q.contract.kind);

@@ -26,11 +26,12 @@ namespace axccl::sim {
 
 struct Request {
   plan::Contract contract;
-  std::string algorithm;  // as src/algo names it
-  int lanes = 1;          // not for slices, whose plan has the lanes that it needs
-  int slices = 0;         // above 0: the plan is one of algo::GenerateChunked
-  bool produced = false;  // with slices: input chunks are awaited
-  bool in_place = false;  // all ranks run in place, where the kind has that
+  std::string algorithm;                                // as src/algo names it
+  int lanes = 1;                                        // not for slices, whose plan has the lanes that it needs
+  int slices = 0;                                       // above 0: the plan is one of algo::GenerateChunked
+  bool produced = false;                                // with slices: input chunks are awaited
+  algo::ChunkOrder order = algo::ChunkOrder::kDefault;  // with slices
+  bool in_place = false;                                // all ranks run in place, where the kind has that
   plan::Placement placement;
   // As in nccl-tests: the larger one of a rank's input and output, or all blocks of a gather or scatter.
   uint64_t bytes = 0;

@@ -33,7 +33,7 @@ TEST(Pipeline, LinksCarryTheSameForAnyNumberOfSlices) {
                                     std::pair(Kind::kAllToAll, 7.0 / 8), std::pair(Kind::kAllReduce, 2 * 7.0 / 8)}) {
     for (const int slices : {1, 2, 8}) {
       const Request q = Make(kind, slices, true);
-      const plan::Schedule s = algo::GenerateChunked(q.contract, q.algorithm, slices, true).value();
+      const plan::Schedule s = algo::GenerateChunked(q.contract, q.algorithm, {slices, true}).value();
       const Program program = CompileAll(s, q.placement).value();
       const double part = static_cast<double>(q.bytes) / (kind == Kind::kAllReduce ? 1 : kRanks) / s.parts;
       const Outcome o = Execute(program, q.fabric, part, 1).value();

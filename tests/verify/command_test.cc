@@ -160,6 +160,36 @@ TEST(CommandTest, SimulatesTheGivenMachines) {
   EXPECT_NEAR(time("simulate --op send_recv --algo oneshot --machines 1,1 --nic 0.8Gbit/s" + pair), 10000, 0.1);
 }
 
+// Two ranks of 2 x 500,000 bytes, 1 ms for each chunk over the link, and nothing else takes time.
+TEST(CommandTest, SimulatesCallersOfPlansWithSlices) {
+  const std::string gather =
+      "simulate --op all_gather --algo chunked_direct --ranks 2 --slices 2 --bytes 2M --link 524.288MB/s "
+      "--op-time 0s --signal 0s --memory 1000000000TB/s";
+  Outcome o = RunProgram(gather);
+  EXPECT_EQ(o.exit, 0) << o.text;
+  const auto expect = [&o](const char* line) {
+    EXPECT_NE(o.text.find(line), std::string::npos) << line << "\n" << o.text;
+  };
+  expect("all_gather by chunked_direct: 2097152 bytes, 2 ranks on 1 machine, 2 lanes, 1 turn, 2 slices\n");
+  expect("time           2000 us\ncommunication  2000 us alone\nbus bandwidth  0.52 GB/s, 100.0 % of the link limit");
+  expect("computation    0 us alone\noverlap        100.0 %\nbulk           2000 us, by direct\n");
+  // The last chunk comes after 2 ms.
+  o = RunProgram(gather + " --consume 0.25ms");
+  expect("time           2250 us\n");
+  expect("computation    1000 us alone\noverlap        88.9 %\nbulk           3000 us, by direct\n");
+  // The rank's own chunks come at once, so the caller never waits.
+  o = RunProgram(gather + " --consume 1ms --in-place yes");
+  expect(", 2 slices, in place\ntime           4000 us\n");
+  expect("overlap        100.0 %\nbulk           6000 us, by direct\n");
+  // The second chunk leaves after 4 ms, and the caller then computes with four chunks.
+  o = RunProgram(gather + " --produced yes --produce 2ms --consume 1500us");
+  expect("time           10000 us\n");
+  expect("computation    10000 us alone\n");
+  o = RunProgram(gather + " --produced yes --produce 2ms");
+  expect("time           5000 us\n");
+  expect("overlap        80.0 %\nbulk           6000 us");
+}
+
 TEST(CommandTest, SimulateNamesTheError) {
   const auto fails_with = [](const std::string& arguments, const std::string& what) {
     const Outcome o = RunProgram(arguments);
@@ -182,6 +212,18 @@ TEST(CommandTest, SimulateNamesTheError) {
   fails_with("simulate plan --bytes 1", "simulate takes no FILE");
   fails_with("simulate --op all_reduce --algo direct --machines 2x2 --bytes 1", "needs memory that its ranks share");
   fails_with("simulate --op all_reduce --algo ring --machines 8x2049 --bytes 1", "must be 1 to 16384 for ring");
+  fails_with(ring + "--bytes 1 --consume 1us", "--consume is for --slices");
+  fails_with(ring + "--bytes 1 --produce 1us", "--produce is for --slices");
+  fails_with(ring + "--bytes 1 --in-place 1", "--in-place '1' must be yes or no");
+  fails_with(ring + "--bytes 1 --slices 2", "--slices goes with neither --lanes nor --machines");
+  const std::string chunked = "simulate --op all_gather --algo chunked_direct --ranks 2 --bytes 1 ";
+  fails_with(chunked, "--slices is missing, for --algo chunked_direct");
+  fails_with(chunked + "--slices 2 --produce 1us", "--produce is for --produced yes");
+  fails_with(chunked + "--slices 2 --tile 1M", "--slices takes no --tile");
+  fails_with(chunked + "--slices 2 --consume 5", "--consume '5' is not a time, such as 400ns or 1.5us");
+  fails_with(chunked + "--slices 1048576", "more than can be held");
+  fails_with("show --op all_gather --algo chunked_direct --ranks 2 --slices 2 --consume 1us",
+             "--consume is for simulate");
 }
 
 // A machine with known figures, so the explanation is known, too.

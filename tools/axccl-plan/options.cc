@@ -122,11 +122,20 @@ constexpr FabricOption kFabricOptions[] = {
     {"--network", &sim::Fabric::network_seconds, false},
 };
 
+Status NotATime(const std::string& option, const std::string& text) {
+  return BadUse(option + " '" + text + "' is not a time, such as 400ns or 1.5us");
+}
+
 Status ParseFigure(const FabricOption& option, const std::string& text, sim::Fabric* fabric) {
   double* figure = &(fabric->*option.figure);
   if (option.rate ? ParseRate(text, figure) : ParseTime(text, figure)) return Status();
-  return BadUse(std::string(option.name) + " '" + text + "' is not a " +
-                (option.rate ? "rate, such as 400Gbit/s or 450GB/s" : "time, such as 400ns or 1.5us"));
+  if (!option.rate) return NotATime(option.name, text);
+  return BadUse(std::string(option.name) + " '" + text + "' is not a rate, such as 400Gbit/s or 450GB/s");
+}
+
+Status ParseYes(const std::string& option, const std::string& text, bool* yes) {
+  *yes = text == "yes";
+  return *yes || text == "no" ? Status() : BadUse(option + " '" + text + "' must be yes or no");
 }
 
 Status ParseSize(const std::string& option, const std::string& text, uint64_t* bytes) {
@@ -160,8 +169,9 @@ bool SaysWhatToGenerate(const std::string& word) {
               {"--op", "--algo", "--ranks", "--root", "--lanes", "--machines", "--slices", "--produced", "--order"});
 }
 bool IsOfSimulate(const std::string& word) {
-  return IsIn(word, {"--bytes", "--tile"}) || std::any_of(std::begin(kFabricOptions), std::end(kFabricOptions),
-                                                          [&](const auto& f) { return word == f.name; });
+  return IsIn(word, {"--bytes", "--tile", "--produce", "--consume", "--in-place"}) ||
+         std::any_of(std::begin(kFabricOptions), std::end(kFabricOptions),
+                     [&](const auto& f) { return word == f.name; });
 }
 bool IsOfExplain(const std::string& word) {
   return IsIn(word, {"--bytes", "--dtype", "--machine", "--network", "--access", "--max-lanes", "--cores", "--blocks"});
@@ -184,6 +194,11 @@ struct Given {
 Status SetSimulated(const std::string& name, const std::string& value, Options* o) {
   if (name == "--bytes") return ParseSize(name, value, &o->bytes);
   if (name == "--tile") return ParseSize(name, value, &o->tile_bytes);
+  if (name == "--in-place") return ParseYes(name, value, &o->in_place);
+  if (name == "--produce" || name == "--consume") {
+    double* seconds = name == "--produce" ? &o->caller.produce_seconds : &o->caller.consume_seconds;
+    return ParseTime(value, seconds) ? Status() : NotATime(name, value);
+  }
   for (const FabricOption& option : kFabricOptions) {
     if (name == option.name) return ParseFigure(option, value, &o->fabric);
   }
@@ -222,10 +237,7 @@ Status SetOption(const std::string& name, const std::string& value, Options* o, 
     return ParseInt(name, value, 1, &o->chunking.slices);
   }
   if (name == "--order") return ParseOrder(value, &o->chunking.order);
-  if (name == "--produced") {
-    o->chunking.produced = value == "yes";
-    return o->chunking.produced || value == "no" ? Status() : BadUse("--produced '" + value + "' must be yes or no");
-  }
+  if (name == "--produced") return ParseYes(name, value, &o->chunking.produced);
   // An option of another command: CheckComplete refuses it.
   return Status();
 }
@@ -255,14 +267,16 @@ Status CheckExplain(const Options& o, const Given& given) {
 Status CheckSlices(const Options& o, const Given& given) {
   const auto& names = algo::ChunkedAlgorithms(o.contract.kind);
   const bool chunked = std::find(names.begin(), names.end(), o.algorithm) != names.end();
-  const std::string of_chunks = given.First([](const std::string& word) {
-    return IsIn(word, {"--produced", "--order"});
+  const std::string of_slices = given.First([](const std::string& word) {
+    return IsIn(word, {"--produced", "--order", "--produce", "--consume"});
   });
-  if (!o.chunked && !of_chunks.empty()) return BadUse(of_chunks + " is for --slices");
-  if (!o.chunked) return chunked ? BadUse("--slices is missing, for --algo " + o.algorithm) : Status();
-  if (o.command == Command::kSimulate) return BadUse("simulate takes no --slices");
+  if (!o.chunked && of_slices.empty())
+    return chunked ? BadUse("--slices is missing, for --algo " + o.algorithm) : Status();
+  if (!o.chunked) return BadUse(of_slices + " is for --slices");
+  if (given.Has("--produce") && !o.chunking.produced) return BadUse("--produce is for --produced yes");
   if (given.Has("--lanes") || given.machine_ranks != 0)
     return BadUse("--slices goes with neither --lanes nor --machines");
+  if (given.Has("--tile")) return BadUse("--slices takes no --tile, because all moves in one turn");
   if (chunked) return Status();
   return BadUse("--slices is for --algo " + (names.empty() ? "of other operations" : Join(names, ", ")));
 }
@@ -363,8 +377,16 @@ const char* HelpText() {
          "  --nic R         of a rank to those of other machines, each way (default 400Gbit/s)\n"
          "  --message T     of a NIC, for each message it sends or takes in (default 250ns)\n"
          "  --network T     between NICs (default 5us)\n"
+         "  --in-place yes  all ranks run in place, where OP has that: own blocks stay where they are (default no)\n"
+         "  --produce T     with --produced yes: for each input chunk, what the caller of a rank computes before it\n"
+         "                  declares the chunk ready, in the order in which chunks are awaited (default 0s)\n"
+         "  --consume T     with --slices: for each output chunk, what the caller computes after all its input, in\n"
+         "                  the order in which chunks come (default 0s)\n"
          "It prints the time, the bus bandwidth and its share of what the links allow, what was busiest, and what\n"
-         "crossed between machines. perf/README.md says what a simulation leaves out.\n"
+         "crossed between machines. With --slices, the time includes the callers, the bandwidth is that of the\n"
+         "communication alone, and it also prints communication and computation alone, the overlap (the longer of\n"
+         "these two, divided by the time), and the time in bulk: the computation and the fastest plan without slices,\n"
+         "one after the other. perf/README.md says what a simulation leaves out.\n"
          "\n"
          "QUESTION is --op, --ranks, --root and --machines as above, and\n"
          "  --bytes N       size as nccl-tests and the perf tools count it, K, M and G for binary units: what a\n"

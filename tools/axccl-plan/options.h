@@ -11,6 +11,7 @@
 #include "src/base/types.h"
 #include "src/plan/contract.h"
 #include "src/plan/placement.h"
+#include "src/sim/engine.h"
 #include "src/sim/fabric.h"
 #include "src/tune/tune.h"
 
@@ -33,6 +34,8 @@ struct Options {
   // For simulate.
   uint64_t tile_bytes = 0;
   sim::Fabric fabric;
+  sim::Caller caller;
+  bool in_place = false;
 
   // For explain.
   DataType type = DataType::kFloat32;
