@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "src/algo/algo.h"
 #include "src/plan/contract.h"
 #include "src/plan/placement.h"
 #include "src/plan/schedule.h"
