@@ -154,6 +154,7 @@ TEST(CommandTest, SimulatesTheGivenMachines) {
   EXPECT_EQ(time(barrier + zero + " --op-time 1ms"), 4000);
   const std::string copy = "simulate --op all_reduce --algo direct --ranks 1 --bytes 1000000 --op-time 0s --memory ";
   EXPECT_EQ(time(copy + "1GB/s"), 2000);
+  EXPECT_EQ(RunProgram(copy + "1GB/s").text.find("link limit"), std::string::npos);
   EXPECT_EQ(time(copy + "8000Mbit/s"), 2000);
   const std::string pair = " --bytes 1000000 --op-time 0s --signal 0s --message 0s --network 1ns --memory 1000TB/s";
   EXPECT_NEAR(time("simulate --op send_recv --algo oneshot --ranks 2 --link 100MB/s" + pair), 10000, 0.1);

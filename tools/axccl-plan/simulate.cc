@@ -23,7 +23,8 @@ std::string DescribeRequest(const sim::Request& q, const sim::Report& r) {
 }
 
 std::string DescribeBandwidth(const sim::Report& r) {
-  if (r.bus_bytes_per_second == 0) return "";
+  // A single rank uses no link.
+  if (r.bus_bytes_per_second == 0 || r.limit_bytes_per_second == 0) return "";
   return Format("bus bandwidth  %.2f GB/s, %.1f %% of the link limit of %.2f GB/s\n", r.bus_bytes_per_second / 1e9,
                 100 * r.bus_bytes_per_second / r.limit_bytes_per_second, r.limit_bytes_per_second / 1e9);
 }
