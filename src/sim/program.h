@@ -49,9 +49,9 @@ struct Delivery {
 struct Step {
   plan::OpKind kind = plan::OpKind::kNop;  // kReduce becomes kCopy
   bool shared = false;                     // whether it uses resources that other strands use, too
+  bool token = false;                      // notify: of an output of the rank itself
   uint32_t first = 0;  // copy: first share; signal: first delivery; wait: the counter; notify: the output chunk
   uint32_t count = 0;  // copy, signal
-  bool token = false;  // notify: of an output of the rank itself
   uint32_t value = 0;  // wait; await: number of the input chunk, from 1
 
   friend bool operator==(const Step&, const Step&) = default;
