@@ -101,7 +101,14 @@ GroupChannel::~GroupChannel() {
   if (!left.ok()) AXCCL_WARN("%s", left.message().data());
 }
 
+void GroupChannel::PutOn(exec::Channel* on) {
+  on->AddPipeline(part_.key, this);
+  on_ = on;
+  on_hold_ = on->Hold();
+}
+
 void GroupChannel::Leave() {
+  if (on_ != nullptr) on_->RemovePipeline(part_.key);
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   for (int p = 0; p < size(); ++p) {
     const uint32_t slot = found_[static_cast<size_t>(p)];
@@ -318,14 +325,14 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
   return it->second.get();
 }
 
-Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(const exec::Channel& on, const std::string& on_name,
+Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(exec::Channel* on, const std::string& on_name,
                                                                 std::span<const Needs> needs) {
   constexpr uint64_t kPipelines = 0x9e37;
   std::vector<std::shared_ptr<GroupChannel>> made;  // destroyed without the lock, if one of them fails
   made.reserve(needs.size());
   std::lock_guard lock(mutex_);
-  uint32_t& number = pipelines_[on.order_key()];
-  const uint64_t id = Mix(Mix(on.order_key(), kPipelines), number);
+  uint32_t& number = pipelines_[on->order_key()];
+  const uint64_t id = Mix(Mix(on->order_key(), kPipelines), number);
   std::vector<GroupChannel*> channels;
   for (const Needs& need : needs) {
     const ChannelName name{static_cast<int64_t>(id), need.ranks, "",
@@ -333,10 +340,13 @@ Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(const exec::Chan
     uint64_t bytes = 0;
     const ChannelLayout layout = ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes, &bytes);
     made.emplace_back();
-    AXCCL_RETURN_IF_ERROR(Make(name, on.order(), on.group_order(), layout, bytes, &made.back()));
+    AXCCL_RETURN_IF_ERROR(Make(name, on->order(), on->group_order(), layout, bytes, &made.back()));
     channels.push_back(made.back().get());
   }
-  for (const std::shared_ptr<GroupChannel>& channel : made) channels_.emplace(channel->name(), channel);
+  for (const std::shared_ptr<GroupChannel>& channel : made) {
+    channel->PutOn(on);
+    channels_.emplace(channel->name(), channel);
+  }
   ++number;
   return channels;
 }

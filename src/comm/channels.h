@@ -70,6 +70,8 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   // The channel for messages between this rank and the one at `position` (another rank). `sending`: from here to there.
   // It shares this channel's order and lives as long.
   Result<exec::Channel*> PairChannel(int position, bool sending);
+  // This is the channel of a pipeline on that one.
+  void PutOn(exec::Channel* on);
   void* user = nullptr;  // set by the API; guarded by the table
 
  private:
@@ -98,6 +100,9 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   uint64_t main_key_ = 0;        // for messages: the key of their channel
   // Likewise, on GPU ranks: this rank saw that the member has created it, and has not used it.
   std::vector<bool> created_;
+  // For a pipeline: the channel that it is on, and, if that was created, what keeps it alive.
+  exec::Channel* on_ = nullptr;
+  std::shared_ptr<exec::Channel> on_hold_;
   std::mutex pairs_mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<GroupChannel>> pairs_;
 };
@@ -118,7 +123,7 @@ class ChannelTable {
   };
   // Makes the channels of a pipeline on the channel `on`, which is called `name`. The number of such calls, the same on
   // all ranks of that channel, tells pipelines apart. To be released one by one.
-  Result<std::vector<GroupChannel*>> AddForPipeline(const exec::Channel& on, const std::string& name,
+  Result<std::vector<GroupChannel*>> AddForPipeline(exec::Channel* on, const std::string& name,
                                                     std::span<const Needs> needs);
   // Removes the channel if `last` returns true, which is called while no other thread can acquire it; otherwise returns
   // null. The channel is destroyed when the caller and its running operations have dropped it.

@@ -60,7 +60,7 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Make(Communicator* comm, const Reque
   std::shared_ptr<Pipeline> pipeline(new Pipeline);
   AXCCL_RETURN_IF_ERROR(pipeline->AddParts(comm, request));
   AXCCL_ASSIGN_OR_RETURN(pipeline->channels_,
-                         comm->channels().AddForPipeline(*request.on, request.on_name, pipeline->needs_));
+                         comm->channels().AddForPipeline(request.on, request.on_name, pipeline->needs_));
   for (size_t i = 0; i < pipeline->channels_.size(); ++i) {
     pipeline->parts_[i].channel = pipeline->channels_[i];
     pipeline->memory_bytes_ += pipeline->channels_[i]->part().bytes;

@@ -22,4 +22,22 @@ const Channel* Channel::FindPair(int rank, bool sending) const {
   return it == messages_.end() ? nullptr : it->second;
 }
 
+void Channel::AddPipeline(uint64_t key, Channel* pipeline) {
+  const std::lock_guard lock(messages_mutex_);
+  pipelines_[key] = pipeline;
+  pipeline->main_ = this;
+  pipeline->pipeline_key_ = key;
+}
+
+void Channel::RemovePipeline(uint64_t key) {
+  const std::lock_guard lock(messages_mutex_);
+  pipelines_.erase(key);
+}
+
+const Channel* Channel::FindPipeline(uint64_t key) const {
+  const std::lock_guard lock(messages_mutex_);
+  const auto it = pipelines_.find(key);
+  return it == pipelines_.end() ? nullptr : it->second;
+}
+
 }  // namespace axccl::exec

@@ -66,14 +66,22 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const device::host::TimelinePtr& order() const { return order_; }
   bool group_order() const { return group_order_; }
   uint64_t order_key() const { return order_key_; }
-  // The channel whose messages between two ranks this one carries; itself, if it is not for messages. A created channel
-  // must be held together with those of its messages: see Hold.
+  // The channel whose messages between two ranks this one carries, or that its pipeline is on; itself, if it is
+  // neither. A created channel must be held together with those of its messages: see Hold.
   Channel* main() { return main_ != nullptr ? main_ : this; }
   const Channel* main() const { return main_ != nullptr ? main_ : this; }
   // Makes `pair` carry this channel's messages to the rank, or from it.
   void AddPair(int rank, bool sending, Channel* pair);
   // Returns null if there have been no such messages.
   const Channel* FindPair(int rank, bool sending) const;
+  // Makes `pipeline`, whose key is the same on all its ranks, run in the order of this channel, until it is removed.
+  // This channel must live as long.
+  void AddPipeline(uint64_t key, Channel* pipeline);
+  void RemovePipeline(uint64_t key);
+  // Returns null if there is none.
+  const Channel* FindPipeline(uint64_t key) const;
+  // The key of a pipeline's channel; 0: another kind of channel.
+  uint64_t pipeline_key() const { return pipeline_key_; }
   // Keeps this channel, and those of its messages, alive; null if the communicator does so.
   std::shared_ptr<Channel> Hold() { return main()->weak_from_this().lock(); }
 
@@ -85,7 +93,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const bool group_order_;
   const uint64_t order_key_;
   Channel* main_ = nullptr;
-  mutable std::mutex messages_mutex_;
+  uint64_t pipeline_key_ = 0;
+  mutable std::mutex messages_mutex_;  // also of pipelines
+  std::map<uint64_t, Channel*> pipelines_;
   std::map<std::pair<int, bool>, Channel*> messages_;  // by rank and whether sending
 };
 

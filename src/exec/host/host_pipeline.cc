@@ -235,7 +235,27 @@ Poll HostPipeline::Progress(uint64_t start, int64_t budget) {
     failure_ = runs_[i]->status();
     failed_.store(true, std::memory_order_release);
   }
-  return done ? Poll::kDone : again ? Poll::kAgain : Poll::kBlocked;
+  if (done) return Poll::kDone;
+  return again || StandsStill() ? Poll::kAgain : Poll::kBlocked;
+}
+
+// Whether nothing moves any more because ranks wait for each other; the communicator has failed then.
+bool HostPipeline::StandsStill() {
+  bool asks = false;
+  for (size_t i = 0; i < runs_.size(); ++i) asks |= !run_ended_[i] && runs_[i]->TakeStandstill();
+  if (!asks) return false;
+  bool stands_still = false;
+  // If there is no memory for a look, it is repeated later.
+  (void)CatchAll("looking for ranks that wait for each other", [&] {
+    if (standstill_ == nullptr) standstill_ = std::make_unique<Standstill>();
+    std::vector<Standstill::Calls> left;
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      const uint64_t next = runs_[i]->channel()->log().next();
+      if (!run_ended_[i]) left.push_back({runs_[i]->channel(), &runs_[i]->call(), next - 1, next});
+    }
+    return stands_still = standstill_->Check(left), Status();
+  });
+  return stands_still;
 }
 
 void HostPipeline::FillZeros() {
@@ -251,6 +271,7 @@ void HostPipeline::Arm(int doorbell) {
 }
 
 void HostPipeline::End(uint64_t start) {
+  standstill_ = nullptr;
   ended_.store(start, std::memory_order_release);
   Scheduler::Process().Attend(-1);
 }

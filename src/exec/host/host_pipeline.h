@@ -16,6 +16,7 @@
 #include "src/base/spin_lock.h"
 #include "src/device/host/stream.h"
 #include "src/exec/host/sliced_run.h"
+#include "src/exec/host/standstill.h"
 #include "src/exec/platform/pipeline.h"
 
 namespace axccl::exec {
@@ -56,6 +57,7 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   void ResetWords(uint64_t start);
   device::host::Poll Progress(uint64_t start, int64_t budget);
   void FillZeros();
+  bool StandsStill();
   void Arm(int doorbell);
   void End(uint64_t start);
   template <class T>
@@ -80,6 +82,7 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   std::vector<Call> zeros_;     // outputs that get nothing
   Word* zero_words_ = nullptr;  // and their words: the last ones
   std::vector<bool> run_ended_;
+  std::unique_ptr<Standstill> standstill_;  // of a start that stands still
   std::atomic<uint64_t> starts_{0};
   std::atomic<uint64_t> reset_{0}, ended_{0};  // the last start for which that has happened
   uint64_t begun_ = 0;                         // for the thread that drives

@@ -41,6 +41,8 @@ class SlicedRun {
   device::host::Poll Progress(int64_t budget);
   // The driving thread is about to sleep on `doorbell`.
   void Arm(int doorbell);
+  // Whether it has stood still for a while since it was last asked.
+  bool TakeStandstill() { return monitor_.TakeStandstill(); }
   const Status& status() const { return status_; }
   Channel* channel() const { return binding_.channel; }
   const Call& call() const { return binding_.call; }

@@ -12,7 +12,7 @@
 namespace axccl::exec {
 namespace {
 
-enum Kind : uint64_t { kCollective, kSend, kReceive };
+enum Kind : uint64_t { kCollective, kSend, kReceive, kPipeline };
 
 // A copy of a board in private memory: complete, or not taken.
 struct Copy {
@@ -48,14 +48,21 @@ struct Copy {
   uint64_t words[WaitBoard::kWords] = {};
 };
 
-bool IsMessage(const Channel& channel) { return channel.main() != &channel; }
+bool IsMessage(const Channel& channel) { return channel.main() != &channel && channel.pipeline_key() == 0; }
 bool Sends(const Channel& pair) { return pair.self() == 0; }
 const Member& PeerOf(const Channel& pair) { return pair.member(1 - pair.self()); }
 
-Kind KindOf(const Channel& channel) { return !IsMessage(channel) ? kCollective : Sends(channel) ? kSend : kReceive; }
+Kind KindOf(const Channel& channel) {
+  if (channel.pipeline_key() != 0) return kPipeline;
+  return !IsMessage(channel) ? kCollective : Sends(channel) ? kSend : kReceive;
+}
+// With the kind, identifies a channel among those of an order: the peer of messages, the key of a pipeline.
+uint64_t PeerWordOf(const Channel& channel) {
+  return IsMessage(channel) ? static_cast<uint64_t>(PeerOf(channel).rank) : channel.pipeline_key();
+}
 
-std::string TextOf(const Channel& channel, const Operation& operation) {
-  std::string text = DescribeCall(operation.call());
+std::string TextOf(const Channel& channel, const Call& call) {
+  std::string text = DescribeCall(call);
   if (IsMessage(channel)) text += (Sends(channel) ? " to rank " : " from rank ") + std::to_string(PeerOf(channel).rank);
   return text;
 }
@@ -74,7 +81,7 @@ bool Lacks(const Calls& calls) {
 Standstill::Calls Standstill::CallsOf(const Operation& first, size_t count) {
   Channel* const channel = first.channel();
   const uint64_t begin = channel->log().next() - (first.begun() ? 1 : 0);
-  return Calls{channel, &first, begin, begin + count};
+  return Calls{channel, &first.call(), begin, begin + count};
 }
 
 std::vector<Standstill::Step> Standstill::StepsOf(std::span<const Calls> left) {
@@ -124,7 +131,7 @@ const WaitBoard* Standstill::PublishBoard(const Step& step, const Waits& waits) 
     }
     uint64_t* const entry = copy.Entry(entries++);
     entry[WaitBoard::kKind] = KindOf(*calls.channel);
-    entry[WaitBoard::kPeer] = IsMessage(*calls.channel) ? static_cast<uint64_t>(PeerOf(*calls.channel).rank) : 0;
+    entry[WaitBoard::kPeer] = PeerWordOf(*calls.channel);
     entry[WaitBoard::kBegin] = calls.begin;
     entry[WaitBoard::kEnd] = calls.end;
     const std::string text = TextOf(*calls.channel, *calls.first);
@@ -159,18 +166,20 @@ Status Standstill::CompareWith(const Step& step, const Calls& mine, int position
     std::atomic_thread_fence(std::memory_order_acquire);
     if (channel.log().HasRecorded(position, mine.begin)) return Status();
     const Kind kind = KindOf(channel);
-    const Kind counterpart = kind == kSend ? kReceive : kind == kReceive ? kSend : kCollective;
+    const Kind counterpart = kind == kSend ? kReceive : kind == kReceive ? kSend : kind;
     bool comes_to_it = kind == kCollective && theirs.words[WaitBoard::kCollectives] > mine.begin;
     const uint64_t* lacking = nullptr;
     for (size_t i = 0; i < theirs.words[WaitBoard::kEntries]; ++i) {
       const uint64_t* const entry = theirs.Entry(i);
-      const bool with_me = entry[WaitBoard::kKind] == kCollective || entry[WaitBoard::kPeer] == self;
+      const uint64_t their_kind = entry[WaitBoard::kKind];
+      const Channel* const here = their_kind == kCollective ? step.main
+                                  : their_kind == kPipeline ? step.main->FindPipeline(entry[WaitBoard::kPeer])
+                                                            : step.main->FindPair(peer.rank, their_kind == kReceive);
+      const bool with_me =
+          their_kind == kCollective || their_kind == kPipeline ? here != nullptr : entry[WaitBoard::kPeer] == self;
       if (!with_me) continue;
-      const bool same = entry[WaitBoard::kKind] == counterpart;
+      const bool same = their_kind == counterpart && (kind != kPipeline || here == &channel);
       comes_to_it |= same && entry[WaitBoard::kBegin] <= mine.begin && mine.begin < entry[WaitBoard::kEnd];
-      const Channel* const here = entry[WaitBoard::kKind] == kCollective
-                                      ? step.main
-                                      : step.main->FindPair(peer.rank, entry[WaitBoard::kKind] == kReceive);
       uint64_t come_to = here == nullptr ? 0 : here->log().next();
       for (const Calls& calls : step.calls) {
         if (calls.channel == here) come_to = calls.end;

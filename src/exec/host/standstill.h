@@ -1,13 +1,13 @@
 // Detects ranks that wait for each other forever because they made calls in different orders.
 //
-// The rule: on a channel of a communicator (its collectives, and the messages between any two of its ranks), every rank
-// executes its calls in the order in which it made them; the calls of a group are one step. A collective may wait until
-// all its ranks have reached it, a message until both have. So when rank a is in a step with something that rank b has
-// not reached in its own step or before, and rank b's step has something that rank a has not reached, neither will ever
-// continue. That does not depend on how long a rank has looked, nor on how recent the data is: rank b cannot have left
-// its step since, because that requires rank a. Neither will three or more ranks that wait for each other in a circle,
-// each in its step for something that the next has not reached: the first of them to leave its step would need another
-// to have left its own before.
+// The rule: on a channel of a communicator (its collectives, its pipelines, and the messages between any two of its
+// ranks), every rank executes its calls in the order in which it made them; the calls of a group are one step. A
+// collective may wait until all its ranks have reached it, a message until both have. So when rank a is in a step with
+// something that rank b has not reached in its own step or before, and rank b's step has something that rank a has not
+// reached, neither will ever continue. That does not depend on how long a rank has looked, nor on how recent the data
+// is: rank b cannot have left its step since, because that requires rank a. Neither will three or more ranks that wait
+// for each other in a circle, each in its step for something that the next has not reached: the first of them to leave
+// its step would need another to have left its own before.
 //
 // The rule does not order calls on different channels or communicators, and nothing is concluded about them: whatever a
 // rank stands still in, another of its threads or streams may still make the call that others wait for.
@@ -37,7 +37,7 @@ class Standstill {
   // The calls that a launch has left on a channel: `count` calls from that sequence number on.
   struct Calls {
     Channel* channel;
-    const Operation* first;
+    const Call* first;
     uint64_t begin, end;
   };
   static Calls CallsOf(const Operation& first, size_t count);
