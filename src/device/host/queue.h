@@ -39,7 +39,9 @@ class Work {
   virtual Poll Progress() = 0;
   // The thread that drives this work is about to sleep on `doorbell`: makes those that can unblock the work ring it.
   // Called before a last Progress().
+  // kNoDoorbell: nobody needs a ring any more.
   virtual void Arm(int doorbell) {}
+  static constexpr int kNoDoorbell = -1;
   // What it waits for, after Progress() returned kBlocked; valid until the run lock is released.
   virtual Awaited awaited() const { return {}; }
   // The result, once Progress() returned kDone. An error goes to the timelines that the work is on.
@@ -78,6 +80,14 @@ class Queue {
   // As Drive, and arms work that stays blocked with `doorbell`. Returns false if that was not complete: another thread
   // is driving, or something advanced or was started meanwhile.
   bool Arm(int doorbell);
+  // As Arm, on behalf of the thread that sleeps on `doorbell` (Scheduler::LeaveToAttendant); and the end of that, for a
+  // thread that looks for itself.
+  bool ArmFor(int doorbell) {
+    const bool quiet = Arm(doorbell);
+    if (quiet) armed_for_another_.store(true, std::memory_order_relaxed);
+    return quiet;
+  }
+  void Disarm();
   bool pending() const { return pending_.load(std::memory_order_seq_cst) != 0; }
   // For the progress thread alone. Note remembers the current state; Left returns whether work is pending and no thread
   // has driven the queue since.
@@ -155,6 +165,7 @@ class Queue {
   uint32_t noted_ = 0;                        // by the progress thread
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> has_inbox_{false};
+  std::atomic<bool> armed_for_another_{false};  // and not disarmed since
   std::mutex inbox_mutex_;
   std::unique_ptr<Item> inbox_;  // newest first
   // Guarded by the run lock.

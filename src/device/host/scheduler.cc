@@ -335,9 +335,21 @@ Status Scheduler::StartProgressThread() {
 }
 
 void Scheduler::WakeAttendant() {
+  const int slot = attendant_.load(std::memory_order_seq_cst);
+  if (slot >= 0) return Doorbells::Process().Ring(slot);
   Notify();
   const uint32_t state = progress_state_.load(std::memory_order_seq_cst);
   if (state == kAsleep || state == kDozing) WakeWord(&progress_wake_);
+}
+
+// If the progress thread stops attending meanwhile, it sees that there is work again before it sleeps.
+void Scheduler::LeaveToAttendant(Queue* queue) {
+  constexpr int kTries = 3;
+  const int slot = attendant_.load(std::memory_order_seq_cst);
+  for (int i = 0; slot >= 0 && i < kTries && queue->pending(); ++i) {
+    if (queue->ArmFor(slot)) return;
+  }
+  if (queue->pending()) WakeAttendant();
 }
 
 void Scheduler::AttendQueues() {
@@ -345,16 +357,20 @@ void Scheduler::AttendQueues() {
   Doorbells& bells = Doorbells::Process();
   progress_state_.store(kAttending, std::memory_order_seq_cst);
   const int slot = bells.Claim();
-  while (attended_.load(std::memory_order_seq_cst) > 0) {
-    const bool left_to_others = helpers_.load(std::memory_order_seq_cst) != 0;
-    if (!left_to_others && DriveAll()) continue;
+  attendant_.store(slot, std::memory_order_seq_cst);
+  for (bool idle = false; !idle;) {
+    const auto attends = [this] { return attended_.load(std::memory_order_seq_cst) > 0; };
+    const auto left_to_others = [this] { return helpers_.load(std::memory_order_seq_cst) != 0; };
+    if (!left_to_others() && attends() && DriveAll()) continue;
     const uint32_t seen = bells.Listen(slot);
     std::chrono::nanoseconds sleep = kCheckInterval;
-    // The last one of those others rings when it leaves.
-    if (helpers_.load(std::memory_order_seq_cst) == 0) {
+    if (!attends()) {
+      // Between two steps of an application. Other work wants this thread to doze.
+      if (AnyPending()) break;
+    } else if (!left_to_others()) {  // otherwise the last of them rings when it leaves
       bool quiet = true;
       ForEachQueue([&](Queue* queue) {
-        if (queue->pending()) quiet &= queue->Arm(slot);
+        if (queue->pending()) quiet &= queue->ArmFor(slot);
       });
       // If something has moved, the doorbell has been rung. Otherwise a thread drives that may not ring when it leaves.
       if (!quiet) {
@@ -364,7 +380,9 @@ void Scheduler::AttendQueues() {
       }
     }
     bells.Sleep(slot, seen, sleep);
+    idle = !attends() && !bells.Rung(slot, seen);
   }
+  attendant_.store(-1, std::memory_order_seq_cst);
   bells.Release(slot);
 }
 

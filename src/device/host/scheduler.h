@@ -53,7 +53,12 @@ class Scheduler {
   // kCheckInterval, which ends the wait when it returns true. Returns whether done() was reached.
   template <class Done, class GiveUp>
   bool Wait(Queue* own, Done&& done, GiveUp&& give_up) {
-    if (SpinUntil(own, done)) return true;
+    const bool attended = own != nullptr && attended_.load(std::memory_order_relaxed) > 0;
+    if (attended) own->Disarm();
+    if (SpinUntil(own, done)) {
+      if (attended && own->pending()) LeaveToAttendant(own);
+      return true;
+    }
     return WaitSlow(std::function<bool()>(std::ref(done)), std::function<bool()>(std::ref(give_up)));
   }
 
@@ -81,7 +86,10 @@ class Scheduler {
   // there is some, the progress thread attends to all queues: it sleeps until something rings, at once moves what there
   // is, and sleeps again. While an application's thread waits here and drives the queues, it leaves them to that.
   void Attend(int change) { attended_.fetch_add(change, std::memory_order_seq_cst); }
-  // Such work has been added, or can go on.
+  // A thread that has driven such work goes on with other things: what can unblock the work rings the progress thread.
+  // It does not wake for this, unless it does not attend yet.
+  void LeaveToAttendant(Queue* queue);
+  // Such work can go on.
   void WakeAttendant();
   // +1, and -1 later: work may go on without a ring, because a program stores to a word that it waits for.
   void LookOften(int change) { looks_often_.fetch_add(change, std::memory_order_seq_cst); }
@@ -126,6 +134,7 @@ class Scheduler {
   std::atomic<uint32_t> progress_wake_{0};
   std::atomic<uint32_t> helpers_{0};  // see Helping
   std::atomic<int> attended_{0}, looks_often_{0};
+  std::atomic<int> attendant_{-1};  // doorbell of the progress thread while it attends
   std::atomic<uint32_t> activity_{0};  // LeftPending increments it, the dozing progress thread reads it
 };
 

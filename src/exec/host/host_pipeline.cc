@@ -24,6 +24,8 @@ namespace {
 
 // Bytes that one Progress() moves, and that a start moves before it returns.
 constexpr int64_t kBudget = 2 << 20, kBudgetOfStart = 64 << 10;
+// Looks for peers that start at the same time, before a start returns: each would otherwise ring the other.
+constexpr int kLooks = 16;
 
 }  // namespace
 
@@ -158,7 +160,12 @@ bool HostPipeline::StartAtOnce(Stream* stream, std::unique_ptr<Run>* run) {
   uint64_t order_ticket = 0, own_ticket = 0;
   if (!IssueIdle(stream, &order_ticket, &own_ticket)) return queue->Leave(), false;
   ResetWords(starts_.load(std::memory_order_relaxed));
-  if ((*run)->ProgressWith(kBudgetOfStart) == Poll::kDone) {
+  Poll poll = (*run)->ProgressWith(kBudgetOfStart);
+  for (int looks = device::host::SpinLooks() > kLooks ? kLooks : 0; poll != Poll::kDone && looks > 0; --looks) {
+    device::host::CpuRelax();
+    poll = (*run)->ProgressWith(kBudgetOfStart);
+  }
+  if (poll == Poll::kDone) {
     order_->Done(order_ticket);
     timeline_->Done(own_ticket);
     queue->LeaveAndNotify(order_.get(), timeline_.get());
@@ -191,7 +198,7 @@ Status HostPipeline::Start(StreamRef ref) {
     owner_->Fail(enqueued);
     End(start);
   } else if (ended_.load(std::memory_order_acquire) < start) {
-    Scheduler::Process().WakeAttendant();
+    Scheduler::Process().LeaveToAttendant(device_->queue());
   }
   return enqueued;
 }

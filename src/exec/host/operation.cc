@@ -355,9 +355,9 @@ Operation::Run Operation::Blocked(int waiting_for) {
 }
 
 void Operation::Arm(int doorbell) {
-  monitor_.Arm();
+  if (doorbell != device::host::Work::kNoDoorbell) monitor_.Arm();
   channel_->own().header->waiter.store(static_cast<uint32_t>(doorbell) + 1, std::memory_order_seq_cst);
-  outbox_.Sleep();
+  if (doorbell != device::host::Work::kNoDoorbell) outbox_.Sleep();
 }
 
 void Operation::Signal(const Step& step, uint32_t lane, uint64_t turn) {

@@ -291,9 +291,9 @@ void SlicedRun::Signal(const Step& step, uint32_t lane) {
 }
 
 void SlicedRun::Arm(int doorbell) {
-  monitor_.Arm();
+  if (doorbell != device::host::Work::kNoDoorbell) monitor_.Arm();
   binding_.channel->own().header->waiter.store(static_cast<uint32_t>(doorbell) + 1, std::memory_order_seq_cst);
-  outbox_.Sleep();
+  if (doorbell != device::host::Work::kNoDoorbell) outbox_.Sleep();
 }
 
 }  // namespace axccl::exec
