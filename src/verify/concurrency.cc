@@ -96,6 +96,7 @@ class Run {
   Status Race(uint32_t x, const Touch& t, const char* does, const Event& other, const char* other_does,
               bool in_place) const;
   uint32_t Publication(uint32_t x, const Operand& o, int part) const;
+  uint32_t Culprit(uint32_t x) const;
   Status Deadlock() const;
   // The number of an operand's first part. Lanes have slots of their own, and their own spans of the user's blocks
   // unless there are slices.
@@ -530,7 +531,16 @@ uint32_t Run::Publication(uint32_t x, const Operand& o, int part) const {
   return kNone;
 }
 
-// Every blocked strand waits for a signal of a strand that is also blocked; follows them until one occurs again.
+// The strand that must go on before strand x makes its next signal: itself, or, where it has ended a turn and the turns
+// of its rank are joined, another lane of the rank.
+uint32_t Run::Culprit(uint32_t x) const {
+  if (strands_[x].blocked != kNone) return x;
+  x -= x % width_;
+  while (strands_[x].blocked == kNone) ++x;
+  return x;
+}
+
+// Every blocked strand waits for a signal of a strand that is held back, too; follows them until one occurs again.
 Status Run::Deadlock() const {
   std::vector<uint32_t> owner(waits_.size(), 0);
   for (uint32_t x = 0; x < strands_.size(); ++x) {
@@ -542,7 +552,7 @@ Status Run::Deadlock() const {
   uint32_t x = 0;
   while (strands_[x].blocked == kNone) ++x;
   std::vector<bool> seen(strands_.size(), false);
-  for (; !seen[x]; x = owner[strands_[x].blocked / kTurns]) seen[x] = true;
+  for (; !seen[x]; x = Culprit(owner[strands_[x].blocked / kTurns])) seen[x] = true;
   std::string text = "deadlock: ";
   const uint32_t start = x;
   for (int steps = 0;; ++steps) {
@@ -550,7 +560,7 @@ Status Run::Deadlock() const {
     const uint32_t signal = strand.blocked / kTurns;
     const uint32_t y = owner[signal];
     text += WhereOf({x, strand.done}) + " waits for " + WhereOf({y, signals_.op_index[signal]});
-    x = y;
+    x = Culprit(y);
     if (x == start) return Bad(text + ", and so round");
     if (steps == 7) return Bad(text + ", and so on in a circle");
     text += ", but before that ";

@@ -164,6 +164,23 @@ TEST(ChunkedTest, BrokenRulesAreNamed) {
   is(swapped, "late: rank 0 lane 0 op 8 notifies chunk 1 of rank 0 after rank 0 lane 0 op 0 has awaited another input");
 }
 
+// Ranks 1 and 2 wait for each other in lane 0. Rank 0 goes on to the next turn, and waits there for lane 1 of rank 1,
+// which cannot begin that turn.
+TEST(ChunkedTest, ADeadlockIsFoundFromAnotherLane) {
+  const std::string text =
+      "axccl-plan 2\nalgorithm stuck\nkind broadcast\nranks 3\nroot 1\nparts 1\nslices 1\nproduced no\nlanes 2\nslots "
+      "1\n"
+      "endpoints 1\ndirect no\ninline -\n"
+      "rank 0 lane 0\nrank 0 lane 1\n#0 wait 1 e0 v1\n#1 copy out[0].0.0 <- slot[1].0\n#2 notify 0\n"
+      "rank 1 lane 0\n#3 wait 2 e0 v1\n#4 signal 2 e0\n"
+      "rank 1 lane 1\n#5 copy slot[1].0 <- in[1].0.0\n#6 signal all e0\n#7 copy out[1].0.0 <- in[1].0.0\n#8 notify 0\n"
+      "rank 2 lane 0\n#9 wait 1 e0 v1\n#10 signal 1 e0\n"
+      "rank 2 lane 1\n#11 wait 1 e0 v1\n#12 copy out[2].0.0 <- slot[1].0\n#13 notify 0\n";
+  EXPECT_EQ(VerdictOf(text),
+            "plan stuck broadcast of 3 ranks rejected: deadlock: rank 1 lane 0 op 3 waits for rank 2 lane 0 op 10, but "
+            "before that rank 2 lane 0 op 9 waits for rank 1 lane 0 op 4, and so round");
+}
+
 // A chunk that a peer has written, and that its owner notifies after the peer's signal.
 TEST(ChunkedTest, AWaitMayMakeAChunkFinal) {
   std::string text = With("#5 notify 0 at 1\n", "#5 signal 1 e1\n");
