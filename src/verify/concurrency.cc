@@ -82,7 +82,7 @@ class Run {
   void NoteComplete(uint32_t x);
 
   void NoteAnnouncement(uint32_t x, const Op& op);
-  void Await(uint32_t x, const Op& op);
+  Status Await(uint32_t x, const Op& op);
   Status Notify(uint32_t x, const Op& op);
   Status CheckPrompt(uint32_t x, const Operand& o, int parts);
   Status CheckInputsOf(uint32_t x, const Op& op);
@@ -222,7 +222,7 @@ Status Run::Advance(uint32_t x) {
     } else if (op.kind == OpKind::kSignal) {
       Signal(x, op);
     } else if (op.kind == OpKind::kAwait || op.kind == OpKind::kNotify) {
-      if (strand.turn == 0 && op.kind == OpKind::kAwait) Await(x, op);
+      if (strand.turn == 0 && op.kind == OpKind::kAwait) AXCCL_RETURN_IF_ERROR(Await(x, op));
       if (strand.turn == 0 && op.kind == OpKind::kNotify) AXCCL_RETURN_IF_ERROR(Notify(x, op));
     } else if (op.kind != OpKind::kNop && strand.turn % plan::kRotation == 0) {
       AXCCL_RETURN_IF_ERROR(Data(x, op));
@@ -336,7 +336,14 @@ void Run::NoteAnnouncement(uint32_t x, const Op& op) {
   if (wait.strand == kNone) wait = {x, strands_[x].done};
 }
 
-void Run::Await(uint32_t x, const Op& op) { awaited_[strands_[x].rank][op.chunk] = {x, strands_[x].done}; }
+// What is awaited is used or announced before the lane waits for something else.
+Status Run::Await(uint32_t x, const Op& op) {
+  const Strand& strand = strands_[x];
+  awaited_[strand.rank][op.chunk] = {x, strand.done};
+  if (strand.next + 1 == strand.ops->size() || (*strand.ops)[strand.next + 1].kind != OpKind::kWait) return Status();
+  return Bad("late: " + WhereOf({x, strand.done}) + " awaits chunk " + std::to_string(op.chunk) +
+             ", but the lane then waits for something else");
+}
 
 // The user reads the chunk from now on.
 Status Run::Notify(uint32_t x, const Op& op) {

@@ -19,9 +19,9 @@
 // In a schedule with slices, the user reads an output chunk as soon as it is notified, so that must come after the last
 // write there; and it writes an input chunk until that is awaited, so all reads, by whichever rank, must come after.
 // The buffers of the user are the same for all lanes. A chunk is notified at once: next to the operation that writes
-// it, or that shows that it is written. And that depends on no input chunk but the chunk's own and those that the same
-// lane awaits before; so a user that declares inputs in the order of the awaits, and each only when it has seen what
-// came of those before, is never stuck.
+// it, or that shows that it is written; and no wait follows an await, so that a chunk is used or announced first. A
+// notify depends on no input chunk but the chunk's own and those that the same lane awaits before; so a user that
+// declares inputs in the order of the awaits, and each only when it has seen what came of those before, is never stuck.
 #pragma once
 
 #include <cstdint>

@@ -158,6 +158,9 @@ TEST(ChunkedTest, BrokenRulesAreNamed) {
   is(With("#2 notify 0\n#3 wait 1 e0 v1\n", "#3 wait 1 e0 v1\n#2 notify 0\n"),
      "late: rank 0 lane 0 op 2 notifies output[0].block 0.part 0 later than directly after");
   is(With("#5 notify 0 at 1\n#6 await 1\n", "#6 await 1\n#5 notify 0 at 1\n"), "late: rank 0 lane 0 op 5 notifies");
+  is(With("#0 await 0\n#1 copy out[0].0.0 <- in[0].0.0\n#2 notify 0\n#3 wait 1 e0 v1\n",
+          "#0 await 0\n#3 wait 1 e0 v1\n#1 copy out[0].0.0 <- in[0].0.0\n#2 notify 0\n"),
+     "late: rank 0 lane 0 op 0 awaits chunk 0, but the lane then waits for something else");
   // Chunk 1 is awaited first, and used last.
   std::string swapped = With("#0 await 0\n", "#6 await 1\n#0 await 0\n");
   swapped.erase(swapped.rfind("#6 await 1\n"), std::string_view("#6 await 1\n").size());
