@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "src/verify/clocks.h"
 #include "src/verify/describe.h"
 #include "src/verify/places.h"
 
@@ -66,15 +67,14 @@ class Run {
   };
 
   uint32_t StrandOf(int rank, int lane) const { return static_cast<uint32_t>(rank) * width_ + lane_at_[lane]; }
-  uint32_t* Clock(uint32_t x) { return &clock_[size_t{x} * strands_.size()]; }
-  bool Before(const Event& e, uint32_t x) { return e.strand == x || Clock(x)[e.strand] > e.position; }
+  const uint32_t* Clock(uint32_t x) const { return clocks_.Of(x); }
+  bool Before(const Event& e, uint32_t x) const { return e.strand == x || Clock(x)[e.strand] > e.position; }
   std::string WhereOf(const Event& e) const;
   static Status Bad(const std::string& what) { return MakeStatus(Code::kInvalidArgument, "%s", what.c_str()); }
 
   Status Advance(uint32_t x);
   void Signal(uint32_t x, const Op& op);
   bool Wait(uint32_t x, const Op& op);
-  void Join(uint32_t x, const uint32_t* clock);
   // Sets *goes_on to false when the strand has ended or waits for the other lanes of its rank.
   Status EndTurn(uint32_t x, bool* goes_on);
   Status EndRank(int rank);
@@ -101,8 +101,8 @@ class Run {
   // The number of an operand's first part. Lanes have slots of their own, and their own spans of the user's blocks
   // unless there are slices.
   uint32_t PlaceOf(uint32_t x, const Operand& o) const {
-    const bool shared = s_.slices != 0 && o.buffer != Buffer::kScratch;
-    return places_.Of(o) + (shared ? 0 : places_.size() * (x % width_));
+    const uint32_t apart = s_.slices == 0 ? places_.size() : o.buffer == Buffer::kScratch ? places_.slots() : 0;
+    return places_.Of(o) + apart * (x % width_);
   }
 
   const Schedule& s_;
@@ -112,17 +112,15 @@ class Run {
   const uint32_t width_;           // lanes examined
   std::vector<uint32_t> lane_at_;  // [lane]: its position among them
   std::vector<Strand> strands_;
-  // [strand][strand]: operations known to have run; for the strand itself, see Strand::done.
-  std::vector<uint32_t> clock_;
+  Clocks clocks_;                // for the strand itself, see Strand::done
   std::vector<uint32_t> queue_;  // strands that can continue
 
-  std::vector<uint32_t> made_;      // [endpoint]: signals so far
-  std::vector<uint32_t> waits_;     // [signal]: waits for it in a turn
-  std::vector<uint32_t> snapshot_;  // [signal * kTurns + turn]: its clock in pool_, kNone before it is made
-  std::vector<uint32_t> pending_;   // [likewise]: waits still to come
-  std::vector<uint32_t> blocked_;   // [likewise]: list of strands
-  std::vector<uint32_t> pool_;
-  std::vector<uint32_t> free_;
+  std::vector<uint32_t> made_;   // [endpoint]: signals so far
+  std::vector<uint32_t> waits_;  // [signal]: waits for it in a turn
+  std::vector<uint32_t>
+      snapshot_;  // [signal * kTurns + turn]: the copy of a clock that it carries, kNone before it is made
+  std::vector<uint32_t> pending_;  // [likewise]: waits still to come
+  std::vector<uint32_t> blocked_;  // [likewise]: list of strands
 
   std::vector<History> history_;
   std::vector<ReadNode> reads_;
@@ -136,6 +134,7 @@ class Run {
   std::vector<std::vector<Event>> awaited_;         // [rank][input chunk]
   std::vector<std::vector<bool>> notified_;         // [rank][output chunk]
   std::vector<std::vector<Event>> awaits_;          // [strand]: position and, as strand, chunk of its awaits; ascending
+  std::vector<uint32_t> awaiters_;                  // the strands that await
   std::vector<std::vector<uint32_t>> before_wait_;  // [strand]: its clock before its last wait, if a notify follows
 };
 
@@ -148,7 +147,7 @@ Run::Run(const Schedule& s, const SignalTable& signals, const std::vector<int>& 
       lane_at_(s.lanes, 0),
       made_(signals.size(), 0),
       waits_(signals.op_index.size(), 0),
-      history_(size_t{places_.size()} * width_) {
+      history_(places_.size() + size_t{s.slices == 0 ? places_.size() : places_.slots()} * (width_ - 1)) {
   for (uint32_t i = 0; i < width_; ++i) lane_at_[lanes[i]] = i;
   for (int r = 0; r < s.contract.ranks; ++r) {
     for (int l : lanes) {
@@ -162,7 +161,7 @@ Run::Run(const Schedule& s, const SignalTable& signals, const std::vector<int>& 
       }
     }
   }
-  clock_.assign(strands_.size() * strands_.size(), 0);
+  clocks_.Resize(strands_.size());
   snapshot_.assign(waits_.size() * kTurns, kNone);
   pending_.assign(waits_.size() * kTurns, 0);
   blocked_.assign(waits_.size() * kTurns, kNone);
@@ -178,6 +177,7 @@ Run::Run(const Schedule& s, const SignalTable& signals, const std::vector<int>& 
     for (uint32_t i = 0; i < strand.ops->size(); ++i) {
       if ((*strand.ops)[i].kind == OpKind::kAwait) awaits.push_back({(*strand.ops)[i].chunk, i});
     }
+    if (!awaits.empty()) awaiters_.push_back(static_cast<uint32_t>(awaits_.size() - 1));
   }
   for (int r = 0; r < s.contract.ranks; ++r) {
     awaited_.emplace_back(size_t(plan::InputBlocks(s.contract, r)) * s.slices);
@@ -239,17 +239,8 @@ void Run::Signal(uint32_t x, const Op& op) {
   const uint32_t signal = endpoint.first + made_[index]++ - strand.turn * endpoint.count;
   if (waits_[signal] == 0) return;
   const uint32_t key = signal * kTurns + strand.turn;
-  const size_t n = strands_.size();
-  if (free_.empty()) {
-    free_.push_back(static_cast<uint32_t>(pool_.size() / n));
-    pool_.resize(pool_.size() + n);
-  }
-  snapshot_[key] = free_.back();
-  free_.pop_back();
+  snapshot_[key] = clocks_.Copy(x);
   pending_[key] = waits_[signal];
-  uint32_t* clock = &pool_[size_t{snapshot_[key]} * n];
-  std::copy_n(Clock(x), n, clock);
-  clock[x] = strand.done + 1;
   for (uint32_t y = blocked_[key]; y != kNone; y = strands_[y].next_blocked) queue_.push_back(y);
 }
 
@@ -265,15 +256,11 @@ bool Run::Wait(uint32_t x, const Op& op) {
   }
   const bool notifies = strand.next + 1 < strand.ops->size() && (*strand.ops)[strand.next + 1].kind == OpKind::kNotify;
   if (notifies && strand.turn == 0) before_wait_[x].assign(Clock(x), Clock(x) + strands_.size());
-  Join(x, &pool_[size_t{snapshot_[key]} * strands_.size()]);
-  if (--pending_[key] == 0) free_.push_back(snapshot_[key]);
+  const uint32_t y = StrandOf(op.peer, op.from_lane);
+  const auto ops = static_cast<uint32_t>(strands_[y].ops->size());
+  clocks_.JoinCopy(x, snapshot_[key], y, strand.turn * ops + signals_.op_index[signal] + 1);
+  if (--pending_[key] == 0) clocks_.Release(snapshot_[key]);
   return true;
-}
-
-void Run::Join(uint32_t x, const uint32_t* clock) {
-  uint32_t* own = Clock(x);
-  const size_t n = strands_.size();
-  for (size_t i = 0; i < n; ++i) own[i] = std::max(own[i], clock[i]);
 }
 
 Status Run::EndTurn(uint32_t x, bool* goes_on) {
@@ -306,8 +293,8 @@ Status Run::TooLate(const Event& e, int owner) const {
 Status Run::EndRank(int rank) {
   const uint32_t first = static_cast<uint32_t>(rank) * width_;
   const size_t n = strands_.size();
-  for (uint32_t x = first; x < first + width_; ++x) Clock(x)[x] = strands_[x].done;
-  for (uint32_t x = first + 1; x < first + width_; ++x) Join(first, Clock(x));
+  for (uint32_t x = first; x < first + width_; ++x) clocks_.Set(x, x, strands_[x].done);
+  for (uint32_t x = first + 1; x < first + width_; ++x) clocks_.Join(first, x);
   if (strands_[first].turn == 0) {
     ended_[rank] = true;
     for (uint32_t y = 0; y < n; ++y) {
@@ -322,7 +309,7 @@ Status Run::EndRank(int rank) {
   }
   arrived_[rank] = 0;
   for (uint32_t x = first; x < first + width_; ++x) {
-    if (x != first) std::copy_n(Clock(first), n, Clock(x));
+    if (x != first) clocks_.Assign(x, first);
     strands_[x].next = 0;
     if (++strands_[x].turn < kTurns) queue_.push_back(x);
   }
@@ -388,7 +375,7 @@ Status Run::CheckPrompt(uint32_t x, const Operand& o, int parts) {
 // Of each lane that awaits, the last await that comes before must be of an input that the chunk is made from.
 Status Run::CheckInputsOf(uint32_t x, const Op& op) {
   const int block = op.chunk / s_.slices, slice = op.chunk % s_.slices;
-  for (uint32_t y = 0; y < strands_.size(); ++y) {
+  for (const uint32_t y : awaiters_) {
     const uint32_t known = y == x ? strands_[x].done : Clock(x)[y];
     const auto after = std::partition_point(awaits_[y].begin(), awaits_[y].end(),
                                             [known](const Event& await) { return await.position < known; });

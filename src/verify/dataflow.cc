@@ -39,7 +39,7 @@ class Walk {
         lane_(lane),
         reduces_(plan::Reduces(s.contract.kind)),
         places_(s),
-        slots_apart_(s.slices != 0 ? places_.size() - places_.first_slot() : 0),
+        slots_apart_(s.slices != 0 ? places_.slots() : 0),
         folds_(s.contract.ranks),
         values_(places_.size() + size_t{slots_apart_} * (s.lanes - 1u)),
         writer_(values_.size(), 0),

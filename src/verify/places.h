@@ -32,7 +32,7 @@ class Places {
   }
 
   uint32_t size() const { return size_; }
-  uint32_t first_slot() const { return scratch_; }
+  uint32_t slots() const { return size_ - scratch_; }  // of all ranks
 
   // Whether the operand is an input block that is also an output block when its rank runs in place.
   bool IsAliasedInput(const plan::Operand& o) const {

@@ -63,11 +63,13 @@ Status CheckShape(const Schedule& s) {
       return Broken("rank " + std::to_string(r) + " does not have one program a lane");
   }
   AXCCL_RETURN_IF_ERROR(CheckSlices(s));
-  uint64_t places = uint64_t{s.slots} * plan::kRotation * c.ranks;
+  uint64_t places = uint64_t{s.slots} * plan::kRotation * c.ranks * s.lanes;
   for (int r = 0; r < c.ranks; ++r) {
-    places += (uint64_t(plan::InputBlocks(c, r)) + uint64_t(plan::OutputBlocks(c, r))) * s.parts;
+    const int blocks = plan::InputBlocks(c, r) + plan::OutputBlocks(c, r);
+    // With slices, all lanes have the same blocks.
+    places += uint64_t(blocks) * s.parts * (s.slices == 0 ? s.lanes : 1);
   }
-  if (places * s.lanes > kMaxPlaces || uint64_t(c.ranks) * s.lanes > kMaxStrands ||
+  if (places > kMaxPlaces || uint64_t(c.ranks) * s.lanes > kMaxStrands ||
       uint64_t(c.ranks) * s.lanes * s.endpoints > kMaxEndpoints) {
     return Broken("too large to be verified; use fewer ranks, lanes, parts, slots or endpoints");
   }
