@@ -173,10 +173,10 @@ Result<plan::Schedule> Generate(const Contract& contract, std::string_view algor
 }
 
 const std::vector<std::string_view>& ChunkedAlgorithms(Kind kind) {
-  static const Names kDirectOnly = {kChunkedDirect}, kNone;
+  static const Names kBoth = {kChunkedDirect, kChunkedStaged}, kNone;
   const bool exists = kind == Kind::kAllGather || kind == Kind::kReduceScatter || kind == Kind::kAllReduce ||
                       kind == Kind::kAllToAll || kind == Kind::kBroadcast || kind == Kind::kSendRecv;
-  return exists ? kDirectOnly : kNone;
+  return exists ? kBoth : kNone;
 }
 
 Result<plan::Schedule> GenerateChunked(const Contract& contract, std::string_view algorithm, const Chunking& chunking) {
@@ -197,13 +197,15 @@ Result<plan::Schedule> GenerateChunked(const Contract& contract, std::string_vie
   for (int r = 0; r < contract.ranks; ++r)
     chunks = std::max<int64_t>(chunks, std::max(InputBlocks(contract, r), OutputBlocks(contract, r)));
   chunks *= chunking.slices;
-  if (chunking.slices >= 1 && parts <= std::numeric_limits<uint16_t>::max() && chunks <= plan::kMaxChunks)
-    return ChunkedDirect(contract, chunking);
+  // Where each chunk is a signal of one endpoint, a turn has room for one less.
+  const bool staged = algorithm == kChunkedStaged;
+  const int most = plan::kMaxChunks - (staged ? 1 : 0);
+  if (chunking.slices >= 1 && parts <= std::numeric_limits<uint16_t>::max() && chunks <= most)
+    return staged ? ChunkedStaged(contract, chunking) : ChunkedDirect(contract, chunking);
   return MakeStatus(Code::kInvalidArgument,
                     "GenerateChunked(%s): %d slices are %lld chunks and %lld parts; must be 1 to %d chunks, and up to "
                     "65535 parts",
-                    kind, chunking.slices, static_cast<long long>(chunks), static_cast<long long>(parts),
-                    plan::kMaxChunks);
+                    kind, chunking.slices, static_cast<long long>(chunks), static_cast<long long>(parts), most);
 }
 
 bool Alike(const Contract& contract, std::string_view algorithm) {

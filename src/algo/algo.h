@@ -39,8 +39,9 @@ inline constexpr std::string_view kDirect = "direct", kPull = "pull";
 Result<plan::Schedule> Generate(const plan::Contract& contract, std::string_view algorithm, int lanes,
                                 const plan::Placement& placement = {}, std::span<const int> only = {});
 
-// Schedules with slices (schedule.h), for pipelines. Every rank fetches chunks from the others' buffers.
-inline constexpr std::string_view kChunkedDirect = "chunked_direct";
+// Schedules with slices (schedule.h), for pipelines. In kChunkedDirect, every rank fetches chunks from the others'
+// buffers; kChunkedStaged is for ranks that share no memory.
+inline constexpr std::string_view kChunkedDirect = "chunked_direct", kChunkedStaged = "chunked_staged";
 // The algorithms with slices that implement `kind`, best known first; none for most kinds.
 const std::vector<std::string_view>& ChunkedAlgorithms(plan::Kind kind);
 
@@ -68,7 +69,8 @@ struct Chunking {
 // Generates a schedule with slices. An executor that runs the lanes of a rank in ascending order, each as far as it
 // goes, receives blocks in the order of `chunking` as far as they are there. Returns kInvalidArgument when the
 // algorithm does not implement the kind, when the kind does not have the order, and unless there are 1 to
-// plan::kMaxChunks chunks of a rank, and up to 65535 parts. Deterministic.
+// plan::kMaxChunks chunks of a rank (one less in kChunkedStaged), up to 65535 parts, and up to 8192 lanes of all ranks
+// together. Deterministic.
 Result<plan::Schedule> GenerateChunked(const plan::Contract& contract, std::string_view algorithm,
                                        const Chunking& chunking);
 

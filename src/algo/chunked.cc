@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "src/algo/builder.h"
+
 namespace axccl::algo {
 
 using plan::Kind;
@@ -11,6 +13,9 @@ using plan::Op;
 using plan::OpKind;
 
 namespace {
+
+// Of all ranks together; the verifier takes no more.
+constexpr int kMostLanes = 8192;
 
 ChunkOrder Resolved(ChunkOrder order, Kind kind) {
   if (order != ChunkOrder::kDefault || ChunkOrders(kind).empty()) return order;
@@ -55,9 +60,14 @@ ChunkedWriter::ChunkedWriter(const plan::Contract& contract, std::string_view al
   schedule_.produced = chunking.produced;
 }
 
-void ChunkedWriter::SetLanes(int lanes) {
+Status ChunkedWriter::SetLanes(int lanes) {
+  if (int64_t{lanes} * ranks() > kMostLanes)
+    return MakeStatus(Code::kInvalidArgument,
+                      "GenerateChunked(%s): %s has %d lanes for each of %d ranks; must be up to %d together",
+                      plan::KindName(kind()), schedule_.algorithm.c_str(), lanes, ranks(), kMostLanes);
   schedule_.lanes = static_cast<uint16_t>(lanes);
   schedule_.program.assign(static_cast<size_t>(ranks()), std::vector<plan::Lane>(schedule_.lanes));
+  return Status();
 }
 
 Op& ChunkedWriter::Add(OpKind kind) {
@@ -93,17 +103,33 @@ void ChunkedWriter::Notify(int chunk) {
 
 plan::Schedule ChunkedWriter::Seal() {
   uint32_t id = 0;
-  int endpoints = 0;
+  int endpoints = 0, slots = 0;
   for (auto& lanes : schedule_.program) {
     for (plan::Lane& lane : lanes) {
       for (Op& op : lane.ops) {
         op.id = id++;
         if (op.kind == OpKind::kSignal) endpoints = std::max(endpoints, op.endpoint + 1);
+        for (const plan::Operand& o : op.dst) {
+          if (o.buffer == plan::Buffer::kScratch) slots = std::max(slots, o.part + o.parts);
+        }
       }
     }
   }
   schedule_.endpoints = static_cast<uint16_t>(endpoints);
+  schedule_.slots = static_cast<uint16_t>(slots);
+  schedule_.inline_endpoint.assign(schedule_.slots, -1);
   return std::move(schedule_);
+}
+
+Result<plan::Schedule> ChunkedWriter::Alone() {
+  AXCCL_RETURN_IF_ERROR(SetLanes(1));
+  for (int i = 0; i < slices(); ++i) {
+    Await(i);
+    Copy(Out(0, 0, i), In(0, 0, i));
+    schedule_.program[0][0].ops.back().finish = plan::Reduces(kind());
+    Notify(i);
+  }
+  return Seal();
 }
 
 }  // namespace axccl::algo

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "src/algo/algo.h"
+#include "src/base/status.h"
 #include "src/plan/schedule.h"
 
 namespace axccl::algo {
@@ -28,7 +29,8 @@ class ChunkedWriter {
   // The rank `step` places after `rank` on the circle of ranks, which `step` goes round at most once.
   int Shift(int rank, int step) const { return (rank + step + ranks()) % ranks(); }
 
-  void SetLanes(int lanes);
+  // Must come first. kInvalidArgument if there are more lanes than the verifier takes.
+  Status SetLanes(int lanes);
   // The operations that follow are of this rank and lane.
   void At(int rank, int lane) { rank_ = rank, lane_ = lane; }
   plan::Op& Add(plan::OpKind kind);
@@ -39,8 +41,10 @@ class ChunkedWriter {
   void Notify(int chunk);
 
   plan::Schedule& schedule() { return schedule_; }
-  // Numbers the operations, and finds out how many endpoints there are.
+  // Numbers the operations, and finds out how many endpoints and slots there are.
   plan::Schedule Seal();
+  // The schedule of a group of one.
+  Result<plan::Schedule> Alone();
 
  private:
   const plan::Contract contract_;

@@ -27,11 +27,11 @@ class ChunkedDirectWriter : private ChunkedWriter {
   ChunkedDirectWriter(const plan::Contract& c, const Chunking& chunking)
       : ChunkedWriter(c, kChunkedDirect, c.kind == Kind::kAllReduce ? c.ranks : 1, chunking) {
     schedule().direct = true;
-    const int movers = !MovesBlocks() ? 2 : OwnInLane0() ? ranks() : ranks() + 1;
-    SetLanes(ranks() == 1 ? 1 : movers);
   }
 
-  Schedule Write() {
+  Result<Schedule> Write() {
+    if (ranks() == 1) return Alone();
+    AXCCL_RETURN_IF_ERROR(SetLanes(!MovesBlocks() ? 2 : OwnInLane0() ? ranks() : ranks() + 1));
     for (int r = 0; r < ranks(); ++r) {
       if (plan::Reduces(kind())) {
         Reductions(r);
@@ -51,11 +51,9 @@ class ChunkedDirectWriter : private ChunkedWriter {
 
   bool MovesBlocks() const { return kind() == Kind::kAllGather || kind() == Kind::kAllToAll; }
   // Whether lane 0 also copies the own block, as that comes first.
-  bool OwnInLane0() const { return ranks() == 1 || order() == ChunkOrder::kOwnFirst; }
+  bool OwnInLane0() const { return order() == ChunkOrder::kOwnFirst; }
   // The lane in which rank r writes block `block` of its output, where blocks are moved.
-  int LaneOf(int r, int block) const {
-    return ranks() == 1 ? 0 : PositionOf(order(), block, r, ranks()) + (OwnInLane0() ? 0 : 1);
-  }
+  int LaneOf(int r, int block) const { return PositionOf(order(), block, r, ranks()) + (OwnInLane0() ? 0 : 1); }
   // Whether another lane than lane 0 reads the own block of the input.
   bool OwnIsReadElsewhere() const { return plan::Reduces(kind()) || (MovesBlocks() && !OwnInLane0()); }
   int InputOf(int reader) const { return by_block() ? reader : 0; }
@@ -63,12 +61,12 @@ class ChunkedDirectWriter : private ChunkedWriter {
   // Lane 0 of a rank whose input goes to others.
   void Announce(int r) {
     At(r, 0);
-    if (ranks() > 1) Signal(plan::kAllPeers, kOpen);
+    Signal(plan::kAllPeers, kOpen);
     const std::vector<int> blocks = by_block() ? BlockOrder(order(), kind(), r, ranks()) : std::vector<int>{0};
     for (const int block : blocks) {
       for (int i = 0; i < slices(); ++i) {
         Await(block * slices() + i);
-        if (produced() && ranks() > 1) AnnounceInput(r, block);
+        if (produced()) AnnounceInput(r, block);
         if (!OwnIsReadElsewhere() && block == InputOf(r)) CopyOwn(r, i);
       }
     }
@@ -117,7 +115,6 @@ class ChunkedDirectWriter : private ChunkedWriter {
 
   void Root(int r) {
     Announce(r);
-    if (ranks() == 1) return;
     At(r, 1);
     for (int step = 1; step < ranks(); ++step) Wait(Shift(r, step), 1, kDone);
   }
@@ -133,13 +130,11 @@ class ChunkedDirectWriter : private ChunkedWriter {
   }
 
   void Reductions(int r) {
-    const bool alone = ranks() == 1;
-    if (!alone) Announce(r);
-    At(r, alone ? 0 : 1);
+    Announce(r);
+    At(r, 1);
     for (int step = 1; step < ranks(); ++step) Wait(Shift(r, step), 0, kOpen);
     for (int i = 0; i < slices(); ++i) {
-      if (alone) Await(i);
-      for (int step = 0; step < ranks() && !alone; ++step) WaitInput(r, Shift(r, step), i);
+      for (int step = 0; step < ranks(); ++step) WaitInput(r, Shift(r, step), i);
       const bool scatters = kind() == Kind::kReduceScatter;
       const int part = scatters ? i : i * ranks() + r;
       Op& reduce = Add(OpKind::kReduce);
@@ -149,13 +144,12 @@ class ChunkedDirectWriter : private ChunkedWriter {
       if (!scatters) FetchReduced(r, i);
       Notify(i);
     }
-    if (alone) return;
     Signal(plan::kAllPeers, kDone);
     for (int step = 1; step < ranks(); ++step) Wait(Shift(r, step), 1, kDone);
   }
 
   void FetchReduced(int r, int slice) {
-    if (ranks() > 1) Signal(plan::kAllPeers, kReduced);
+    Signal(plan::kAllPeers, kReduced);
     for (int step = 1; step < ranks(); ++step) {
       const int from = Shift(r, step), part = slice * ranks() + from;
       Wait(from, 1, kReduced, slice + 1);
@@ -166,7 +160,7 @@ class ChunkedDirectWriter : private ChunkedWriter {
 
 }  // namespace
 
-Schedule ChunkedDirect(const plan::Contract& contract, const Chunking& chunking) {
+Result<Schedule> ChunkedDirect(const plan::Contract& contract, const Chunking& chunking) {
   return ChunkedDirectWriter(contract, chunking).Write();
 }
 

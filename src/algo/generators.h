@@ -7,12 +7,15 @@
 #include <string_view>
 
 #include "src/algo/algo.h"
+#include "src/base/status.h"
 #include "src/plan/schedule.h"
 
 namespace axccl::algo {
 
 plan::Schedule Bruck(const plan::Contract& contract, int lanes, std::span<const int> only);
-plan::Schedule ChunkedDirect(const plan::Contract& contract, const Chunking& chunking);  // of one rank, too
+// For one rank, too. kInvalidArgument for too many lanes.
+Result<plan::Schedule> ChunkedDirect(const plan::Contract& contract, const Chunking& chunking);
+Result<plan::Schedule> ChunkedStaged(const plan::Contract& contract, const Chunking& chunking);
 plan::Schedule Direct(const plan::Contract& contract, int lanes, std::span<const int> only);
 // For placements with levels; `algorithm` is one of HierarchicalAlgorithms().
 plan::Schedule Hierarchical(const plan::Contract& contract, std::string_view algorithm,

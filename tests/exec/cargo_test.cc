@@ -62,5 +62,47 @@ TEST(Cargo, IsWhatTheExecutorSends) {
   EXPECT_GT(compared, 1000);
 }
 
+// The slots of other ranks that rank `reader` reads, each time it does.
+size_t Reads(const plan::Schedule& s, int reader) {
+  size_t reads = 0;
+  for (const plan::Lane& lane : s.program[static_cast<size_t>(reader)]) {
+    for (const plan::Op& op : lane.ops) {
+      for (const plan::Operand& o : op.src)
+        reads += o.buffer == plan::Buffer::kScratch && o.rank != reader ? o.parts : 0;
+    }
+  }
+  return reads;
+}
+
+// A schedule with slices that is not direct can run over messages: each slot that a rank reads has been sent to it
+// once.
+TEST(Cargo, SlotsOfSchedulesWithSlicesTravel) {
+  int staged = 0;
+  for (const int ranks : {1, 2, 3, 4, 7}) {
+    for (const int slices : {1, 3, 9}) {
+      const auto check = [&](const plan::Contract& c, std::string_view algorithm, const algo::Chunking& chunking) {
+        const plan::Schedule s = algo::GenerateChunked(c, algorithm, chunking).value();
+        if (s.direct) return;
+        SCOPED_TRACE(algo::Describe(c, algorithm, chunking));
+        std::vector<size_t> sent(static_cast<size_t>(ranks));
+        for (int rank = 0; rank < ranks; ++rank) {
+          const Result<Outbound> outbound = Outbound::Make(s, rank);
+          ASSERT_TRUE(outbound.ok()) << outbound.status().message();
+          for (uint32_t lane = 0; lane < s.lanes; ++lane) {
+            const auto steps = static_cast<uint32_t>(s.program[static_cast<size_t>(rank)][lane].ops.size());
+            for (uint32_t step = 0; step < steps; ++step) {
+              for (const Outbound::Slot& slot : outbound.value().With(lane, step)) ++sent[slot.reader];
+            }
+          }
+        }
+        for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(sent[static_cast<size_t>(rank)], Reads(s, rank)) << rank;
+        ++staged;
+      };
+      algo::ForEachChunked(ranks, slices, check);
+    }
+  }
+  EXPECT_GT(staged, 100);
+}
+
 }  // namespace
 }  // namespace axccl::exec

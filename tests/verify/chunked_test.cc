@@ -107,6 +107,13 @@ TEST(ChunkedTest, ShapesThatCannotBeAreRefused) {
   EXPECT_EQ(refusal(Kind::kAllGather, 2, 32768), "");
   EXPECT_NE(refusal(Kind::kAllGather, 2, 32769).find("65538 chunks"), std::string::npos);
   EXPECT_NE(refusal(Kind::kAllReduce, 4, 16384).find("65536 parts"), std::string::npos);
+  EXPECT_NE(algo::GenerateChunked({Kind::kAllToAll, 64, 0}, algo::kChunkedStaged, {1, true})
+                .status()
+                .message()
+                .find("chunked_staged has 190 lanes for each of 64 ranks; must be up to 8192 together"),
+            std::string::npos);
+  EXPECT_EQ(Verdict(algo::GenerateChunked({Kind::kReduceScatter, 5, 0}, algo::kChunkedStaged, {13107, true}).value()),
+            "right");
   const Chunking last = {1, false, algo::ChunkOrder::kOwnLast};
   EXPECT_EQ(algo::GenerateChunked({Kind::kBroadcast, 2, 0}, algo::kChunkedDirect, last).status().message(),
             "GenerateChunked(broadcast): order own_last; a rank has one block, so there is only the default order");
