@@ -47,8 +47,10 @@
  * (inputs; for all_reduce outputs, too) is registered for the pipeline's life, as by ncclCommRegister; where that
  * cannot be done, it is copied into memory that they reach.
  *
- * Limits. GPU ranks, groups of ranks on several machines, and elements that are reduced by a callback have no pipelines
- * yet (ncclInvalidUsage).
+ * Between machines, and for blocks of up to 1 KiB that are not reduced, chunks go through slots of shared memory that the
+ * pipeline keeps: twice the size of the input, and for all_reduce of the output.
+ *
+ * Limits. GPU ranks have no pipelines yet, and no pipeline reduces by a callback (ncclInvalidUsage).
  *
  * Errors. At once and with nothing changed: what the collective refuses (views.h); ncclInvalidArgument also for a
  * slice_dim out of range, S below 1 or above the size of that dimension in a block, more than 65536 chunks of a side,

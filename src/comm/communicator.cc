@@ -146,9 +146,17 @@ Result<std::shared_ptr<const exec::Program>> Communicator::GetProgram(const plan
 
 Result<std::shared_ptr<const exec::Program>> Communicator::GetSlicedProgram(const plan::Contract& contract,
                                                                             std::string_view algorithm,
-                                                                            const algo::Chunking& chunking, int rank) {
-  return Programs::Process().Get(
-      {contract, algorithm, 1, rank, {}, Sharers(contract.ranks), device_->traits().wants_whole_programs, chunking});
+                                                                            const algo::Chunking& chunking, int rank,
+                                                                            bool messages) {
+  return Programs::Process().Get({contract,
+                                  algorithm,
+                                  1,
+                                  rank,
+                                  {},
+                                  Sharers(contract.ranks),
+                                  device_->traits().wants_whole_programs,
+                                  chunking,
+                                  messages});
 }
 
 uint64_t Communicator::Register(const void* buffer, size_t bytes) {

@@ -69,7 +69,8 @@ class Communicator : public exec::ChannelOwner {
   // The program of a rank of a pipeline.
   Result<std::shared_ptr<const exec::Program>> GetSlicedProgram(const plan::Contract& contract,
                                                                 std::string_view algorithm,
-                                                                const algo::Chunking& chunking, int rank);
+                                                                const algo::Chunking& chunking, int rank,
+                                                                bool messages);
 
   // exec::ChannelOwner
   bool failed() const final { return failure_.failed(); }

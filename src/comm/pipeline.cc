@@ -42,21 +42,18 @@ Call OneSide(const Call& call, bool input) {
   return one;
 }
 
-bool SpansMachines(const exec::Members& members) {
-  for (int p = 0; p < members.size(); ++p) {
-    if (members[p].machine != members[0].machine) return true;
-  }
-  return false;
+// Where ranks share memory, they fetch from each other's buffers; but what is a few words goes through slots with one
+// exchange less.
+constexpr uint64_t kFewBytes = 1024;
+
+std::string_view AlgorithmFor(const Call& call, const Contract& contract, bool messages) {
+  const bool few = call.count * ElementSize(call.type) <= kFewBytes && !plan::Reduces(call.kind);
+  return (messages || few) && contract.ranks > 1 ? algo::kChunkedStaged : algo::kChunkedDirect;
 }
 
 }  // namespace
 
 Result<std::shared_ptr<Pipeline>> Pipeline::Make(Communicator* comm, const Request& request) {
-  if (SpansMachines(request.on->members()))
-    return MakeStatus(Code::kInvalidUsage,
-                      "%s has ranks on several machines, and pipelines are for ranks of one machine so far; use a loop "
-                      "of axcclAllGather and its siblings on slices, a stream for each",
-                      request.on_name.c_str());
   std::shared_ptr<Pipeline> pipeline(new Pipeline);
   AXCCL_RETURN_IF_ERROR(pipeline->AddParts(comm, request));
   AXCCL_ASSIGN_OR_RETURN(pipeline->channels_,
@@ -135,11 +132,14 @@ Result<ChannelTable::Needs> Pipeline::AddPart(Communicator* comm, const Call& ca
   const exec::Slices& slices = call.views->slices;
   PipelinePart part;
   part.call = call;
-  const std::string_view algorithm = algo::ChunkedAlgorithms(contract.kind)[0];
-  AXCCL_ASSIGN_OR_RETURN(part.program, comm->GetSlicedProgram(contract, algorithm,
+  const auto elsewhere = [&](int32_t rank) {
+    return comm->members()[static_cast<size_t>(rank)].reach->inbox() != nullptr;
+  };
+  const bool messages = std::any_of(ranks.begin(), ranks.end(), elsewhere);
+  AXCCL_ASSIGN_OR_RETURN(part.program, comm->GetSlicedProgram(contract, AlgorithmFor(call, contract, messages),
                                                               {static_cast<int>(slices.slices), slices.produced,
                                                                static_cast<algo::ChunkOrder>(slices.order)},
-                                                              position));
+                                                              position, messages));
   const plan::Plan& plan = *part.program->plan;
   if (call.group_order && !plan.group_order)
     return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",

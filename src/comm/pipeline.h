@@ -28,7 +28,7 @@ class Pipeline {
     int target = -1, source = -1;
   };
 
-  // kInvalidUsage if the channel spans machines, or the device has no pipelines.
+  // kInvalidUsage if the device has no pipelines.
   static Result<std::shared_ptr<Pipeline>> Make(Communicator* comm, const Request& request);
   ~Pipeline();
 

@@ -51,13 +51,13 @@ Result<std::shared_ptr<const exec::Program>> Programs::Get(const Request& reques
       contract.kind,         contract.ranks,    contract.root,           std::string(request.algorithm),
       request.lanes,         request.placement, request.chunking.slices, request.chunking.produced,
       request.chunking.order};
-  const Key key{plan_key, request.rank, request.whole};
+  const Key key{plan_key, request.rank, request.whole, request.messages};
   if (auto used = FindUsed(key); used != nullptr) return used;
   AXCCL_ASSIGN_OR_RETURN(Known* const known, GetPlan(plan_key, request));
   const plan::Schedule& schedule = known->maker.plan()->schedule;
   const std::shared_ptr<exec::Program> program = known->maker.Make(request.rank);
   program->plan = request.whole ? known->maker.plan() : known->head;
-  if (!request.whole && !request.placement.is_flat()) {
+  if (!request.whole && (request.messages || !request.placement.is_flat())) {
     AXCCL_ASSIGN_OR_RETURN(exec::Outbound outbound, exec::Outbound::Make(schedule, request.rank));
     program->outbound = std::make_shared<const exec::Outbound>(std::move(outbound));
   }

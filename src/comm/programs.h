@@ -35,6 +35,7 @@ class Programs {
     int sharers = 1;                          // ranks of the group in this process, or more
     bool whole = false;                       // with the operations of all ranks, as GPU ranks need them
     algo::Chunking chunking = {.slices = 0};  // slices above 0: a plan with slices
+    bool messages = false;                    // some ranks have mirrors of others, whatever the placement
   };
   struct Usage {
     size_t plans = 0, plan_bytes = 0;        // that are kept
@@ -53,7 +54,7 @@ class Programs {
 
  private:
   using PlanKey = std::tuple<plan::Kind, int, int, std::string, int, plan::Placement, int, bool, algo::ChunkOrder>;
-  using Key = std::tuple<PlanKey, int, bool>;
+  using Key = std::tuple<PlanKey, int, bool, bool>;
   struct Known {
     exec::ProgramMaker maker;
     std::shared_ptr<const plan::Plan> head;  // the plan without operations

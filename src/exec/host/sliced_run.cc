@@ -130,6 +130,11 @@ Poll SlicedRun::ProgressMain(int64_t budget) {
   if (members.connector() != nullptr) {
     const Result<int> missing = members.Connect();
     if (!missing.ok()) return Fail(missing.status());
+    // Messages for members that have not found this rank's part would be lost.
+    if (missing.value() >= 0 && members.inbox() != nullptr) {
+      Status over = monitor_.Look(binding_, missing.value());
+      return over.ok() ? Poll::kBlocked : Fail(std::move(over));
+    }
   }
   members_checked_ = false;
   budget_ = budget;

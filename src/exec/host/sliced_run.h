@@ -4,7 +4,8 @@
 // Lanes wait for what they need, each for itself: a member that is late, or an input chunk that is not ready, holds up
 // the lanes that need it. In the first start a rank meets each member just before it first looks at that member's
 // signals: it finds the member's part of the channel, compares calls, and reads where its buffers are. Both ranks then
-// know that they run the same plan, in parts of the same layout. Later starts only signal.
+// know that they run the same plan, in parts of the same layout. Later starts only signal. Where ranks have mirrors of
+// each other, all find each other before the first signal.
 //
 // Progress() does what can be done without waiting. The thread that drives it holds the queue's run lock. All memory is
 // taken before the first start ends.
