@@ -1,6 +1,7 @@
 #include "tests/api/every_function.h"
 
 #include "tests/api/device_functions.h"
+#include "tests/api/pipeline_calls.h"
 
 namespace axccl::test {
 namespace {
@@ -238,7 +239,7 @@ constexpr ExportedFunction kFunctions[] = {
        return axcclCommGetLink(w.comms[0], 1, &link);
      }},
 
-    // ---- groups of ranks, channels and operators ----
+    // ---- groups of ranks, and channels ----
     {"axcclGroupsCreate", [](W w) { return MakeGroups(&w.made.groups); }},
     {"axcclGroupsCreateFromMesh", MakeMeshGroups},
     {"axcclGroupsDestroy", [](W w) { return Destroyed(axcclGroupsDestroy(w.spare.groups), &w.spare.groups); }},
@@ -249,6 +250,22 @@ constexpr ExportedFunction kFunctions[] = {
      [](W w) { return axcclChannelCreate(&w.made.channel, w.comms[0], w.spare.groups, 3, 0); }},
     {"axcclChannelDestroy", [](W w) { return Destroyed(axcclChannelDestroy(w.spare.channel), &w.spare.channel); }},
     {"axcclChannelGetInfo", [](W w) { return Ask(axcclChannelGetInfo, w.channels[0], Sized<axcclChannelInfo_t>()); }},
+
+    // ---- pipelines: a whole step each ----
+    {"axcclPipelineCreate", [](W w) { return StepPipelines(w, Awaits::kWait, Declares::kReady); }},
+    {"axcclPipelineDestroy", [](W w) { return StepPipelines(w, Awaits::kWait, Declares::kStream); }},
+    {"axcclPipelineStart", [](W w) { return StepPipelines(w, Awaits::kTest, Declares::kReady); }},
+    {"axcclPipelineFinish", [](W w) { return StepPipelines(w, Awaits::kStream, Declares::kStream); }},
+    {"axcclPipelineWait", [](W w) { return StepPipelines(w, Awaits::kWait, Declares::kWord); }},
+    {"axcclPipelineTest", [](W w) { return StepPipelines(w, Awaits::kTest, Declares::kWord); }},
+    {"axcclPipelineStreamWait", [](W w) { return StepPipelines(w, Awaits::kStream, Declares::kReady); }},
+    {"axcclPipelineReady", [](W w) { return StepPipelines(w, Awaits::kWait, Declares::kReady); }},
+    {"axcclPipelineStreamReady", [](W w) { return StepPipelines(w, Awaits::kTest, Declares::kStream); }},
+    {"axcclPipelineGetChunk", [](W w) { return StepPipelines(w, Awaits::kWait, Declares::kReady); }},
+    {"axcclPipelineGetFlags", [](W w) { return StepPipelines(w, Awaits::kStream, Declares::kWord); }},
+    {"axcclPipelineGetInfo", [](W w) { return StepPipelines(w, Awaits::kWait, Declares::kReady); }},
+
+    // ---- operators ----
     {"ncclRedOpCreatePreMulSum",
      [](W w) {
        int factor = 2;

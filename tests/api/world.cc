@@ -106,6 +106,7 @@ void World::Close() {
     objects->window = nullptr;
     Destroy(objects);
   }
+  for (axcclPipeline_t& pipeline : pipelines) (void)axcclPipelineDestroy(std::exchange(pipeline, nullptr));
   for (int r = 0; r < kRanks && streams[r] != nullptr; ++r) {
     (void)axcclChannelDestroy(std::exchange(channels[r], nullptr));
     (void)axcclStreamSynchronize(streams[r]);  // returns how the work on it has ended

@@ -52,6 +52,7 @@ class World {
   ncclComm_t comms[kRanks] = {};
   axcclStream_t streams[kRanks] = {};
   axcclChannel_t channels[kRanks] = {};
+  axcclPipeline_t pipelines[kRanks] = {};  // made by functions
   void* memory = nullptr;
   Objects spare;      // to be queried, or destroyed
   bool worn = false;  // the spare communicator must be made anew
