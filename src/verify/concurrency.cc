@@ -449,8 +449,11 @@ Status Run::Remote(uint32_t x, const Touch& t) {
   Event announced = {StrandOf(strand.rank, 0), static_cast<uint32_t>(owner < strand.rank ? owner + 1 : owner)};
   if (s_.slices != 0) announced = announced_[size_t(strand.rank) * s_.contract.ranks + owner];
   if (announced.strand == kNone || !Before(announced, x)) {
-    return Bad("race: " + WhereOf({x, strand.done}) + " touches " + Place(*t.operand, 0) + " before " +
-               (s_.slices == 0 ? "lane 0" : "it") + " has waited for rank " + std::to_string(owner) + " to begin");
+    const std::string where = WhereOf({x, strand.done}) + " touches " + Place(*t.operand, 0) + " before ";
+    const std::string rank = "waited for rank " + std::to_string(owner);
+    // With slices, it may know from elsewhere that the owner has begun.
+    return Bad(s_.slices == 0 ? "race: " + where + "lane 0 has " + rank + " to begin"
+                              : "unannounced: " + where + "it has " + rank + " to announce its buffers");
   }
   if (ended_[owner]) {
     return TooLate({x, strand.done}, owner);

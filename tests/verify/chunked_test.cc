@@ -155,7 +155,8 @@ TEST(ChunkedTest, BrokenRulesAreNamed) {
      "structure: rank 1 lane 0 op 12 announces the rank's buffers; lane 0 must begin with that");
   is(With("#3 wait 1 e0 v1\n#4 copy out[1].0.0 <- in[0].0.0\n#5 notify 0 at 1\n",
           "#4 copy out[1].0.0 <- in[0].0.0\n#5 notify 0 at 1\n#3 wait 1 e0 v1\n"),
-     "race: rank 0 lane 0 op 4 touches output[1].block 0.part 0 before it has waited for rank 1 to begin");
+     "unannounced: rank 0 lane 0 op 4 touches output[1].block 0.part 0 before it has waited for rank 1 to announce its "
+     "buffers");
   is(With("#6 await 1\n#7 copy out[0].0.1 <- in[0].0.1\n", "#7 copy out[0].0.1 <- in[0].0.1\n#6 await 1\n"),
      "race: rank 0 lane 0 op 7 reads input[0].block 0.part 1 before rank 0 has awaited its chunk");
   is(With("#1 copy out[0].0.0 <- in[0].0.0\n#2 notify 0\n", "#2 notify 0\n#1 copy out[0].0.0 <- in[0].0.0\n"),
