@@ -173,11 +173,31 @@ Result<plan::Schedule> Generate(const Contract& contract, std::string_view algor
 }
 
 const std::vector<std::string_view>& ChunkedAlgorithms(Kind kind) {
-  static const Names kBoth = {kChunkedDirect, kChunkedStaged}, kNone;
-  const bool exists = kind == Kind::kAllGather || kind == Kind::kReduceScatter || kind == Kind::kAllReduce ||
-                      kind == Kind::kAllToAll || kind == Kind::kBroadcast || kind == Kind::kSendRecv;
-  return exists ? kBoth : kNone;
+  static const Table kTable = [] {
+    Table table;
+    const auto at = [&table](Kind k) -> Names& { return table[static_cast<size_t>(k)]; };
+    for (const Kind k : {Kind::kAllReduce, Kind::kBroadcast, Kind::kAllToAll, Kind::kSendRecv})
+      at(k) = {kChunkedDirect, kChunkedStaged};
+    for (const Kind k : {Kind::kAllGather, Kind::kReduceScatter})
+      at(k) = {kChunkedDirect, kChunkedStaged, kChunkedRing};
+    return table;
+  }();
+  return kTable[static_cast<size_t>(kind)];
 }
+
+namespace {
+
+Status CheckOrder(Kind kind, std::string_view algorithm, ChunkOrder order) {
+  const auto orders = ChunkOrders(kind, algorithm);
+  if (order == ChunkOrder::kDefault || std::find(orders.begin(), orders.end(), order) != orders.end()) return Status();
+  std::string known = "default";
+  for (const ChunkOrder o : orders) known.append(", ").append(ChunkOrderName(o));
+  return MakeStatus(Code::kInvalidArgument, "GenerateChunked(%s): order %s; for %.*s there is %s%s",
+                    plan::KindName(kind), ChunkOrderName(order), static_cast<int>(algorithm.size()), algorithm.data(),
+                    known.c_str(), orders.empty() ? ", as a rank has one block" : "");
+}
+
+}  // namespace
 
 Result<plan::Schedule> GenerateChunked(const Contract& contract, std::string_view algorithm, const Chunking& chunking) {
   AXCCL_RETURN_IF_ERROR(CheckArguments(contract, algorithm, 1, {}, {}));
@@ -187,21 +207,18 @@ Result<plan::Schedule> GenerateChunked(const Contract& contract, std::string_vie
     return MakeStatus(Code::kInvalidArgument, "GenerateChunked(%s): no algorithm '%.*s' for this kind; there is %s",
                       kind, static_cast<int>(algorithm.size()), algorithm.data(),
                       known.empty() ? "none" : Join(known, ", ").c_str());
-  const auto orders = ChunkOrders(contract.kind);
-  if (chunking.order != ChunkOrder::kDefault && std::find(orders.begin(), orders.end(), chunking.order) == orders.end())
-    return MakeStatus(Code::kInvalidArgument,
-                      "GenerateChunked(%s): order %s; a rank has one block, so there is only the default order", kind,
-                      ChunkOrderName(chunking.order));
+  AXCCL_RETURN_IF_ERROR(CheckOrder(contract.kind, algorithm, chunking.order));
   const int64_t parts = int64_t{chunking.slices} * (contract.kind == Kind::kAllReduce ? contract.ranks : 1);
   int64_t chunks = 0;
   for (int r = 0; r < contract.ranks; ++r)
     chunks = std::max<int64_t>(chunks, std::max(InputBlocks(contract, r), OutputBlocks(contract, r)));
   chunks *= chunking.slices;
   // Where each chunk is a signal of one endpoint, a turn has room for one less.
-  const bool staged = algorithm == kChunkedStaged;
-  const int most = plan::kMaxChunks - (staged ? 1 : 0);
-  if (chunking.slices >= 1 && parts <= std::numeric_limits<uint16_t>::max() && chunks <= most)
-    return staged ? ChunkedStaged(contract, chunking) : ChunkedDirect(contract, chunking);
+  const int most = plan::kMaxChunks - (algorithm == kChunkedStaged ? 1 : 0);
+  if (chunking.slices >= 1 && parts <= std::numeric_limits<uint16_t>::max() && chunks <= most) {
+    if (algorithm == kChunkedRing) return ChunkedRing(contract, chunking);
+    return algorithm == kChunkedStaged ? ChunkedStaged(contract, chunking) : ChunkedDirect(contract, chunking);
+  }
   return MakeStatus(Code::kInvalidArgument,
                     "GenerateChunked(%s): %d slices are %lld chunks and %lld parts; must be 1 to %d chunks, and up to "
                     "65535 parts",

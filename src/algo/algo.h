@@ -40,8 +40,9 @@ Result<plan::Schedule> Generate(const plan::Contract& contract, std::string_view
                                 const plan::Placement& placement = {}, std::span<const int> only = {});
 
 // Schedules with slices (schedule.h), for pipelines. In kChunkedDirect, every rank fetches chunks from the others'
-// buffers; kChunkedStaged is for ranks that share no memory.
-inline constexpr std::string_view kChunkedDirect = "chunked_direct", kChunkedStaged = "chunked_staged";
+// buffers, in kChunkedRing from those of one neighbour; kChunkedStaged is for ranks that share no memory.
+inline constexpr std::string_view kChunkedDirect = "chunked_direct", kChunkedRing = "chunked_ring",
+                                  kChunkedStaged = "chunked_staged";
 // The algorithms with slices that implement `kind`, best known first; none for most kinds.
 const std::vector<std::string_view>& ChunkedAlgorithms(plan::Kind kind);
 
@@ -54,8 +55,8 @@ inline constexpr int kNumChunkOrders = 4;
 
 // "default", "own_first", ...
 const char* ChunkOrderName(ChunkOrder order);
-// The orders besides the default of a kind with slices; none for a kind with one block.
-std::span<const ChunkOrder> ChunkOrders(plan::Kind kind);
+// The orders that an algorithm with slices has for a kind; the default is one of these. None for a kind with one block.
+std::span<const ChunkOrder> ChunkOrders(plan::Kind kind, std::string_view algorithm);
 // The numbers of the blocks of rank `rank` of `ranks` in that order; {0} for a kind with one block.
 std::vector<int> BlockOrder(ChunkOrder order, plan::Kind kind, int rank, int ranks);
 
@@ -68,7 +69,7 @@ struct Chunking {
 
 // Generates a schedule with slices. An executor that runs the lanes of a rank in ascending order, each as far as it
 // goes, receives blocks in the order of `chunking` as far as they are there. Returns kInvalidArgument when the
-// algorithm does not implement the kind, when the kind does not have the order, and unless there are 1 to
+// algorithm does not implement the kind, when there is no such order, and unless there are 1 to
 // plan::kMaxChunks chunks of a rank (one less in kChunkedStaged), up to 65535 parts, and up to 8192 lanes of all ranks
 // together. Deterministic.
 Result<plan::Schedule> GenerateChunked(const plan::Contract& contract, std::string_view algorithm,

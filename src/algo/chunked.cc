@@ -17,8 +17,12 @@ namespace {
 // Of all ranks together; the verifier takes no more.
 constexpr int kMostLanes = 8192;
 
+bool HasBlocks(Kind kind) {
+  return kind == Kind::kAllGather || kind == Kind::kAllToAll || kind == Kind::kReduceScatter;
+}
+
 ChunkOrder Resolved(ChunkOrder order, Kind kind) {
-  if (order != ChunkOrder::kDefault || ChunkOrders(kind).empty()) return order;
+  if (order != ChunkOrder::kDefault || !HasBlocks(kind)) return order;
   return plan::Reduces(kind) ? ChunkOrder::kOwnLast : ChunkOrder::kOwnFirst;
 }
 
@@ -30,10 +34,12 @@ const char* ChunkOrderName(ChunkOrder order) {
   return i < kNumChunkOrders ? kNames[i] : "unknown";
 }
 
-std::span<const ChunkOrder> ChunkOrders(Kind kind) {
+std::span<const ChunkOrder> ChunkOrders(Kind kind, std::string_view algorithm) {
   static constexpr ChunkOrder kOrders[] = {ChunkOrder::kOwnFirst, ChunkOrder::kOwnLast, ChunkOrder::kByRank};
-  const bool has_blocks = kind == Kind::kAllGather || kind == Kind::kAllToAll || kind == Kind::kReduceScatter;
-  return has_blocks ? std::span<const ChunkOrder>(kOrders) : std::span<const ChunkOrder>();
+  const std::span<const ChunkOrder> all(kOrders);
+  if (!HasBlocks(kind)) return {};
+  if (algorithm != kChunkedRing) return all;
+  return all.subspan(plan::Reduces(kind) ? 1 : 0, 1);
 }
 
 int PositionOf(ChunkOrder order, int block, int rank, int ranks) {
@@ -43,7 +49,7 @@ int PositionOf(ChunkOrder order, int block, int rank, int ranks) {
 }
 
 std::vector<int> BlockOrder(ChunkOrder order, Kind kind, int rank, int ranks) {
-  if (ChunkOrders(kind).empty()) return {0};
+  if (!HasBlocks(kind)) return {0};
   std::vector<int> blocks(static_cast<size_t>(ranks));
   for (int block = 0; block < ranks; ++block)
     blocks[static_cast<size_t>(PositionOf(Resolved(order, kind), block, rank, ranks))] = block;

@@ -15,6 +15,7 @@ namespace axccl::algo {
 plan::Schedule Bruck(const plan::Contract& contract, int lanes, std::span<const int> only);
 // For one rank, too. kInvalidArgument for too many lanes.
 Result<plan::Schedule> ChunkedDirect(const plan::Contract& contract, const Chunking& chunking);
+Result<plan::Schedule> ChunkedRing(const plan::Contract& contract, const Chunking& chunking);
 Result<plan::Schedule> ChunkedStaged(const plan::Contract& contract, const Chunking& chunking);
 plan::Schedule Direct(const plan::Contract& contract, int lanes, std::span<const int> only);
 // For placements with levels; `algorithm` is one of HierarchicalAlgorithms().

@@ -37,10 +37,11 @@ void ForEachChunked(int ranks, int slices, F f) {
     if (kind == plan::Kind::kSendRecv && ranks != 2) continue;
     std::set<int> roots = {0};
     if (plan::HasRoot(kind)) roots.insert({ranks - 1, ranks / 2, ranks / 3});
-    std::vector<ChunkOrder> orders(ChunkOrders(kind).begin(), ChunkOrders(kind).end());
-    if (orders.empty()) orders.push_back(ChunkOrder::kDefault);
     for (int root : roots) {
       for (std::string_view algorithm : ChunkedAlgorithms(kind)) {
+        const auto known = ChunkOrders(kind, algorithm);
+        std::vector<ChunkOrder> orders(known.begin(), known.end());
+        if (orders.empty()) orders.push_back(ChunkOrder::kDefault);
         for (const ChunkOrder order : orders) {
           for (const bool produced : {false, true})
             f(plan::Contract{kind, ranks, root}, algorithm, Chunking{slices, produced, order});

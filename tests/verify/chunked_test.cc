@@ -116,7 +116,9 @@ TEST(ChunkedTest, ShapesThatCannotBeAreRefused) {
             "right");
   const Chunking last = {1, false, algo::ChunkOrder::kOwnLast};
   EXPECT_EQ(algo::GenerateChunked({Kind::kBroadcast, 2, 0}, algo::kChunkedDirect, last).status().message(),
-            "GenerateChunked(broadcast): order own_last; a rank has one block, so there is only the default order");
+            "GenerateChunked(broadcast): order own_last; for chunked_direct there is default, as a rank has one block");
+  EXPECT_EQ(algo::GenerateChunked({Kind::kAllGather, 2, 0}, algo::kChunkedRing, last).status().message(),
+            "GenerateChunked(all_gather): order own_last; for chunked_ring there is default, own_first");
 }
 
 // Two ranks of which rank 0 puts its block, in two slices, into the output of rank 1, and tells of it there.

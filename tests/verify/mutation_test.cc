@@ -111,12 +111,15 @@ std::string ReasonFor(const Schedule& mutant, const Mutation& mutation, Model* o
   return mutation.change == Change::kSwapSources ? "source order" : "same value";
 }
 
-// Calls f(schedule, name) for schedules with slices.
+// Calls f(schedule, name) for schedules with slices; of two slices, in every order of the blocks.
 template <class F>
 void ForEachChunked(int ranks, F f) {
   for (int slices = 1; slices <= 3; ++slices) {
     const auto make = [&](const Contract& contract, std::string_view algorithm, const algo::Chunking& chunking) {
-      if (plan::HasRoot(contract.kind) && contract.root != slices % ranks) return;  // enough
+      const auto orders = algo::ChunkOrders(contract.kind, algorithm);
+      const bool another = !orders.empty() && chunking.order != orders[0];
+      if ((plan::HasRoot(contract.kind) && contract.root != slices % ranks) || (another && slices != 2))
+        return;  // enough
       Result<Schedule> schedule = algo::GenerateChunked(contract, algorithm, chunking);
       ASSERT_TRUE(schedule.ok()) << schedule.status().message();
       f(schedule.value(), algo::Describe(contract, algorithm, chunking));
@@ -196,6 +199,10 @@ TEST_P(MutationTest, EveryMutantIsRejectedOrProvedHarmless) {
     for (const int lanes : {1, 2}) TryAll(contract, algorithm, lanes);
   });
   if (n <= 4) ForEachChunked(n, [&](const Schedule& schedule, const std::string& name) { TryAllOf(schedule, name); });
+  if (n == 7) {  // enough for a rank to write slots again
+    const Contract contract = {plan::Kind::kReduceScatter, n, 0};
+    TryAllOf(algo::GenerateChunked(contract, algo::kChunkedRing, {}).value(), "reduce_scatter chunked_ring");
+  }
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
     if (static_cast<int>(machine_of.size()) != n) continue;
     algo::ForEachHierarchical(n, [&](const Contract& contract, std::string_view algorithm) {
