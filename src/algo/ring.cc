@@ -40,7 +40,7 @@ void ReduceScatterSteps(Builder* b, Kind kind, int r, std::vector<Operand> resul
   }
 }
 
-void AllReduce(Builder* b) {
+void RingAllReduce(Builder* b) {
   const int n = b->ranks();
   for (const int r : b->programmed()) {
     const int next = b->Shift(r, 1);
@@ -57,7 +57,7 @@ void AllReduce(Builder* b) {
   }
 }
 
-void AllGather(Builder* b) {
+void RingAllGather(Builder* b) {
   const int n = b->ranks();
   for (const int r : b->programmed()) {
     const int next = b->Shift(r, 1);
@@ -74,7 +74,7 @@ void AllGather(Builder* b) {
   }
 }
 
-void Broadcast(Builder* b, int root) {
+void RingBroadcast(Builder* b, int root) {
   for (int r = 0; r < b->ranks(); ++r) {
     const int next = b->Shift(r, 1);
     std::vector<Operand> dst = {Out(r)};
@@ -85,7 +85,7 @@ void Broadcast(Builder* b, int root) {
   }
 }
 
-void Reduce(Builder* b, int root) {
+void RingReduce(Builder* b, int root) {
   for (int r = 0; r < b->ranks(); ++r) {
     const int next = b->Shift(r, 1);
     const int previous = b->Shift(r, -1);
@@ -110,16 +110,16 @@ plan::Schedule Ring(const Contract& contract, int lanes, std::span<const int> on
   Builder b(contract, "ring", contract.kind == Kind::kAllReduce ? contract.ranks : 1, only);
   switch (contract.kind) {
     case Kind::kAllReduce:
-      AllReduce(&b);
+      RingAllReduce(&b);
       break;
     case Kind::kAllGather:
-      AllGather(&b);
+      RingAllGather(&b);
       break;
     case Kind::kBroadcast:
-      Broadcast(&b, contract.root);
+      RingBroadcast(&b, contract.root);
       break;
     case Kind::kReduce:
-      Reduce(&b, contract.root);
+      RingReduce(&b, contract.root);
       break;
     default:
       for (const int r : b.programmed()) ReduceScatterSteps(&b, contract.kind, r, {Out(r)});
