@@ -44,8 +44,8 @@
  * a word that a program stores itself is seen within a millisecond; axcclPipelineReady is seen at once.
  *
  * Where memory is. As with other calls, peers reach memory of ncclMemAlloc directly. What they read of other memory
- * (inputs; for all_reduce outputs, too) is registered for the pipeline's life, as by ncclCommRegister; where that
- * cannot be done, it is copied into memory that they reach.
+ * (inputs; for all_reduce, and for more than 16 ranks, outputs, too) is registered for the pipeline's life, as by
+ * ncclCommRegister; where that cannot be done, it is copied into memory that they reach.
  *
  * Between machines, and for blocks of up to 1 KiB that are not reduced, chunks go through slots of shared memory that
  * the pipeline keeps: twice the size of the input, and for all_reduce of the output.

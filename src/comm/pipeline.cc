@@ -46,9 +46,27 @@ Call OneSide(const Call& call, bool input) {
 // exchange less.
 constexpr uint64_t kFewBytes = 1024;
 
+// From here on, plans in which each rank talks to all others take long to prove.
+constexpr int kManyRanks = 17;
+
 std::string_view AlgorithmFor(const Call& call, const Contract& contract, bool messages) {
   const bool few = call.count * ElementSize(call.type) <= kFewBytes && !plan::Reduces(call.kind);
-  return (messages || few) && contract.ranks > 1 ? algo::kChunkedStaged : algo::kChunkedDirect;
+  if ((messages || few) && contract.ranks > 1) return algo::kChunkedStaged;
+  if (contract.ranks < kManyRanks || call.group_order) return algo::kChunkedDirect;
+  const auto order = static_cast<algo::ChunkOrder>(call.views->slices.order);
+  const std::vector<std::string_view>& names = algo::ChunkedAlgorithms(call.kind);
+  const auto orders = algo::ChunkOrders(call.kind, algo::kChunkedRing);
+  const bool circles =
+      std::find(names.begin(), names.end(), algo::kChunkedRing) != names.end() &&
+      (order == algo::ChunkOrder::kDefault || std::find(orders.begin(), orders.end(), order) != orders.end());
+  return circles ? algo::kChunkedRing : algo::kChunkedDirect;
+}
+
+// Whether the ranks of a plan read each other's outputs; they all do or none does.
+bool ReadsOutputs(const exec::Program& program) {
+  return std::any_of(program.operands.begin(), program.operands.end(), [&](const plan::Operand& operand) {
+    return operand.buffer == plan::Buffer::kOutput && operand.rank != program.rank;
+  });
 }
 
 }  // namespace
@@ -63,7 +81,7 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Make(Communicator* comm, const Reque
     pipeline->memory_bytes_ += pipeline->channels_[i]->part().bytes;
   }
   Status made = CatchAll("axcclPipelineCreate", [&]() -> Status {
-    for (const PipelinePart& part : pipeline->parts_) AXCCL_RETURN_IF_ERROR(pipeline->Register(comm, part.call));
+    for (const PipelinePart& part : pipeline->parts_) AXCCL_RETURN_IF_ERROR(pipeline->Register(comm, part));
     AXCCL_ASSIGN_OR_RETURN(pipeline->run_, comm->device().MakePipeline(*request.on, std::move(pipeline->parts_)));
     return Status();
   });
@@ -145,6 +163,7 @@ Result<ChannelTable::Needs> Pipeline::AddPart(Communicator* comm, const Call& ca
     return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",
                       plan.schedule.algorithm.c_str(), contract.ranks);
   part.slicing = SlicingOf(call, plan.schedule);
+  part.outputs_are_read = ReadsOutputs(*part.program);
   algorithm_ = part.program->algorithm;
   plan_hash_ = plan.hash;
   memory_bytes_ += part.program->bytes();
@@ -154,29 +173,28 @@ Result<ChannelTable::Needs> Pipeline::AddPart(Communicator* comm, const Call& ca
                              slot * plan.schedule.slots * plan.schedule.lanes * plan::kRotation};
 }
 
-// Peers read inputs, and in an all-reduce outputs.
-Status Pipeline::Register(Communicator* comm, const Call& call) {
-  const exec::ViewOperand& operand = call.views->operands[0];
-  const auto add = [&](const void* data, int dim, int blocks, const int64_t* strides) -> Status {
-    if (data == nullptr || operand.block_bytes == 0) return Status();
+// What peers read.
+Status Pipeline::Register(Communicator* comm, const PipelinePart& part) {
+  const exec::ViewOperand& operand = part.call.views->operands[0];
+  const auto add = [&](const void* data, int dim, size_t blocks, const int64_t* strides) {
+    if (data == nullptr || operand.block_bytes == 0) return;
     tensor::View view;
     view.element_size = static_cast<uint32_t>(ElementSize(operand.type));
-    view.shape = operand.form.OperandShape(dim, blocks);
+    view.shape = operand.form.OperandShape(dim, static_cast<int>(blocks));
     std::copy_n(strides, tensor::kMaxDims, view.strides);
     const tensor::Extent extent = tensor::ByteExtent(view);
     const auto* const lowest = static_cast<const std::byte*>(data) + extent.begin;
     const auto bytes = static_cast<size_t>(extent.end - extent.begin);
     uint64_t offset = 0;
-    if (comm->InHeap(lowest, bytes, &offset)) return Status();
+    if (comm->InHeap(lowest, bytes, &offset)) return;
     const uint64_t number = comm->Register(lowest, bytes);
     if (number != 0) registered_.push_back({lowest, bytes, number});
-    return Status();
   };
   registered_.reserve(registered_.size() + 2);
-  const bool splits = call.kind == Kind::kReduceScatter || call.kind == Kind::kAllToAll;
-  const int blocks = splits ? static_cast<int>(order_[exec::Pipeline::kIn].size()) : 1;
-  AXCCL_RETURN_IF_ERROR(add(call.input, operand.form.split, blocks, operand.input_strides));
-  return call.kind == Kind::kAllReduce ? add(call.output, operand.form.concat, 1, operand.output_strides) : Status();
+  add(part.call.input, operand.form.split, order_[exec::Pipeline::kIn].size(), operand.input_strides);
+  if (part.outputs_are_read)
+    add(part.call.output, operand.form.concat, order_[exec::Pipeline::kOut].size(), operand.output_strides);
+  return Status();
 }
 
 void Pipeline::Close(Communicator* comm) {

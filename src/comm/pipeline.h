@@ -54,7 +54,7 @@ class Pipeline {
   Status AddPermuted(Communicator* comm, const Request& request);
   Result<ChannelTable::Needs> AddPart(Communicator* comm, const exec::Call& call, plan::Contract contract, int position,
                                       std::vector<int32_t> ranks);
-  Status Register(Communicator* comm, const exec::Call& call);
+  Status Register(Communicator* comm, const exec::PipelinePart& part);
 
   std::vector<exec::PipelinePart> parts_;   // until `run_` is made of them
   std::vector<ChannelTable::Needs> needs_;  // of the parts with channels

@@ -35,7 +35,7 @@ Result<Shadow> Shadow::For(PipelinePart* part) {
   AXCCL_RETURN_IF_ERROR(shadow.Replace(*part->channel, plan::InputBlocks(contract, members.self()), operand.form.split,
                                        operand.input_strides, &input, &shadow.input_));
   part->call.input = operand.input = input;
-  if (contract.kind == plan::Kind::kAllReduce) {
+  if (part->outputs_are_read) {
     auto* output = static_cast<std::byte*>(operand.output);
     AXCCL_RETURN_IF_ERROR(shadow.Replace(*part->channel, plan::OutputBlocks(contract, members.self()),
                                          operand.form.concat, operand.output_strides, &output, &shadow.output_));

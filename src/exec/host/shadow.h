@@ -1,6 +1,6 @@
 // Memory that peers of other processes reach, in place of buffers of a pipeline that they do not reach.
 //
-// Peers only read from a rank: its input, and in an all-reduce its output. An input chunk is copied in before peers
+// Peers only read from a rank: its input, and in some plans its output. An input chunk is copied in before peers
 // learn that they may read it; an output chunk is copied out before the caller learns that it is there.
 #pragma once
 

@@ -27,6 +27,7 @@ struct PipelinePart {
   Call call;                   // on one view with slices
   std::shared_ptr<const Program> program;
   plan::Slicing slicing;
+  bool outputs_are_read = false;  // by other ranks
 };
 
 class Pipeline {
