@@ -208,7 +208,7 @@ Result<Prepared> PlanCache::PrepareSliced(const Call& call, std::shared_ptr<cons
   const auto kept = static_cast<double>(members_.owner()->cache_bytes());
   prepared.around_cache = touched.apart * block_bytes > kept;
   prepared.around_cache_in_place = touched.in_place * block_bytes > kept;
-  Locate(call, &prepared);
+  if (schedule.slots != 0) Locate(call, &prepared);  // operands that are views find their buffers themselves
   prepared.run = RunOf(prepared, false);
   AXCCL_RETURN_IF_ERROR(PlanMessages(&prepared));
   prepared.plan_word = PlanWord(prepared);
