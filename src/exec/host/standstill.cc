@@ -12,7 +12,7 @@
 namespace axccl::exec {
 namespace {
 
-enum Kind : uint64_t { kCollective, kSend, kReceive, kPipeline };
+enum WaitKind : uint64_t { kCollective, kSend, kReceive, kPipeline };
 
 // A copy of a board in private memory: complete, or not taken.
 struct Copy {
@@ -52,7 +52,7 @@ bool IsMessage(const Channel& channel) { return channel.main() != &channel && ch
 bool Sends(const Channel& pair) { return pair.self() == 0; }
 const Member& PeerOf(const Channel& pair) { return pair.member(1 - pair.self()); }
 
-Kind KindOf(const Channel& channel) {
+WaitKind KindOf(const Channel& channel) {
   if (channel.pipeline_key() != 0) return kPipeline;
   return !IsMessage(channel) ? kCollective : Sends(channel) ? kSend : kReceive;
 }
@@ -165,8 +165,8 @@ Status Standstill::CompareWith(const Step& step, const Calls& mine, int position
     if (!theirs.IsOf(step.main->order_key())) continue;
     std::atomic_thread_fence(std::memory_order_acquire);
     if (channel.log().HasRecorded(position, mine.begin)) return Status();
-    const Kind kind = KindOf(channel);
-    const Kind counterpart = kind == kSend ? kReceive : kind == kReceive ? kSend : kind;
+    const WaitKind kind = KindOf(channel);
+    const WaitKind counterpart = kind == kSend ? kReceive : kind == kReceive ? kSend : kind;
     bool comes_to_it = kind == kCollective && theirs.words[WaitBoard::kCollectives] > mine.begin;
     const uint64_t* lacking = nullptr;
     for (size_t i = 0; i < theirs.words[WaitBoard::kEntries]; ++i) {
