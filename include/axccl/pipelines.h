@@ -169,8 +169,9 @@ typedef struct axcclChunk {
   { sizeof(axcclChunk_t), 0, 0, 0, AXCCL_VIEW_INITIALIZER }
 
 /* *chunk = the chunk of that side at `position`, 0 .. chunks - 1, in the order in which the outputs come, or in which
- * the inputs are best declared ready. A producer that declares chunks in this order, each only once all output that
- * depends on those before it has come, never waits for ever. */
+ * the inputs are best declared ready. A producer that declares chunks in this order, each only once all output of its
+ * rank that depends on those before it has come, never waits for ever. It must not wait in a reduce_scatter with
+ * axcclOwnFirst, where the first output of each rank needs what the others declare last. */
 ncclResult_t axcclPipelineGetChunk(axcclPipeline_t pipeline, axcclSide_t side, int64_t position, axcclChunk_t* chunk);
 
 /* *words = the words of that side, by number of the chunk; *count (may be NULL) = how many. They live as long as the
