@@ -47,8 +47,8 @@
  * (inputs; for all_reduce, and for more than 16 ranks, outputs, too) is registered for the pipeline's life, as by
  * ncclCommRegister; where that cannot be done, it is copied into memory that they reach.
  *
- * Between machines, and for blocks of up to 1 KiB that are not reduced, chunks go through slots of shared memory that
- * the pipeline keeps: twice the size of the input, and for all_reduce of the output.
+ * Between machines, and for blocks of up to 256 bytes that are not reduced, chunks go through slots of shared memory
+ * that the pipeline keeps: twice the size of the input, or a few times that.
  *
  * Limits. GPU ranks have no pipelines yet, and no pipeline reduces by a callback (ncclInvalidUsage).
  *

@@ -44,7 +44,7 @@ Call OneSide(const Call& call, bool input) {
 
 // Where ranks share memory, they fetch from each other's buffers; but what is a few words goes through slots with one
 // exchange less.
-constexpr uint64_t kFewBytes = 1024;
+constexpr uint64_t kFewBytes = 256;
 
 // From here on, plans in which each rank talks to all others take long to prove.
 constexpr int kManyRanks = 17;

@@ -92,8 +92,9 @@ class ShapeRun {
     ASSERT_OK(axcclPipelineCreate(&pipeline_, &spec, channel));
     info_.size = sizeof(info_);
     ASSERT_OK(axcclPipelineGetInfo(pipeline_, &info_));
-    // Peers reach these buffers, so data is in no other memory of the library.
-    if (c_.memory == Memory::kMemAlloc || context_.layout().processes == 1) {
+    // Peers reach these buffers, so data is in no other memory of the library, but that few bytes go through slots.
+    const bool few = std::string(info_.algorithm) == "chunked_staged";
+    if (!few && (c_.memory == Memory::kMemAlloc || context_.layout().processes == 1)) {
       EXPECT_EQ(info_.scratch_bytes, 0u);
     }
   }
