@@ -136,7 +136,7 @@ ncclResult_t axcclPipelineDestroy(axcclPipeline_t pipeline);
 
 /* Begins a step: after what is on `stream`, resets the words and begins to communicate. What comes later on `stream`
  * does not wait for that. In an open group (ncclGroupStart), the pipelines start at its end, after the calls of the
- * group, in order. ncclInvalidUsage: a start without a finish since. */
+ * group, in order; all calls on them must come after that. ncclInvalidUsage: a start without a finish since. */
 ncclResult_t axcclPipelineStart(axcclPipeline_t pipeline, cudaStream_t stream);
 
 /* Ends a step: `stream` waits until all chunks of the output are there, and the input is not needed any more. An error

@@ -228,6 +228,10 @@ Result<PipelinePin> PinPipeline(axcclPipeline_t handle, const char* call) {
 // The same for calls that need a start.
 Result<PipelinePin> PinStarted(axcclPipeline_t handle, const char* call) {
   AXCCL_ASSIGN_OR_RETURN(PipelinePin pin, PinPipeline(handle, call));
+  if (pin.object->deferred.load(std::memory_order_acquire))
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s: the pipeline (%p) was started in a group and begins at its end; call ncclGroupEnd first",
+                      call, static_cast<void*>(handle));
   if (pin.object->phase.load(std::memory_order_acquire) != PipelineObject::kNew) return pin;
   return MakeStatus(Code::kInvalidUsage, "%s: the pipeline (%p) has not been started; call axcclPipelineStart first",
                     call, static_cast<void*>(handle));
@@ -256,6 +260,41 @@ Status StartNow(const char* call, const PipelinePin& pin, exec::StreamRef stream
   return Status();
 }
 
+// A start in a group, which begins at its end, or never if the group is given up: then it has not been made.
+class DeferredStart {
+ public:
+  DeferredStart(const char* call, axcclPipeline_t handle, exec::StreamRef stream, PipelineObject::Phase before)
+      : call_(call),
+        handle_(handle),
+        stream_(stream),
+        keep_(stream.host != nullptr ? stream.host->shared_from_this() : nullptr),
+        before_(before) {}
+  ~DeferredStart() {
+    if (begun_) return;
+    const auto object = Pipelines().Get(handle_);
+    if (!object) return;
+    object->phase.store(before_, std::memory_order_relaxed);
+    object->deferred.store(false, std::memory_order_release);
+  }
+  DeferredStart(const DeferredStart&) = delete;
+
+  Status Begin() {
+    AXCCL_ASSIGN_OR_RETURN(const PipelinePin pin, PinPipeline(handle_, call_));
+    AXCCL_RETURN_IF_ERROR(StartNow(call_, pin, stream_));
+    begun_ = true;
+    pin.object->deferred.store(false, std::memory_order_release);
+    return Status();
+  }
+
+ private:
+  const char* const call_;
+  const axcclPipeline_t handle_;
+  const exec::StreamRef stream_;
+  const std::shared_ptr<device::host::Stream> keep_;
+  const PipelineObject::Phase before_;
+  bool begun_ = false;
+};
+
 Status Start(const char* call, axcclPipeline_t handle, cudaStream_t stream_handle) {
   AXCCL_ASSIGN_OR_RETURN(const PipelinePin pin, PinPipeline(handle, call));
   AXCCL_RETURN_IF_ERROR(pin.comm->Ready(call).status());
@@ -263,37 +302,34 @@ Status Start(const char* call, axcclPipeline_t handle, cudaStream_t stream_handl
   AXCCL_RETURN_IF_ERROR(pin.comm->core()->device().FindStream(stream_handle, call, &stream));
   PipelineObject& object = *pin.object;
   const std::lock_guard lock(object.mutex);
-  if (object.phase.load(std::memory_order_relaxed) == PipelineObject::kStarted)
+  const PipelineObject::Phase before = object.phase.load(std::memory_order_relaxed);
+  if (before == PipelineObject::kStarted)
     return MakeStatus(
         Code::kInvalidUsage,
         "%s: the pipeline (%p) is started and not finished; call axcclPipelineFinish before the next start", call,
         static_cast<void*>(handle));
   for (int64_t c = 0; c < object.places[axcclIn].chunks(); ++c)
     object.declared[static_cast<size_t>(c)].store(false, std::memory_order_relaxed);
-  if (!comm::CallGroup::IsOpen()) AXCCL_RETURN_IF_ERROR(StartNow(call, pin, stream));
   if (comm::CallGroup::IsOpen()) {
-    const auto keep = stream.host != nullptr ? stream.host->shared_from_this() : nullptr;
-    comm::CallGroup::Current().AddStart(
-        [call, handle, stream, keep]() -> Status {
-          AXCCL_ASSIGN_OR_RETURN(const PipelinePin later, PinPipeline(handle, call));
-          return StartNow(call, later, stream);
-        },
-        pin.comm->config().blocking);
+    auto start = std::make_shared<DeferredStart>(call, handle, stream, before);
+    object.deferred.store(true, std::memory_order_relaxed);
+    comm::CallGroup::Current().AddStart([start] { return start->Begin(); }, pin.comm->config().blocking);
+  } else {
+    AXCCL_RETURN_IF_ERROR(StartNow(call, pin, stream));
   }
   object.phase.store(PipelineObject::kStarted, std::memory_order_release);
   return Status();
 }
 
 Status Finish(const char* call, axcclPipeline_t handle, cudaStream_t stream_handle) {
-  AXCCL_ASSIGN_OR_RETURN(const PipelinePin pin, PinPipeline(handle, call));
+  AXCCL_ASSIGN_OR_RETURN(const PipelinePin pin, PinStarted(handle, call));
   exec::StreamRef stream;
   AXCCL_RETURN_IF_ERROR(pin.comm->core()->device().FindStream(stream_handle, call, &stream));
   const std::lock_guard lock(pin.object->mutex);
   if (pin.object->phase.load(std::memory_order_relaxed) != PipelineObject::kStarted)
     return MakeStatus(Code::kInvalidUsage,
-                      "%s: the pipeline (%p) has no start that is not finished; call "
-                      "axcclPipelineStart first",
-                      call, static_cast<void*>(handle));
+                      "%s: the pipeline (%p) has no start that is not finished; call axcclPipelineStart first", call,
+                      static_cast<void*>(handle));
   AXCCL_RETURN_IF_ERROR(Named(call, pin.run().Finish(stream)));
   pin.object->phase.store(PipelineObject::kFinished, std::memory_order_release);
   return Status();

@@ -37,6 +37,7 @@ struct PipelineObject {
   ChunkPlaces places[2];
   std::mutex mutex;  // of starts and finishes
   std::atomic<Phase> phase{kNew};
+  std::atomic<bool> deferred{false};  // the last start waits for the end of a group
   std::atomic<uint64_t> starts{0};
   std::unique_ptr<std::atomic<bool>[]> declared;  // input chunks, since the start
 };

@@ -20,27 +20,29 @@ Result<std::shared_ptr<std::byte>> TakeShared(size_t bytes) {
 
 }  // namespace
 
-Result<Shadow> Shadow::For(PipelinePart* part) {
-  Shadow shadow;
+Result<std::unique_ptr<Shadow>> Shadow::For(PipelinePart* part) {
+  std::unique_ptr<Shadow> shadow;
   const plan::Schedule& schedule = part->program->plan->schedule;
   const Members& members = part->channel->members();
   // Plans that are not direct touch slots of other ranks only.
   if (!schedule.direct || members.plain_access() == tune::Access::kMapped) return shadow;
+  shadow = std::make_unique<Shadow>();
   auto list = std::make_shared<ViewList>(*part->call.views);
   ViewOperand& operand = list->operands[0];
-  shadow.operand_ = operand;
-  shadow.slicing_ = part->slicing;
+  shadow->operand_ = operand;
+  shadow->slicing_ = part->slicing;
   const plan::Contract& contract = schedule.contract;
   auto* input = static_cast<std::byte*>(const_cast<void*>(operand.input));
-  AXCCL_RETURN_IF_ERROR(shadow.Replace(*part->channel, plan::InputBlocks(contract, members.self()), operand.form.split,
-                                       operand.input_strides, &input, &shadow.input_));
+  AXCCL_RETURN_IF_ERROR(shadow->Replace(*part->channel, plan::InputBlocks(contract, members.self()), operand.form.split,
+                                        operand.input_strides, &input, &shadow->input_));
   part->call.input = operand.input = input;
   if (part->outputs_are_read) {
     auto* output = static_cast<std::byte*>(operand.output);
-    AXCCL_RETURN_IF_ERROR(shadow.Replace(*part->channel, plan::OutputBlocks(contract, members.self()),
-                                         operand.form.concat, operand.output_strides, &output, &shadow.output_));
+    AXCCL_RETURN_IF_ERROR(shadow->Replace(*part->channel, plan::OutputBlocks(contract, members.self()),
+                                          operand.form.concat, operand.output_strides, &output, &shadow->output_));
     part->call.output = operand.output = output;
   }
+  if (shadow->bytes() == 0) return std::unique_ptr<Shadow>();
   part->call.views = std::move(list);
   return shadow;
 }

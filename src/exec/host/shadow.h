@@ -17,9 +17,8 @@ namespace axccl::exec {
 
 class Shadow {
  public:
-  Shadow() = default;
-  // Replaces the buffers in `part->call` that need it.
-  static Result<Shadow> For(PipelinePart* part);
+  // Replaces the buffers in `part->call` that need it. Null: none does.
+  static Result<std::unique_ptr<Shadow>> For(PipelinePart* part);
 
   bool has_input() const { return input_.memory != nullptr; }
   bool has_output() const { return output_.memory != nullptr; }

@@ -23,7 +23,7 @@ SlicedRun::SlicedRun(const PipelinePart& part, Words words)
 
 Result<std::unique_ptr<SlicedRun>> SlicedRun::Make(const PipelinePart& part, Words words) {
   PipelinePart own = part;
-  AXCCL_ASSIGN_OR_RETURN(Shadow shadow, Shadow::For(&own));
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Shadow> shadow, Shadow::For(&own));
   std::unique_ptr<SlicedRun> run(new SlicedRun(own, words));
   run->shadow_ = std::move(shadow);
   Binding& binding = run->binding_;
@@ -105,9 +105,9 @@ Status SlicedRun::Start() {
   monitor_.Restart();
   binding_.sequence = binding_.channel->log().TakeNumber();
   const plan::Schedule& schedule = prepared_.program->plan->schedule;
-  if (shadow_.has_input() && !schedule.produced) {
+  if (shadow_ != nullptr && shadow_->has_input() && !schedule.produced) {
     const int blocks = plan::InputBlocks(binding_.contract(), binding_.channel->self());
-    for (uint32_t c = 0; c < static_cast<uint32_t>(blocks) * schedule.slices; ++c) shadow_.CopyIn(c);
+    for (uint32_t c = 0; c < static_cast<uint32_t>(blocks) * schedule.slices; ++c) shadow_->CopyIn(c);
   }
   return WriteRecord();
 }
@@ -266,13 +266,13 @@ SlicedRun::Run SlicedRun::PassWait(const Step& step) {
 SlicedRun::Run SlicedRun::PassAwait(const Step& step) {
   if (words_.in[step.chunk].load(std::memory_order_acquire) == Pipeline::kNotYet)
     return Blocked(monitor_.LookForInput(binding_, step.chunk));
-  if (shadow_.has_input()) shadow_.CopyIn(step.chunk);
+  if (shadow_ != nullptr && shadow_->has_input()) shadow_->CopyIn(step.chunk);
   return Run::kDone;
 }
 
 SlicedRun::Run SlicedRun::Notify(const Step& step) {
   if (!ReadWhileOwned()) return Run::kFailed;
-  if (shadow_.has_output()) shadow_.CopyOut(step.chunk);
+  if (shadow_ != nullptr && shadow_->has_output()) shadow_->CopyOut(step.chunk);
   words_.out[step.chunk].store(Pipeline::kThere, std::memory_order_release);
   return Run::kDone;
 }

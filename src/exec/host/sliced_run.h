@@ -48,7 +48,7 @@ class SlicedRun {
   Channel* channel() const { return binding_.channel; }
   const Call& call() const { return binding_.call; }
   bool begun() const { return stage_ != Stage::kNew; }
-  size_t scratch_bytes() const { return shadow_.bytes() + scratch_bytes_; }
+  size_t scratch_bytes() const { return (shadow_ != nullptr ? shadow_->bytes() : 0) + scratch_bytes_; }
 
  private:
   enum class Stage : uint8_t { kIdle, kNew, kMain, kLeaving };
@@ -81,7 +81,7 @@ class SlicedRun {
   Binding binding_;
   const Operands* const operands_;
   const Words words_;
-  Shadow shadow_;
+  std::unique_ptr<Shadow> shadow_;
   Prepared prepared_;
   size_t scratch_bytes_ = 0;
   uint32_t signature_ = 0;
