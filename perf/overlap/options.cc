@@ -1,0 +1,163 @@
+#include "perf/overlap/options.h"
+
+#include <getopt.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "perf/common/fail.h"
+
+namespace axccl::perf::overlap {
+namespace {
+
+constexpr const char* kPatterns[] = {"ag_matmul", "matmul_ar", "matmul_rs", "ag_matmul_own"};
+constexpr const char* kMemories[] = {"nccl", "malloc"};
+constexpr const char* kModes[] = {"bulk", "calls", "pipeline"};
+
+// Long options without a letter of their own.
+enum Long { kPattern = 256, kMode, kRanks, kRank, kM, kK, kN, kSlices, kBalance, kTrace, kMemory };
+
+constexpr option kOptions[] = {
+    {"pattern", required_argument, nullptr, kPattern},
+    {"mode", required_argument, nullptr, kMode},
+    {"ranks", required_argument, nullptr, kRanks},
+    {"rank", required_argument, nullptr, kRank},
+    {"nthreads", required_argument, nullptr, 't'},
+    {"m", required_argument, nullptr, kM},
+    {"k", required_argument, nullptr, kK},
+    {"n", required_argument, nullptr, kN},
+    {"slices", required_argument, nullptr, kSlices},
+    {"rounds", required_argument, nullptr, 'N'},
+    {"balance", no_argument, nullptr, kBalance},
+    {"trace", required_argument, nullptr, kTrace},
+    {"memory", required_argument, nullptr, kMemory},
+    {"output_file", required_argument, nullptr, 'J'},
+    {"help", no_argument, nullptr, 'h'},
+    {nullptr, 0, nullptr, 0},
+};
+
+[[noreturn]] void Help() {
+  std::printf(
+      "USAGE: %s [option value]...\n"
+      "Times a matrix product and a collective, one after the other (bulk), with a call for each slice (calls), and as "
+      "a\n"
+      "pipeline. D ranks, S slices, [M, K] x [K, N] in float; <D>: a dimension of which each rank has one index.\n"
+      "  --pattern ag_matmul      all_gather of [S, <D>, M/SD, K], x [K, N] (default)\n"
+      "            matmul_ar      [S, <D>, M/S, K/D] x [<D>, K/D, N], all_reduce\n"
+      "            matmul_rs      [S, <D>, D, M/SD, K/D] x [<D>, K/D, N], reduce_scatter\n"
+      "            ag_matmul_own  all_gather of [<D>, M/D, K], x [K, N], the own block first\n"
+      "  --mode bulk|calls|pipeline|all (all)\n"
+      "  --m, --k, --n            sizes (4096, 4096, 1024)\n"
+      "  --slices S               (8)\n"
+      "  --balance                change n, or k of matmul_*, until computation takes as long as communication, +-25 "
+      "%%\n"
+      "  --ranks D                processes (2); --rank R: this one of them, started by hand, with NCCL_COMM_ID\n"
+      "  -t N                     threads of one process instead, a rank each\n"
+      "  --memory nccl|malloc     ncclMemAlloc (default) or aligned heap memory\n"
+      "  -N rounds                of which the medians count (5)\n"
+      "  --trace FILE             one more round, as Chrome trace events (Perfetto)\n"
+      "  -J FILE                  the figures as JSON\n",
+      ProgramName().c_str());
+  std::exit(kExitOk);
+}
+
+template <class T, size_t size>
+T Find(const char* option, const char* const (&names)[size]) {
+  std::string all;
+  for (size_t i = 0; i < size; ++i) {
+    if (std::strcmp(optarg, names[i]) == 0) return static_cast<T>(i);
+    all += std::string(i == 0 ? "" : ", ") + names[i];
+  }
+  Fail(kExitUsage, "option --%s %s: pass one of %s", option, optarg, all.c_str());
+}
+
+int64_t Number(const char* option, int64_t least, int64_t most) {
+  char* end = nullptr;
+  const long long value = std::strtoll(optarg, &end, 10);
+  if (end == optarg || *end != '\0' || value < least || value > most)
+    Fail(kExitUsage, "option %s %s: pass a number from %lld to %lld", option, optarg, static_cast<long long>(least),
+         static_cast<long long>(most));
+  return value;
+}
+
+}  // namespace
+
+const char* PatternName(Pattern pattern) { return kPatterns[static_cast<int>(pattern)]; }
+const char* ModeName(Mode mode) { return kModes[static_cast<int>(mode)]; }
+
+std::string RefuseSizes(const OverlapOptions& o) {
+  const auto refuse = [](const char* name, int64_t value, const char* divisor, int64_t by) {
+    return "option --" + std::string(name) + " " + std::to_string(value) + ": has to be a multiple of " + divisor +
+           " = " + std::to_string(by);
+  };
+  const bool reduces = o.pattern == Pattern::kMatmulAr || o.pattern == Pattern::kMatmulRs;
+  const int64_t parts = o.pattern == Pattern::kMatmulAr ? o.slices : o.slices * o.ranks;
+  if (o.m % parts != 0) return refuse("m", o.m, reduces && parts == o.slices ? "slices" : "slices x ranks", parts);
+  if (reduces && o.k % o.ranks != 0) return refuse("k", o.k, "ranks", o.ranks);
+  return "";
+}
+
+OverlapOptions ParseOverlapOptions(int argc, char** argv) {
+  OverlapOptions o;
+  constexpr int64_t kMostSize = 1 << 20;
+  bool ranks_given = false, threads_given = false;
+  for (int c; (c = getopt_long(argc, argv, "t:N:J:h", kOptions, nullptr)) != -1;) {
+    switch (c) {
+      case kPattern:
+        o.pattern = Find<Pattern>("pattern", kPatterns);
+        break;
+      case kMode:
+        if (std::strcmp(optarg, "all") != 0) o.modes = {Find<Mode>("mode", kModes)};
+        break;
+      case kRanks:
+        o.ranks = static_cast<int>(Number("--ranks", 1, 256)), ranks_given = true;
+        break;
+      case kRank:
+        o.rank = static_cast<int>(Number("--rank", 0, 255));
+        break;
+      case 't':
+        o.threads = static_cast<int>(Number("-t", 1, 256)), threads_given = true;
+        break;
+      case kM:
+        o.m = Number("--m", 1, kMostSize);
+        break;
+      case kK:
+        o.k = Number("--k", 1, kMostSize);
+        break;
+      case kN:
+        o.n = Number("--n", 1, kMostSize);
+        break;
+      case kSlices:
+        o.slices = Number("--slices", 1, 65536);
+        break;
+      case 'N':
+        o.rounds = static_cast<int>(Number("-N", 1, 10000));
+        break;
+      case kBalance:
+        o.balance = true;
+        break;
+      case kTrace:
+        o.trace_path = optarg;
+        break;
+      case kMemory:
+        o.malloc = Find<int>("memory", kMemories) == 1;
+        break;
+      case 'J':
+        o.json_path = optarg;
+        break;
+      case 'h':
+        Help();
+      default:
+        Fail(kExitUsage, "--help lists the options");
+    }
+  }
+  if (optind < argc) Fail(kExitUsage, "'%s' is no option; --help lists them", argv[optind]);
+  if (ranks_given && threads_given) Fail(kExitUsage, "options --ranks and -t: give one of them");
+  if (threads_given) o.ranks = o.threads;
+  const std::string refusal = RefuseSizes(o);
+  if (!refusal.empty()) Fail(kExitUsage, "%s", refusal.c_str());
+  return o;
+}
+
+}  // namespace axccl::perf::overlap
