@@ -1,4 +1,5 @@
-// overlap_perf: every pattern in every mode, on processes and threads, and the trace.
+// overlap_perf: every pattern in every mode, on processes and threads, and the trace. pipeline_cost and
+// perf/overlap/run.
 
 #include <gtest/gtest.h>
 
@@ -93,6 +94,22 @@ TEST(OverlapTool, RefusesSizesThatDoNotFit) {
   refused({"--pattern", "matmul_ar", "--k", "25"}, "option --k 25: has to be a multiple of ranks = 2");
   refused({"--mode", "blocks"}, "option --mode blocks: pass one of bulk, calls, pipeline");
   refused({"--n", "0"}, "option --n 0: pass a number from 1 to 1048576");
+}
+
+TEST(OverlapRun, PutsEveryFigureBesideItsBar) {
+  Tool run(AXCCL_OVERLAP_RUN, {"--quick", "--build", AXCCL_PERF_DIR "/.."});
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  EXPECT_EQ(run.out().find("not measured"), std::string::npos) << run.out() << run.err();
+  for (const char* row : {"| a chunk of 64 B", "| start + finish", "| creation", "| memory", "| a ready chunk",
+                          "| a rank dies", "| 1 of 3 ranks", "| allocations", "| ag_matmul, 2 ranks: pipeline",
+                          "| matmul_ar, 2 ranks: calls", "| matmul_rs balanced"})
+    EXPECT_NE(run.out().find(row), std::string::npos) << row << " is missing in\n" << run.out();
+}
+
+TEST(PipelineCost, RefusesWhatItDoesNotMeasure) {
+  Tool run("pipeline_cost", {"everything"});
+  EXPECT_EQ(run.Finish(), 2);
+  EXPECT_NE(run.err().find("USAGE"), std::string::npos) << run.err();
 }
 
 }  // namespace
