@@ -315,7 +315,7 @@ void Scheduler::LeftPending() {
   if (state == kAsleep) {
     WakeWord(&progress_wake_);
   } else if (state == kAttending) {
-    Notify();
+    WakeAttendant();
   } else if (state == kAbsent) {
     (void)StartProgressThread().ok();
   }
@@ -344,11 +344,8 @@ void Scheduler::WakeAttendant() {
 
 // If the progress thread stops attending meanwhile, it sees that there is work again before it sleeps.
 void Scheduler::LeaveToAttendant(Queue* queue) {
-  constexpr int kTries = 3;
   const int slot = attendant_.load(std::memory_order_seq_cst);
-  for (int i = 0; slot >= 0 && i < kTries && queue->pending(); ++i) {
-    if (queue->ArmFor(slot)) return;
-  }
+  if (slot >= 0 && queue->ArmFor(slot)) return;
   if (queue->pending()) WakeAttendant();
 }
 
@@ -356,7 +353,7 @@ void Scheduler::AttendQueues() {
   constexpr std::chrono::milliseconds kOften{1};
   Doorbells& bells = Doorbells::Process();
   progress_state_.store(kAttending, std::memory_order_seq_cst);
-  const int slot = bells.Claim();
+  const int slot = bells.ClaimAside();
   attendant_.store(slot, std::memory_order_seq_cst);
   for (bool idle = false; !idle;) {
     const auto attends = [this] { return attended_.load(std::memory_order_seq_cst) > 0; };
@@ -372,9 +369,9 @@ void Scheduler::AttendQueues() {
       ForEachQueue([&](Queue* queue) {
         if (queue->pending()) quiet &= queue->ArmFor(slot);
       });
-      // If something has moved, the doorbell has been rung. Otherwise a thread drives that may not ring when it leaves.
       if (!quiet) {
-        sleep = kFirstSleep;
+        if (DriveAll()) continue;
+        sleep = kFirstSleep;  // a thread drives that may not ring when it leaves
       } else if (looks_often_.load(std::memory_order_relaxed) != 0) {
         sleep = kOften;
       }
@@ -383,7 +380,6 @@ void Scheduler::AttendQueues() {
     idle = !attends() && !bells.Rung(slot, seen);
   }
   attendant_.store(-1, std::memory_order_seq_cst);
-  bells.Release(slot);
 }
 
 // Dozes as long as operations keep coming.

@@ -73,7 +73,7 @@ void Doorbells::Adopt(transport::ProcessPage* page) {
 }
 
 int Doorbells::Claim() {
-  const int slot = static_cast<int>(next_.fetch_add(1, std::memory_order_relaxed) % transport::kDoorbells);
+  const int slot = NextSlot();
   users_[slot].fetch_add(1, std::memory_order_seq_cst);
   parked_.fetch_add(1, std::memory_order_seq_cst);
   return slot;

@@ -48,6 +48,8 @@ class Doorbells {
   // Claims a doorbell for the calling thread until Release; more threads than doorbells share (spurious wake-ups only).
   int Claim();
   void Release(int slot);
+  // A doorbell that only those ring who know its number: RingAll does not. Not to be released.
+  int ClaimAside() { return NextSlot(); }
 
   // Announces that the calling thread may sleep; to be called before its last look. Returns what Sleep needs.
   uint32_t Listen(int slot) { return Get(slot).rings.fetch_or(1, std::memory_order_seq_cst) | 1; }
@@ -66,6 +68,9 @@ class Doorbells {
   }
 
  private:
+  int NextSlot() {
+    return static_cast<int>(next_.fetch_add(1, std::memory_order_relaxed) % transport::kDoorbells);
+  }
   transport::Doorbell& Get(int slot) const { return table_.load(std::memory_order_acquire)[slot]; }
 
   std::atomic<transport::Doorbell*> table_;

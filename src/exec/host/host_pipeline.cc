@@ -22,8 +22,8 @@ using device::host::TimelinePtr;
 
 namespace {
 
-// Bytes that one Progress() moves, and that a start moves before it returns.
-constexpr int64_t kBudget = 2 << 20, kBudgetOfStart = 64 << 10;
+// Bytes that one Progress() moves. A start moves as many before it returns.
+constexpr int64_t kBudget = 2 << 20;
 // Looks for peers that start at the same time, before a start returns: each would otherwise ring the other.
 constexpr int kLooks = 16;
 
@@ -58,9 +58,8 @@ class HostPipeline::Reset final : public PipelineItem, public Recycled<Reset> {
 class HostPipeline::Run final : public PipelineItem, public Recycled<Run> {
  public:
   using PipelineItem::PipelineItem;
-  Poll Progress() override { return ProgressWith(kBudget); }
-  Poll ProgressWith(int64_t budget) {
-    const Poll poll = pipeline_->Progress(start_, budget);
+  Poll Progress() override {
+    const Poll poll = pipeline_->Progress(start_);
     if (poll == Poll::kDone) pipeline_->End(start_);
     return poll;
   }
@@ -160,10 +159,10 @@ bool HostPipeline::StartAtOnce(Stream* stream, std::unique_ptr<Run>* run) {
   uint64_t order_ticket = 0, own_ticket = 0;
   if (!IssueIdle(stream, &order_ticket, &own_ticket)) return queue->Leave(), false;
   ResetWords(starts_.load(std::memory_order_relaxed));
-  Poll poll = (*run)->ProgressWith(kBudgetOfStart);
+  Poll poll = (*run)->Progress();
   for (int looks = device::host::SpinLooks() > kLooks ? kLooks : 0; poll != Poll::kDone && looks > 0; --looks) {
     device::host::CpuRelax();
-    poll = (*run)->ProgressWith(kBudgetOfStart);
+    poll = (*run)->Progress();
   }
   if (poll == Poll::kDone) {
     order_->Done(order_ticket);
@@ -224,7 +223,8 @@ void HostPipeline::ResetWords(uint64_t start) {
   reset_.store(start, std::memory_order_release);
 }
 
-Poll HostPipeline::Progress(uint64_t start, int64_t budget) {
+Poll HostPipeline::Progress(uint64_t start) {
+  const int64_t budget = std::exchange(only_looks_, false) ? 0 : kBudget;
   if (reset_.load(std::memory_order_acquire) < start && !owner_->failed()) return Poll::kBlocked;
   if (std::exchange(begun_, start) != start) {
     for (const auto& run : runs_) run->Begin();
@@ -271,7 +271,9 @@ void HostPipeline::FillZeros() {
     word->store(kThere, std::memory_order_release);
 }
 
+// The look that follows leaves what there is to move to the thread that is then rung.
 void HostPipeline::Arm(int doorbell) {
+  only_looks_ = true;
   for (size_t i = 0; i < runs_.size(); ++i) {
     if (!run_ended_[i]) runs_[i]->Arm(doorbell);
   }
@@ -348,6 +350,7 @@ void HostPipeline::Ready(int64_t chunk) {
   uint32_t not_yet = kNotYet;
   words_[static_cast<size_t>(chunk)].compare_exchange_strong(not_yet, kThere, std::memory_order_acq_rel);
   Scheduler::Notify();
+  Scheduler::Process().WakeAttendant();
 }
 
 Status HostPipeline::StreamReady(int64_t chunk, StreamRef ref) {

@@ -55,7 +55,7 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   bool StartAtOnce(device::host::Stream* stream, std::unique_ptr<Run>* run);
   bool IssueIdle(device::host::Stream* stream, uint64_t* order, uint64_t* own);
   void ResetWords(uint64_t start);
-  device::host::Poll Progress(uint64_t start, int64_t budget);
+  device::host::Poll Progress(uint64_t start);
   void FillZeros();
   bool StandsStill();
   void Arm(int doorbell);
@@ -85,7 +85,9 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   std::unique_ptr<Standstill> standstill_;  // of a start that stands still
   std::atomic<uint64_t> starts_{0};
   std::atomic<uint64_t> reset_{0}, ended_{0};  // the last start for which that has happened
-  uint64_t begun_ = 0;                         // for the thread that drives
+  // For the thread that drives.
+  uint64_t begun_ = 0;
+  bool only_looks_ = false;
   SpinLock ready_lock_;
   std::vector<uint32_t> ready_early_;  // input chunks that were declared ready before the words were reset
   std::atomic<bool> exposed_{false};
