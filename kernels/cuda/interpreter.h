@@ -7,7 +7,7 @@
 // Order of data and flags. A barrier precedes a signal, and the signalling thread stores the flag with release, so a
 // thread that acquires the flag sees what all threads of the block have moved. A barrier also follows the wait that
 // acquires a flag, so all threads see what preceded the flag. Packed slots (packed.h) need neither: their line only
-// identifies their call.
+// identifies their call. The words of chunks are stored and loaded like flags.
 #pragma once
 
 #include <cstdint>
@@ -42,20 +42,23 @@ class Interpreter {
   AXCCL_DEVICE Outcome RunStep(const Step& step, uint64_t turn);
   AXCCL_DEVICE const Step& StepAt(uint32_t index);
   AXCCL_DEVICE void EndStage(uint32_t index);
+  AXCCL_DEVICE void StopEarly();
   AXCCL_DEVICE void Advance();
 
   static AXCCL_DEVICE_CALL bool Meet(Channel* channel, uint32_t lane);
   AXCCL_DEVICE Outcome AwaitBarrier();
   AXCCL_DEVICE Outcome PassWaits(uint64_t turn);
+  AXCCL_DEVICE bool IsReady(const Step& await);
   AXCCL_DEVICE bool Poll(const Step& step, uint64_t turn);
   static AXCCL_DEVICE bool SlotsCame(const Context& c, uint32_t first, uint32_t num, uint64_t turn);
   static AXCCL_DEVICE bool PieceCame(const Context& c, const Step& step, uint32_t piece, uint64_t turn);
   AXCCL_DEVICE bool Matches(uint32_t peer, const Line* line, bool packed);
   AXCCL_DEVICE bool Broken(Outcome outcome);
   AXCCL_DEVICE void TellWait();
-  AXCCL_DEVICE void TellWaitFor(uint32_t position);
+  AXCCL_DEVICE void TellWaitFor(uint32_t position, uint64_t count);
   AXCCL_DEVICE void Break(Report report, uint32_t position);
   AXCCL_DEVICE void Signal(const Step& step, uint64_t turn);
+  AXCCL_DEVICE void Notify(const Step& step);
   static AXCCL_DEVICE void ForgetWord(const Context& c, uint32_t endpoint, uint64_t turn);
   AXCCL_DEVICE void Announce();
   AXCCL_DEVICE void Agree();
@@ -119,11 +122,11 @@ AXCCL_DEVICE void Interpreter::Visit(uint32_t index) {
   if (in_context_ != index) LoadContext(index, now_.stage);
   while (now_.stage != Stage::kEnded) {
     if (context().broken) {
-      now_.stage = Stage::kEnded;
+      StopEarly();
       break;
     }
     if (const Outcome outcome = RunStage(); outcome != Outcome::kDone) {
-      if (Broken(outcome)) now_.stage = Stage::kEnded;
+      if (Broken(outcome)) StopEarly();
       break;
     }
     EndStage(index);
@@ -158,6 +161,17 @@ AXCCL_DEVICE void Interpreter::EndStage(uint32_t index) {
     if (IsFirst()) StoreRelease(&channel().state.barriers_done, context().barriers);
   }
   LoadContext(index, Stage::kMain);
+}
+
+// Loops on the words of chunks must end soon.
+AXCCL_DEVICE void Interpreter::StopEarly() {
+  now_.stage = Stage::kEnded;
+  const Sliced* const sliced = task().sliced;
+  if (sliced == nullptr) return;
+  for (uint32_t i = ThreadIndex(); i < sliced->num_in + sliced->num_out; i += NumThreads()) {
+    uint32_t* const word = i < sliced->num_in ? sliced->in + i : sliced->out + (i - sliced->num_in);
+    CompareExchange(word, Sliced::kNotYet, Sliced::kFailed);
+  }
 }
 
 // The last strand of the task that ends prepares the channel for the next operation.
@@ -199,8 +213,12 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::RunStage() {
 
 AXCCL_DEVICE Interpreter::Outcome Interpreter::RunStep(const Step& step, uint64_t turn) {
   if (step.kind == StepKind::kWait) return PassWaits(turn);
-  if (step.kind == StepKind::kSignal) {
+  if (step.kind == StepKind::kAwait) {
+    if (!IsReady(step)) return Outcome::kBlocked;
+  } else if (step.kind == StepKind::kSignal) {
     Signal(step, turn);
+  } else if (step.kind == StepKind::kNotify) {
+    Notify(step);
   } else if (const Outcome outcome = MoveParts(step); outcome != Outcome::kDone) {
     return outcome;
   }
@@ -251,12 +269,24 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::AwaitBarrier() {
   return BarrierCount(!done) == 0 ? Outcome::kDone : Outcome::kBlocked;
 }
 
+// Whether the user has declared the input chunk ready.
+AXCCL_DEVICE bool Interpreter::IsReady(const Step& await) {
+  bool ready = true;
+  if (IsFirst()) {
+    const uint32_t* const word = task().sliced->in + await.value;
+    ready = LoadAcquire(word) == Sliced::kThere;
+    for (uint32_t polls = 1; !ready && polls < block_.polls; ++polls) ready = LoadAcquire(word) == Sliced::kThere;
+  }
+  return BarrierCount(!ready) == 0;
+}
+
 // Consecutive waits are passed together, with a thread to poll each, because reading flags of other devices is slow.
 AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
   const Context& c = context();
   const uint32_t first = now_.step - c.window_begin;
-  // Only the waits of the first exchange bring announcements.
-  const bool binds = c.lane == 0 && now_.step < c.program->prologue;
+  // Only the waits of the first exchange bring announcements, or of a plan with slices those for the first signals.
+  const bool sliced = c.task.sliced != nullptr;
+  const bool binds = !sliced && c.lane == 0 && now_.step < c.program->prologue;
   uint32_t most = c.window_size - first;
   if (binds && most > c.program->prologue - now_.step) most = c.program->prologue - now_.step;
   if (most > NumThreads()) most = NumThreads();
@@ -268,8 +298,11 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
     if (passed && c.packing != Packing::kNone) passed = SlotsCame(c, first, num, turn);
   }
   if (BarrierCount(!passed) != 0) return Outcome::kBlocked;
-  if (binds) {
-    if (ThreadIndex() < num) Bind(static_cast<uint32_t>(c.window[first + ThreadIndex()].peer));
+  if (binds || sliced) {
+    if (ThreadIndex() < num) {
+      const Step& wait = c.window[first + ThreadIndex()];
+      if (binds || (wait.from_lane == 0 && wait.endpoint == 0)) Bind(static_cast<uint32_t>(wait.peer));
+    }
     Barrier();
   }
   now_.step += num;
@@ -340,7 +373,9 @@ AXCCL_DEVICE bool Interpreter::Broken(Outcome outcome) {
 AXCCL_DEVICE void Interpreter::TellWait() {
   const Context& c = context();
   if (now_.stage != Stage::kMain && c.lane != 0) return;
-  if (now_.stage == Stage::kMeeting) return TellWaitFor(Wait::kUnmet);
+  if (now_.stage == Stage::kMeeting) return TellWaitFor(Wait::kUnmet, c.task.cut.partition.count);
+  const Step& now = c.window[now_.step - c.window_begin];
+  if (now.kind == StepKind::kAwait) return TellWaitFor(Wait::kInput, now.value);
   const uint64_t turn = c.turn + now_.turn;
   for (uint32_t i = now_.step - c.window_begin; i < c.window_size && c.window[i].kind == StepKind::kWait; ++i) {
     const Step& step = c.window[i];
@@ -348,15 +383,15 @@ AXCCL_DEVICE void Interpreter::TellWait() {
     if (peer == channel().self) continue;
     const Line* const line = channel().LineOf(peer, step.from_lane, step.endpoint, turn);
     if (LoadRelaxed(&line->value) >= (turn << 16 | step.value)) continue;
-    return TellWaitFor(peer);
+    return TellWaitFor(peer, c.task.cut.partition.count);
   }
 }
 
-AXCCL_DEVICE void Interpreter::TellWaitFor(uint32_t position) {
+AXCCL_DEVICE void Interpreter::TellWaitFor(uint32_t position, uint64_t count) {
   const Context& c = context();
   Wait* const wait = channel().wait;
   StoreRelaxed(&wait->call, c.task.call);
-  StoreRelaxed(&wait->count, c.task.cut.partition.count);
+  StoreRelaxed(&wait->count, count);
   StoreRelease(&wait->look, Wait::Look(c.sequence, position, block_.rounds / kRoundsPerLook));
 }
 
@@ -377,7 +412,8 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   const Context& c = context();
   const bool first_lane_announces =
       now_.stage == Stage::kBarrier ? task().staged != nullptr : now_.step < c.program->prologue;
-  const bool announces = c.lane == 0 && first_lane_announces;
+  const bool opens = task().sliced != nullptr && step.endpoint == 0;
+  const bool announces = c.lane == 0 && (first_lane_announces || opens);
   const bool packed = c.packing != Packing::kNone && step.packed != 0;
   if (announces && task().views != nullptr) AnnounceViews(context());
   if (!packed) {
@@ -394,6 +430,14 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   } else {
     StoreRelease(&line->value, turn << 16 | step.value);
   }
+}
+
+AXCCL_DEVICE void Interpreter::Notify(const Step& step) {
+  Barrier();  // all threads have moved the chunk
+  if (!IsFirst()) return;
+  const Sliced& sliced = *task().sliced;
+  StoreRelease(sliced.out + step.value, uint32_t{Sliced::kThere});
+  StoreRelease(sliced.came + step.value, static_cast<uint32_t>(context().sequence + 1));
 }
 
 // Flags of words repeat after 2^32 turns (those of rows never do). So that no word keeps a flag for that long, each
@@ -466,8 +510,11 @@ AXCCL_DEVICE_CALL inline Interpreter::Moved Interpreter::MoveNext(Strand now, ui
   const Step& step = c.window[now.step - c.window_begin];
   const plan::Partition& cut = c.task.cut.partition;
   plan::Range range{0, cut.count};
-  if (c.task.cut.whole == 0)
+  if (c.task.sliced != nullptr) {
+    range = plan::Resolve(c.task.sliced->slicing, c.program->data_parts()[step.data_parts + now.part]);
+  } else if (c.task.cut.whole == 0) {
     range = plan::Resolve(cut, c.lane, now.turn, c.program->data_parts()[step.data_parts + now.part]);
+  }
   uint64_t count = range.count - now.offset;
   if (count > kPortionBytes / c.element) count = kPortionBytes / c.element;
   const Portion portion{c.turn + now.turn, range.begin + now.offset, count, now.offset, now.part};

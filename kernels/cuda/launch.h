@@ -89,7 +89,7 @@ static_assert(sizeof(ViewPlace) == 168);
 
 // ---- programs ----
 
-enum class StepKind : uint8_t { kCopy, kReduce, kSignal, kWait };
+enum class StepKind : uint8_t { kCopy, kReduce, kSignal, kWait, kAwait, kNotify };
 
 inline constexpr int16_t kAllPeers = -1;
 
@@ -101,7 +101,7 @@ struct Step {
   uint8_t from_lane = 0;  // wait
   uint8_t packed = 0;     // for signals and waits with packed slots: they belong to the packed slot of the endpoint
   uint16_t endpoint = 0;
-  uint16_t value = 0;  // signal: the value it sets; wait: the value it needs
+  uint16_t value = 0;  // signal: the value it sets; wait: the value it needs; await, notify: the chunk
   uint16_t num_dst = 0, num_src = 0;
   uint16_t parts = 0;
   uint32_t operands = 0;    // moves: first of num_dst + num_src, destinations first
@@ -187,6 +187,7 @@ struct alignas(kCacheLine) Wait {
 
   // The operation's number (32 bits of it), the awaited member, and a number that changes each time.
   static constexpr uint32_t kUnmet = 0xffff;  // a position: members that have not been found yet (Meeting)
+  static constexpr uint32_t kInput = 0xfffe;  // a position: an input chunk; `count` is its number
   AXCCL_HD static constexpr uint64_t Look(uint64_t sequence, uint32_t position, uint32_t time) {
     return sequence << 32 | uint64_t{position & 0xffff} << 16 | (time & 0xffff);
   }
@@ -302,6 +303,20 @@ struct ViewTable {
 };
 static_assert(sizeof(ViewTable) % alignof(ViewOperand) == 0);
 
+// What a start of a plan with slices needs besides, in device memory: how blocks are cut, and the words of the chunks
+// (axccl/pipelines.h), also in device memory.
+struct Sliced {
+  static constexpr uint32_t kNotYet = 0, kThere = 1, kFailed = 2;  // values of a word
+
+  plan::Slicing slicing;
+  uint32_t* in = nullptr;
+  uint32_t* out = nullptr;
+  // For each chunk of the output, in host memory that the device sees: the number, from 1 on, of the last operation of
+  // the channel in which it came.
+  uint32_t* came = nullptr;
+  uint32_t num_in = 0, num_out = 0;
+};
+
 // One rank's call.
 struct Task {
   Channel* channel = nullptr;
@@ -322,16 +337,19 @@ struct Task {
   const void* scalar_pointer = nullptr;  // kPreMultiply: an element of `type` in device memory, or null: use `scalar`
   uint64_t scalar = 0;                   // the bytes of an element
   const ViewTable* views = nullptr;      // null: input and output are blocks one after the other
-  uint64_t call = 0;                     // the host's number of the call
-  uint32_t signature = 0;                // of call and plan
+  // Null, or the task is a start of a plan with slices, which is direct and has no prologue: the signal of endpoint 0
+  // in lane 0 brings the rank's announcement, and every wait for it reads it.
+  const Sliced* sliced = nullptr;
+  uint64_t call = 0;       // the host's number of the call
+  uint32_t signature = 0;  // of call and plan
   DataType type = DataType::kInt8;
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
   uint8_t group_order = 0;  // contributions are rounded as if they were stored
 };
-static_assert(sizeof(Task) == 248);
+static_assert(sizeof(Task) == 256);
 
-inline constexpr uint32_t kMaxTasks = 16;
+inline constexpr uint32_t kMaxTasks = 15;
 
 // The kernel's parameters, within the 4 KiB that every driver takes.
 struct Launch {

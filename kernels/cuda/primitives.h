@@ -62,6 +62,11 @@ AXCCL_DEVICE uint64_t LoadAcquire(const uint64_t* p) {
   asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(Global(p)) : "memory");
   return value;
 }
+AXCCL_DEVICE uint32_t LoadAcquire(const uint32_t* p) {
+  uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(Global(p)) : "memory");
+  return value;
+}
 AXCCL_DEVICE void StoreRelease(uint64_t* p, uint64_t value) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(Global(p)), "l"(value) : "memory");
 }
@@ -95,6 +100,15 @@ AXCCL_DEVICE uint32_t Exchange(uint32_t* p, uint32_t value) {
   uint32_t before;
   asm volatile("atom.acq_rel.gpu.global.exch.b32 %0, [%1], %2;" : "=r"(before) : "l"(Global(p)), "r"(value) : "memory");
   return before;
+}
+
+// Stores `value` if *p is `expected`. For words that the host and other devices write, too. Acquire and release.
+AXCCL_DEVICE void CompareExchange(uint32_t* p, uint32_t expected, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.acq_rel.sys.global.cas.b32 %0, [%1], %2, %3;"
+               : "=r"(before)
+               : "l"(Global(p)), "r"(expected), "r"(value)
+               : "memory");
 }
 
 AXCCL_DEVICE void Backoff(uint32_t nanoseconds) { __nanosleep(nanoseconds); }

@@ -19,6 +19,10 @@ cuda::StepKind KindOf(plan::OpKind kind) {
       return cuda::StepKind::kReduce;
     case plan::OpKind::kWait:
       return cuda::StepKind::kWait;
+    case plan::OpKind::kAwait:
+      return cuda::StepKind::kAwait;
+    case plan::OpKind::kNotify:
+      return cuda::StepKind::kNotify;
     default:
       return cuda::StepKind::kSignal;  // programs have no empty operations
   }
@@ -31,7 +35,7 @@ cuda::Step Convert(const Step& step) {
   out.peer = step.peer;
   out.from_lane = static_cast<uint8_t>(step.from_lane);
   out.endpoint = step.endpoint;
-  out.value = step.value;
+  out.value = out.kind == cuda::StepKind::kAwait || out.kind == cuda::StepKind::kNotify ? step.chunk : step.value;
   out.num_dst = step.num_dst;
   out.num_src = step.num_src;
   out.parts = step.parts;

@@ -69,6 +69,9 @@ inline uint64_t LoadFlagged(const uint64_t* p) { return LoadAcquire(p); }
 inline void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelease(p, value); }
 inline uint32_t FetchAdd(uint32_t* p, uint32_t value) { return __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL); }
 inline uint32_t Exchange(uint32_t* p, uint32_t value) { return __atomic_exchange_n(p, value, __ATOMIC_ACQ_REL); }
+inline void CompareExchange(uint32_t* p, uint32_t expected, uint32_t value) {
+  __atomic_compare_exchange_n(p, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
 
 template <class Word>
 struct __attribute__((may_alias)) Plain {
@@ -121,6 +124,11 @@ inline uint32_t Exchange(uint32_t* p, uint32_t value) {
   const uint32_t before = *p;
   *p = value;
   return before;
+}
+inline void CompareExchange(uint32_t* p, uint32_t expected, uint32_t value) {
+  fibers::MaybeSwitch();
+  fibers::BringOut();
+  if (*p == expected) *p = value;
 }
 
 template <class Word>

@@ -15,6 +15,11 @@ TEST(CudaFailure, EverythingEndsAfterAnAbort) {
   for (int repeat = 0; repeat < 100; ++repeat) ASSERT_EQ(RunAborted(RunKernel, random.Next()), "");
 }
 
+TEST(CudaFailure, AnAbortSetsTheWordsOfChunks) {
+  harness::Random random(harness::Seed() + 5);
+  for (int repeat = 0; repeat < 100; ++repeat) ASSERT_EQ(RunAbortedPipelines(RunKernel, random.Next()), "");
+}
+
 TEST(CudaFailure, FindsCallsThatDoNotMatch) {
   harness::Random random(harness::Seed() + 3);
   for (int repeat = 0; repeat < 100; ++repeat) ASSERT_EQ(RunMismatched(RunKernel, random.Next()), "");

@@ -108,6 +108,11 @@ TEST_F(CudaInterpreter, RunsWithManyRanks) {
   }
 }
 
+TEST_F(CudaInterpreter, RunsPipelines) {
+  harness::Random random(harness::Seed() + 7);
+  for (int repeat = 0; repeat < Times(300); ++repeat) ASSERT_EQ(RunPipelines(RunKernel, random.Next()), "");
+}
+
 TEST_F(CudaInterpreter, MembersMayMeetLate) {
   harness::Random random(harness::Seed() + 5);
   for (int repeat = 0; repeat < Times(200); ++repeat) ASSERT_EQ(RunBeforeMeeting(RunKernel, random.Next()), "");

@@ -32,6 +32,8 @@ bool FoundBy(uint64_t seed) {
     for (uint64_t i = 0; i < 10 && wrong.empty(); ++i) wrong = RunRowedCalls(RunKernel, seed + (i << 32));
     if (wrong.empty()) wrong = RunOffers(RunKernel, seed);
     if (wrong.empty()) wrong = RunMismatched(RunKernel, seed);
+    if (wrong.empty()) wrong = RunPipelines(RunKernel, seed);
+    if (wrong.empty()) wrong = RunAbortedPipelines(RunKernel, seed);
     _exit(wrong.empty() ? 0 : 1);
   }
   int status = 0;

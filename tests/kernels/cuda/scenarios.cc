@@ -207,6 +207,92 @@ std::string RunBeforeMeeting(Kernel kernel, uint64_t seed) {
   return wrong.empty() ? wrong : wrong + "; seed " + std::to_string(seed) + ", calls:\n" + text;
 }
 
+namespace {
+
+CallSpec RandomPipeline(int ranks, harness::Random* random) {
+  constexpr plan::Kind kKinds[] = {plan::Kind::kAllGather, plan::Kind::kReduceScatter, plan::Kind::kAllReduce,
+                                   plan::Kind::kAllToAll,  plan::Kind::kBroadcast,     plan::Kind::kSendRecv};
+  CallSpec call = RandomCall(ranks, kLanes, random);
+  do {
+    call.kind = kKinds[random->Below(std::size(kKinds))];
+  } while (call.kind == plan::Kind::kSendRecv && ranks != 2);
+  call.algorithm = algo::kChunkedDirect;
+  call.root = static_cast<int>(random->Below(static_cast<uint64_t>(ranks)));
+  call.views.clear();
+  call.scale = 0;
+  call.staged = {};
+  call.packs = false;
+  call.in_place = 0;
+  call.count = random->Below(random->OneIn(2) ? 20 : 300);
+  Legalize(&call);
+  call.chunks.slices = 1 + static_cast<int>(random->Below(4));
+  call.chunks.produced = random->OneIn(2);
+  const auto orders = algo::ChunkOrders(call.kind);
+  if (!orders.empty() && random->OneIn(2)) call.chunks.order = orders[random->Below(orders.size())];
+  return call;
+}
+
+}  // namespace
+
+std::string RunPipelines(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3)), lanes = ranks + 1;
+  World world(ranks, lanes, seed);
+  const CallSpec call = RandomPipeline(ranks, &random);
+  const uint64_t starts = 1 + random.Below(3);
+  for (uint64_t n = starts; n != 0; --n) world.Add(call);
+  fibers::Options options;
+  options.seed = seed;
+  options.most_switches = kMostSwitches;
+  options.host_interval = 50;
+  std::string wrong;
+  options.host = [&] {
+    if (wrong.empty()) wrong = world.CheckChunks(false);
+    if (random.OneIn(3)) world.DeclareOne();
+  };
+  const bool ended = world.Run(kernel, RandomShape(ranks, lanes, random.OneIn(3), &random), options);
+  if (wrong.empty()) wrong = ended ? world.Check() : "hangs";
+  if (wrong.empty()) wrong = world.CheckChunks(true);
+  for (int rank = 0; rank < ranks && wrong.empty(); ++rank) {
+    if (world.state(rank).sequence != starts || world.state(rank).turn != starts) wrong = "counts wrongly";
+  }
+  return wrong.empty() ? wrong : wrong + "; seed " + std::to_string(seed) + ", " + call.Text();
+}
+
+std::string RunAbortedPipelines(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3)), lanes = ranks + 1;
+  World world(ranks, lanes, seed);
+  CallSpec call = RandomPipeline(ranks, &random);
+  call.chunks.produced = true;
+  world.Add(call);
+  fibers::Options options;
+  options.seed = seed;
+  options.most_switches = kMostSwitches;
+  // No chunk is declared ready, or only some.
+  uint64_t looks = 0, declared = 0;
+  options.host = [&] {
+    if (random.OneIn(10) && declared < 1) world.DeclareOne(), ++declared;
+    if (++looks < 50) return;
+    for (int rank = 0; rank < ranks; ++rank) __atomic_store_n(&world.control(rank).abort, 1, __ATOMIC_RELAXED);
+  };
+  std::string wrong;
+  if (!world.Run(kernel, RandomShape(ranks, lanes, false, &random), options)) wrong = "hangs after an abort";
+  // A rank without a part in the end may be done.
+  for (int rank = 0; rank < ranks && wrong.empty(); ++rank) {
+    if (!world.WordsAreSet(rank) && world.state(rank).broken != 0)
+      wrong = "leaves words of rank " + std::to_string(rank);
+  }
+  const bool some_broken = wrong.empty() && [&] {
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (world.state(rank).broken != 0) return true;
+    }
+    return false;
+  }();
+  if (wrong.empty() && !some_broken && call.chunks.slices > 1) wrong = "does not wait";
+  return wrong.empty() ? wrong : wrong + "; seed " + std::to_string(seed) + ", " + call.Text();
+}
+
 std::string RunAborted(Kernel kernel, uint64_t seed) {
   harness::Random random(seed);
   const int ranks = 2 + static_cast<int>(random.Below(3));

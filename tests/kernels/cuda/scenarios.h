@@ -26,6 +26,10 @@ std::string RunOffers(Kernel kernel, uint64_t seed);
 // The members of a created channel meet after the first operations have begun.
 std::string RunBeforeMeeting(Kernel kernel, uint64_t seed);
 // One rank never arrives, and the host aborts the others.
+// Plans with slices, whose chunks the host declares ready and looks at while the kernels run.
+std::string RunPipelines(Kernel kernel, uint64_t seed);
+// The same, and the host aborts them before all chunks are ready.
+std::string RunAbortedPipelines(Kernel kernel, uint64_t seed);
 std::string RunAborted(Kernel kernel, uint64_t seed);
 // One rank's last call differs: some rank must report it. Then the host aborts all.
 std::string RunMismatched(Kernel kernel, uint64_t seed);

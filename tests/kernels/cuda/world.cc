@@ -29,12 +29,16 @@ T Must(Result<T> result) {
 }
 
 std::shared_ptr<const exec::Program> ProgramOf(const plan::Contract& contract, std::string_view algorithm, int lanes,
-                                               int rank) {
-  using Key = std::tuple<plan::Kind, int, int, std::string, int>;
+                                               int rank, const algo::Chunking& chunks = {.slices = 0}) {
+  using Key = std::tuple<plan::Kind, int, int, std::string, int, int, bool, algo::ChunkOrder>;
   static std::map<Key, std::shared_ptr<const plan::Plan>> plans;
   static std::map<std::pair<const plan::Plan*, int>, std::shared_ptr<const exec::Program>> programs;
-  auto& plan = plans[Key{contract.kind, contract.ranks, contract.root, std::string(algorithm), lanes}];
-  if (plan == nullptr) plan = Must(verify::MakePlan(Must(algo::Generate(contract, algorithm, lanes))));
+  auto& plan = plans[Key{contract.kind, contract.ranks, contract.root, std::string(algorithm), lanes, chunks.slices,
+                         chunks.produced, chunks.order}];
+  if (plan == nullptr) {
+    plan = Must(verify::MakePlan(Must(chunks.slices != 0 ? algo::GenerateChunked(contract, algorithm, chunks)
+                                                         : algo::Generate(contract, algorithm, lanes))));
+  }
   auto& program = programs[{plan.get(), rank}];
   if (program == nullptr) program = Must(exec::Program::Make(plan, rank));
   return program;
@@ -100,15 +104,16 @@ uint32_t SignatureOf(const CallSpec& call, const plan::Plan& plan) {
 }  // namespace
 
 std::string CallSpec::Text() const {
-  char text[200];
+  char text[240];
   std::snprintf(
       text, sizeof(text),
       "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x, packs %d%d, %zu views, "
-      "else by %.*s, %d lanes, unmapped %x",
+      "else by %.*s, %d lanes, unmapped %x, %d slices%s, order %d",
       plan::KindName(kind), static_cast<int>(algorithm.size()), algorithm.data(), lanes, root,
       static_cast<unsigned long long>(count), static_cast<unsigned long long>(tile), DataTypeName(type),
       CombineName(combine), static_cast<int>(scaling), in_place, packs, rows, views.size(),
-      static_cast<int>(staged.size()), staged.data(), staged_lanes, unmapped);
+      static_cast<int>(staged.size()), staged.data(), staged_lanes, unmapped, chunks.slices,
+      chunks.produced ? " produced" : "", static_cast<int>(chunks.order));
   return text;
 }
 
@@ -272,7 +277,8 @@ void World::MakeBuffers(Part* part) {
 
 void World::MakeTask(Part* part) {
   const CallSpec& call = part->call;
-  const auto program = ProgramOf(plan::Contract{call.kind, ranks_, call.root}, call.algorithm, call.lanes, part->rank);
+  const auto program =
+      ProgramOf(plan::Contract{call.kind, ranks_, call.root}, call.algorithm, call.lanes, part->rank, call.chunks);
   const exec::Prepared prepared = Prepare(call, program);
   part->program = Must(exec::MakeCudaProgram(*program));
   Device& device = *devices_[static_cast<size_t>(part->rank)];
@@ -290,6 +296,7 @@ void World::MakeTask(Part* part) {
   StoreValue(call.type, part->rank + 1, reinterpret_cast<uint8_t*>(&task.scalar));
   if (random_.Below(2) == 0) task.scalar_pointer = &task.scalar;
   if (!call.staged.empty()) OfferStaged(part);
+  if (call.chunks.slices != 0) MakeSliced(*program, part);
   task.call = uint64_t(call.kind);
   task.signature = SignatureOf(call, *program->plan);
   task.type = call.type;
@@ -307,6 +314,68 @@ void World::OfferStaged(Part* part) {
   part->task.staged_cut = exec::MakeCudaCut(prepared, PackingOf(call, prepared));
   if ((call.unmapped >> part->rank & 1) == 0) return;
   (random_.OneIn(2) ? part->task.input_map : part->task.output_map) = kUnmapped;
+}
+
+void World::MakeSliced(const exec::Program& program, Part* part) {
+  const CallSpec& call = part->call;
+  const plan::Contract contract{call.kind, ranks_, call.root};
+  const auto words = [&](int blocks) { return static_cast<size_t>(blocks * call.chunks.slices); };
+  part->in.resize(words(plan::InputBlocks(contract, part->rank)));
+  part->out.resize(words(plan::OutputBlocks(contract, part->rank)));
+  part->came.resize(part->out.size());
+  Sliced& sliced = part->sliced;
+  const plan::Schedule& schedule = program.plan->schedule;
+  sliced.slicing = {call.count, 1, 1, schedule.slices, schedule.parts};
+  sliced.in = part->in.data();
+  sliced.out = part->out.data();
+  sliced.came = part->came.data();
+  sliced.num_in = static_cast<uint32_t>(part->in.size());
+  sliced.num_out = static_cast<uint32_t>(part->out.size());
+  part->task.sliced = &sliced;
+}
+
+void World::DeclareOne() {
+  std::vector<uint32_t*> left;
+  for (const auto& parts : parts_) {
+    for (const auto& part : parts) {
+      for (uint32_t& word : part->in) {
+        if (word == Sliced::kNotYet) left.push_back(&word);
+      }
+    }
+  }
+  if (!left.empty()) __atomic_store_n(left[random_.Below(left.size())], uint32_t{Sliced::kThere}, __ATOMIC_RELEASE);
+}
+
+std::string World::CheckChunks(bool all) const {
+  for (const auto& parts : parts_) {
+    for (size_t op = 0; op < parts.size(); ++op) {
+      const Part& part = *parts[op];
+      const size_t block = part.call.count * ElementSize(part.call.type), slices = part.sliced.slicing.slices;
+      for (size_t chunk = 0; chunk < part.out.size(); ++chunk) {
+        const std::string name = "chunk " + std::to_string(chunk) + " of operation " + std::to_string(op) +
+                                 " of rank " + std::to_string(part.rank);
+        const bool there = __atomic_load_n(&part.out[chunk], __ATOMIC_ACQUIRE) == Sliced::kThere;
+        const bool came = __atomic_load_n(&part.came[chunk], __ATOMIC_ACQUIRE) == op + 1;
+        if (all && !(there && came)) return name + " has not come";
+        if (!there && !came) continue;
+        const plan::Range range = plan::ResolveSlice(part.sliced.slicing, static_cast<uint32_t>(chunk % slices));
+        const size_t at = chunk / slices * block + range.begin * ElementSize(part.call.type);
+        const size_t bytes = range.count * ElementSize(part.call.type);
+        if (bytes != 0 && std::memcmp(part.output + at, part.wanted_output.data() + at, bytes) != 0)
+          return name + " came too early";
+      }
+    }
+  }
+  return "";
+}
+
+bool World::WordsAreSet(int rank) const {
+  for (const auto& part : parts_[static_cast<size_t>(rank)]) {
+    for (const auto* words : {&part->in, &part->out}) {
+      if (std::find(words->begin(), words->end(), uint32_t{Sliced::kNotYet}) != words->end()) return false;
+    }
+  }
+  return true;
 }
 
 void World::AddFor(int rank, const CallSpec& call) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/cuda/launch.h"
+#include "src/algo/algo.h"
 #include "src/exec/channel/channel.h"
 #include "src/plan/plan.h"
 #include "tests/harness/fibers/fibers.h"
@@ -48,6 +49,8 @@ struct CallSpec {
   std::string_view staged;
   int staged_lanes = 1;
   uint32_t unmapped = 0;
+  // A plan with slices, which is not on views and the only plan of its world: how it is cut; 0 slices: another plan.
+  algo::Chunking chunks{.slices = 0};
 
   std::string Text() const;
 };
@@ -87,6 +90,13 @@ class World {
     bool together = false;  // all ranks are tasks of one launch
     uint32_t more = 0;      // tasks are in memory, not in parameters
   };
+  // For plans with slices, also while they run: declares an input chunk ready that was not; does nothing if all are.
+  void DeclareOne();
+  // Returns which chunk of an output has come and is wrong, or if `all`, has not come; empty if there is none.
+  std::string CheckChunks(bool all) const;
+  // Whether no word of the rank is 0.
+  bool WordsAreSet(int rank) const;
+
   // Returns false if the streams do not end.
   bool Run(Kernel kernel, const Shape& shape, const fibers::Options& options);
   // Returns what is wrong with the results of all calls; empty if nothing is.
@@ -110,6 +120,8 @@ class World {
     std::vector<uint8_t> wanted_input, wanted_output;
     std::vector<std::byte> program, staged;
     std::vector<uint64_t> view_table;
+    std::vector<uint32_t> in, out, came;  // words of chunks
+    Sliced sliced;
     Task task;
   };
 
@@ -118,6 +130,7 @@ class World {
   void MakeBuffers(Part* part);
   void MakeTask(Part* part);
   void OfferStaged(Part* part);
+  void MakeSliced(const exec::Program& program, Part* part);
   // world_views.cc
   struct Tensor;
   void MakeViews(Part* part);
