@@ -48,7 +48,9 @@ Status CheckSpec(const char* call, const axcclPipelineSpec_t* spec) {
     return InvalidArgument("%s: the spec has engine %u; pass one of axcclEngine_t (0..2)", call, engine);
   if (engine == axcclEngineCopy)
     return InvalidArgument(
-        "%s: the spec has engine axcclEngineCopy, which ranks on the host do not have; pass axcclEngineAuto", call);
+        "%s: the spec has engine axcclEngineCopy, which the library does not have so far; pass axcclEngineAuto or "
+        "axcclEngineKernel",
+        call);
   if ((spec->flags & ~axcclProducer) != 0)
     return InvalidArgument("%s: the spec has unknown flags 0x%x; pass 0 or axcclProducer", call, spec->flags);
   if (spec->options != nullptr && spec->options->size == sizeof(axcclOptions_t) && spec->options->bucket_bytes != 0)
@@ -414,6 +416,7 @@ Status GetInfo(const char* call, const PipelineObject& object, axcclPipelineInfo
   all.engine = axcclEngineKernel;
   all.plan_hash[0] = object.pipeline->plan_hash().high;
   all.plan_hash[1] = object.pipeline->plan_hash().low;
+  all.blocks = object.pipeline->run().blocks();
   all.scratch_bytes = object.pipeline->run().scratch_bytes();
   all.memory_bytes = object.pipeline->memory_bytes();
   all.starts = object.starts.load(std::memory_order_relaxed);

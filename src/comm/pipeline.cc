@@ -43,13 +43,14 @@ Call OneSide(const Call& call, bool input) {
 }
 
 // Where ranks share memory, they fetch from each other's buffers; but what is a few words goes through slots with one
-// exchange less.
+// exchange less, on devices that have such slots.
 constexpr uint64_t kFewBytes = 256;
 
 // From here on, plans in which each rank talks to all others take long to prove.
 constexpr int kManyRanks = 17;
 
-std::string_view AlgorithmFor(const Call& call, const Contract& contract, bool messages) {
+std::string_view AlgorithmFor(const Call& call, const Contract& contract, bool messages, bool has_slots) {
+  if (!has_slots) return algo::kChunkedDirect;
   const bool few = call.count * ElementSize(call.type) <= kFewBytes && !plan::Reduces(call.kind);
   if ((messages || few) && contract.ranks > 1) return algo::kChunkedStaged;
   if (contract.ranks < kManyRanks || call.group_order) return algo::kChunkedDirect;
@@ -82,7 +83,7 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Make(Communicator* comm, const Reque
   }
   Status made = CatchAll("axcclPipelineCreate", [&]() -> Status {
     for (const PipelinePart& part : pipeline->parts_) AXCCL_RETURN_IF_ERROR(pipeline->Register(comm, part));
-    AXCCL_ASSIGN_OR_RETURN(pipeline->run_, comm->device().MakePipeline(*request.on, std::move(pipeline->parts_)));
+    AXCCL_ASSIGN_OR_RETURN(pipeline->run_, comm->device().MakePipeline(request.on, std::move(pipeline->parts_)));
     return Status();
   });
   pipeline->parts_.clear();
@@ -154,10 +155,12 @@ Result<ChannelTable::Needs> Pipeline::AddPart(Communicator* comm, const Call& ca
     return comm->members()[static_cast<size_t>(rank)].reach->inbox() != nullptr;
   };
   const bool messages = std::any_of(ranks.begin(), ranks.end(), elsewhere);
-  AXCCL_ASSIGN_OR_RETURN(part.program, comm->GetSlicedProgram(contract, AlgorithmFor(call, contract, messages),
-                                                              {static_cast<int>(slices.slices), slices.produced,
-                                                               static_cast<algo::ChunkOrder>(slices.order)},
-                                                              position, messages));
+  const bool has_slots = comm->device().traits().stages_in_block;
+  AXCCL_ASSIGN_OR_RETURN(
+      part.program, comm->GetSlicedProgram(
+                        contract, AlgorithmFor(call, contract, messages, has_slots),
+                        {static_cast<int>(slices.slices), slices.produced, static_cast<algo::ChunkOrder>(slices.order)},
+                        position, messages));
   const plan::Plan& plan = *part.program->plan;
   if (call.group_order && !plan.group_order)
     return MakeStatus(Code::kInternalError, "%s of %d ranks does not reduce in group order",

@@ -21,12 +21,13 @@ namespace axccl::device::cuda {
   X(cuCtxEnablePeerAccess) X(cuCtxSynchronize)                                                                      \
   X(cuMemAlloc) X(cuMemFree) X(cuMemFreeAsync) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemHostAlloc)            \
   X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer)                                          \
-  X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemsetD8Async)                                     \
+  X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemsetD8Async) X(cuMemsetD32Async)                 \
   X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) X(cuMemRetainAllocationHandle)                    \
   X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)                            \
   X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle)                                                 \
   X(cuPointerGetAttributes) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)                       \
-  X(cuStreamCreate) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent)                                    \
+  X(cuStreamCreate) X(cuStreamCreateWithPriority) X(cuCtxGetStreamPriorityRange) X(cuStreamDestroy)                 \
+  X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent) X(cuStreamWaitValue32) X(cuStreamWriteValue32)       \
   X(cuStreamGetCaptureInfo) X(cuStreamGetId) X(cuThreadExchangeStreamCaptureMode)                                      \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                         \
   X(cuModuleLoadData) X(cuModuleGetFunction)                                                                        \

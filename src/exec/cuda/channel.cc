@@ -15,7 +15,7 @@ namespace cuda = kernels::cuda;
 
 Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& parts, Channel* channel, CudaPlace place) {
   std::unique_ptr<CudaChannel> on_device(new CudaChannel(parts, channel, place));
-  if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(on_device->Settle());
+  if (IsInArea(place)) AXCCL_RETURN_IF_ERROR(on_device->Settle());
   const int self = place == CudaPlace::kSelf ? 0 : channel->self();
   on_device->members_ = std::make_unique<Members>(channel->owner(), parts.links->MembersOf(*channel, place), self);
   // Slots are packed in another way, and tasks find their buffers themselves.
@@ -35,8 +35,11 @@ Status CudaChannel::Upload() {
   if (place_ != CudaPlace::kSelf) {  // such a channel never waits
     AXCCL_ASSIGN_OR_RETURN(wait_, parts_.waits->Enter(channel_));
   }
-  AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr barrier_program, parts_.programs->OnDevice(barrier->program));
+  CUdeviceptr barrier_program = 0;
+  if (place_ != CudaPlace::kPipeline) {  // whose only plan follows itself
+    AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
+    AXCCL_ASSIGN_OR_RETURN(barrier_program, parts_.programs->OnDevice(barrier->program));
+  }
   const auto size = static_cast<uint32_t>(members_->size());
   const size_t members_at = RoundUp(sizeof(cuda::Channel), kCacheLine);
   const size_t bindings_at = RoundUp(members_at + size * sizeof(cuda::Member), kCacheLine);
@@ -129,12 +132,33 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   call.group_order = ordered && call.OrderMatters();
   AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, parts_.programs->OnDevice(prepared->program));
-  if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared->program));
+  AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, *prepared, table));
   if (place_ != CudaPlace::kSelf) channel_->log().Record(call);
   if (captured && wait_ != nullptr) parts_.waits->Replays(wait_);
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
     channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
+  // Operands of views have gaps between them, where no words arrive.
+  const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
+  task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, parts_.links->protocols()));
+  if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
+  return task;
+}
+
+// The plan's lanes and parts take the place of a partition.
+Result<cuda::Task> CudaChannel::MakeSlicedTask(const PipelinePart& part, const Lent& table, CUdeviceptr sliced) {
+  const Call& call = part.call;
+  AXCCL_ASSIGN_OR_RETURN(const Prepared prepared, plans_->PrepareSliced(call, part.program, part.slicing));
+  AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, prepared, table));
+  task.cut.partition.count = call.count;
+  task.cut.partition.lanes = static_cast<uint32_t>(part.program->lanes.size());
+  task.sliced = reinterpret_cast<const cuda::Sliced*>(sliced);
+  return task;
+}
+
+// Everything but the cut.
+Result<cuda::Task> CudaChannel::TaskOf(const Call& call, const Prepared& prepared, const Lent& table) {
+  if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared.program));
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, parts_.programs->OnDevice(prepared.program));
   cuda::Task task;
   task.channel = reinterpret_cast<cuda::Channel*>(memory_);
   task.program = reinterpret_cast<const cuda::Program*>(program);
@@ -142,13 +166,10 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   task.output = call.output;
   task.input_offset = reinterpret_cast<uint64_t>(call.input);
   task.output_offset = reinterpret_cast<uint64_t>(call.output);
-  // Operands of views have gaps between them, where no words arrive.
-  const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
-  task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, parts_.links->protocols()));
   task.call = call.Named();
   task.scalar_pointer = call.scalar_pointer;
   task.scalar = call.scalar_bytes;
-  task.signature = prepared->signature;
+  task.signature = prepared.signature;
   task.type = call.type;
   task.combine = call.combine;
   task.scaling = call.scaling;
@@ -158,7 +179,6 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
     task.views = reinterpret_cast<const cuda::ViewTable*>(table.on_device);
     task.signature += call.views->Hash();
   }
-  if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
   return task;
 }
 

@@ -16,6 +16,7 @@
 #include "src/exec/cuda/loans.h"
 #include "src/exec/cuda/programs.h"
 #include "src/exec/cuda/waits.h"
+#include "src/exec/platform/pipeline.h"
 #include "src/exec/prepared/plan_cache.h"
 
 namespace axccl::exec {
@@ -42,8 +43,12 @@ class CudaChannel {
   // table of its operands (CudaViewTableBytes) in the lent memory. `captured`: the task may run any number of times.
   Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table, bool captured);
 
-  // For created channels (meeting.cc): looks for the members, unless they have been found. Returns the position of one
-  // that is missing, -1 if none is.
+  // For the channel of a pipeline: makes the task that each of its starts runs; `sliced` and the table stay where they
+  // are. kInvalidUsage if there is no room for the plan.
+  Result<kernels::cuda::Task> MakeSlicedTask(const PipelinePart& part, const Lent& table, CUdeviceptr sliced);
+
+  // For created channels and those of pipelines (meeting.cc): looks for the members, unless they have been found.
+  // Returns the position of one that is missing, -1 if none is.
   Result<int> Meet();
   // The same; returns an error when a member will never come.
   Status CheckMeeting();
@@ -61,6 +66,7 @@ class CudaChannel {
   // `direct`: the result of PrepareDirect, which stays in the cache.
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
   Result<const Prepared*> PrepareDirect(const Call& call);
+  Result<kernels::cuda::Task> TaskOf(const Call& call, const Prepared& prepared, const Lent& table);
   Status OfferDirect(const Call& call, const Prepared& direct, bool captured, kernels::cuda::Task* task);
   Status Settle();
   kernels::cuda::Member OnDevice(const Member& member) const;

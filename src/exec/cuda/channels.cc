@@ -14,7 +14,7 @@ Result<CudaChannel*> CudaChannels::Of(const CudaParts& parts, Channel* channel, 
   }
   const auto it = channels_.find(channel);
   if (it != channels_.end()) return it->second.get();
-  if (place == CudaPlace::kCreated) {
+  if (IsInArea(place)) {
     any_created_ = true;
     Sweep();
   }

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "kernels/cuda/fatbin.h"
 #include "src/base/add_once.h"
+#include "src/exec/cuda/interpreter.h"
 #include "src/exec/cuda/rank.h"
 #include "src/exec/cuda/views.h"
 
@@ -20,46 +20,13 @@ using device::cuda::Driver;
 using device::cuda::Scope;
 namespace cuda = kernels::cuda;
 
-// Threads of a block: as many as there are words of 16 bytes to move, so that small calls have few threads at their
-// barriers. Whole warps, because rows require them.
-constexpr unsigned kLeastThreads = 64, kMostThreads = cuda::kMaxThreads;
-
 unsigned ThreadsFor(const cuda::Task& task) {
   const plan::Partition& cut = task.cut.partition;
   const uint32_t lanes = task.staged == nullptr ? cut.lanes : std::min(cut.lanes, task.staged_cut.partition.lanes);
   const uint64_t bytes = cut.count * ElementSize(task.type) / lanes;
   const bool rows = task.cut.packing == cuda::Packing::kRows;
-  const uint64_t words = rows ? cuda::StoredRows(bytes) * cuda::kRowPlaces : bytes / 16;
-  return static_cast<unsigned>(std::clamp<uint64_t>(RoundUp(words, 32), kLeastThreads, kMostThreads));
-}
-
-// The interpreter on one device.
-struct Interpreter {
-  CUfunction run = nullptr;
-  uint32_t resident_blocks = 1;  // that the device runs at a time, with the most threads
-};
-
-Result<Interpreter> Load(const Device& device) {
-  const Driver& driver = Driver::Loaded();
-  Interpreter interpreter;
-  AXCCL_ASSIGN_OR_RETURN(const CUmodule module, device.Load(axccl_cuda_fatbin));
-  const Scope scope(device);
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&interpreter.run, module, "axccl_run"));
-  int of_multiprocessor = 0;
-  AXCCL_RETURN_IF_CUDA_ERROR(
-      driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, interpreter.run, kMostThreads, 0));
-  interpreter.resident_blocks = static_cast<uint32_t>(std::max(1, of_multiprocessor * device.multiprocessors()));
-  return interpreter;
-}
-
-Result<const Interpreter*> InterpreterOf(const Device& device) {
-  static std::mutex* const mutex = new std::mutex;
-  static auto* const loaded = new std::map<const Device*, Interpreter>;
-  std::lock_guard lock(*mutex);
-  const auto it = loaded->find(&device);
-  if (it != loaded->end()) return &it->second;
-  AXCCL_ASSIGN_OR_RETURN(const Interpreter interpreter, Load(device));
-  return &loaded->emplace(&device, interpreter).first->second;
+  return rows ? CudaInterpreter::ThreadsFor(cuda::StoredRows(bytes) * cuda::kRowPlaces * 16)
+              : CudaInterpreter::ThreadsFor(bytes);
 }
 
 // The calls of a group on one device.
@@ -163,7 +130,7 @@ class DeviceLaunch {
   }
 
   Status Run(const std::vector<cuda::Task>& tasks) {
-    AXCCL_ASSIGN_OR_RETURN(const Interpreter* interpreter, InterpreterOf(*device_));
+    AXCCL_ASSIGN_OR_RETURN(const CudaInterpreter* interpreter, CudaInterpreter::Of(*device_));
     cuda::Launch launch;
     launch.num_tasks = static_cast<uint32_t>(tasks.size());
     launch.lanes = lanes_;
@@ -177,12 +144,9 @@ class DeviceLaunch {
     } else {
       std::copy(tasks.begin(), tasks.end(), launch.tasks);
     }
-    // Other ranks on the device need room for their blocks, in launches of their own.
-    const uint32_t neighbours = std::max(ranks_[0]->neighbours(), static_cast<uint32_t>(ranks_.size()));
     const bool created =
         std::all_of(calls_.begin(), calls_.end(), [](const StreamCall* call) { return IsCreated(*call->channel); });
-    const uint64_t resident = interpreter->resident_blocks / ranks_[0]->Divisor(created);
-    const uint64_t share = std::max<uint64_t>(resident * ranks_.size() / neighbours, 1);
+    const uint64_t share = ranks_[0]->ShareOf(interpreter->resident_blocks(), ranks_.size(), created);
     const uint64_t strands = tasks.size() * uint64_t{launch.lanes};
     if (strands > share * cuda::kMaxStrands)
       return MakeStatus(Code::kInvalidUsage,
@@ -192,10 +156,7 @@ class DeviceLaunch {
                         static_cast<unsigned long long>(strands / cuda::kMaxStrands + 1),
                         static_cast<unsigned long long>(share));
     const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, share));
-    void* parameters[] = {&launch};
-    AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuLaunchKernel(interpreter->run, blocks, 1, 1, threads_, 1, 1, 0,
-                                                                streams_[0], parameters, nullptr),
-                                "cuLaunchKernel"));
+    AXCCL_RETURN_IF_ERROR(interpreter->Launch(&launch, blocks, threads_, streams_[0]));
     return launch.more != nullptr ? ranks_[0]->loans().Return(more, streams_[0]) : Status();
   }
 
@@ -216,7 +177,7 @@ class DeviceLaunch {
   Lent tables_;  // for operands of calls on views
   size_t table_bytes_ = 0;
   uint32_t lanes_ = 1;
-  unsigned threads_ = kLeastThreads;
+  unsigned threads_ = CudaInterpreter::kLeastThreads;
   bool captured_ = false;
 };
 

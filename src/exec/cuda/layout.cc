@@ -82,6 +82,20 @@ ChannelLayout CudaLayout::Area(uint32_t area) const {
   return created;
 }
 
+ChannelLayout CudaLayout::AreaForPlan(uint32_t area, uint32_t plan_lanes, uint32_t plan_endpoints) const {
+  ChannelLayout of_plan = Area(area);
+  of_plan.lanes = plan_lanes;
+  of_plan.endpoints = plan_endpoints;
+  of_plan.packed = of_plan.rows = of_plan.lines;
+  of_plan.scratch_bytes = 0;
+  return of_plan;
+}
+
+uint64_t CudaLayout::AreaLines() const {
+  const ChannelLayout area = Area(0);
+  return (area.announcements - area.lines) / (plan::kRotation * sizeof(Line));
+}
+
 // The schedules of a pair use only the sender's scratch.
 ChannelLayout CudaLayout::Pair(uint32_t src, uint32_t dst, uint32_t owner) const {
   const uint32_t peer = owner == src ? dst : src;

@@ -12,10 +12,12 @@ namespace axccl::exec {
 // Where in the rank's device memory a channel is.
 enum class CudaPlace : uint8_t {
   kDefault,
-  kPair,     // for messages
-  kSelf,     // for local copies
-  kCreated,  // created by the rank, or for messages of such a channel: in an area
+  kPair,      // for messages
+  kSelf,      // for local copies
+  kCreated,   // created by the rank, or for messages of such a channel: in an area
+  kPipeline,  // of a pipeline: likewise
 };
+inline bool IsInArea(CudaPlace place) { return place == CudaPlace::kCreated || place == CudaPlace::kPipeline; }
 
 // Offsets from the start of a rank's device memory. At ChannelLayout::announcements there is one
 // kernels::cuda::Announcement for each parity, and behind them announcement_words of views for each; there are no
@@ -36,6 +38,10 @@ struct CudaLayout {
   // A created channel in an area of its owner. The bytes that must be zero when it is new are between lines and
   // announcements.
   ChannelLayout Area(uint32_t area) const;
+  // The same for a plan of that many lanes and endpoints, which uses neither packed slots nor scratch: the room for
+  // these is room for lines. AreaLines is how many lines, in pairs of copies, there is room for.
+  ChannelLayout AreaForPlan(uint32_t area, uint32_t plan_lanes, uint32_t plan_endpoints) const;
+  uint64_t AreaLines() const;
 };
 
 }  // namespace axccl::exec

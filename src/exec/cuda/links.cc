@@ -113,9 +113,12 @@ std::vector<Member> CudaLinks::MembersOf(const Channel& channel, CudaPlace place
     member.reach = &blocks_.of(static_cast<size_t>(member.rank));
     member.block = member.reach->block();
     const int area = member.area >= 0 ? member.area : channel.own().area;
+    const ChannelLayout& on_host = channel.own().layout;
     member.layout = place == CudaPlace::kDefault   ? layout_.channel
                     : place == CudaPlace::kCreated ? layout_.Area(static_cast<uint32_t>(area))
-                                                   : layout_.Pair(src, dst, static_cast<uint32_t>(member.rank));
+                    : place == CudaPlace::kPipeline
+                        ? layout_.AreaForPlan(static_cast<uint32_t>(area), on_host.lanes, on_host.endpoints)
+                        : layout_.Pair(src, dst, static_cast<uint32_t>(member.rank));
     members.push_back(member);
   }
   return members;

@@ -39,6 +39,8 @@ class CudaLinks {
   // channel that have not been found yet get a placeholder.
   std::vector<Member> MembersOf(const Channel& channel, CudaPlace place) const;
   uint32_t num_areas() const { return layout_.num_areas; }
+  // As CudaLayout::AreaLines.
+  uint64_t area_lines() const { return layout_.AreaLines(); }
   // Resets an area of this rank.
   Status ClearArea(int area);
 

@@ -42,6 +42,8 @@ Status CudaChannel::CheckMeeting() {
   for (int waited_for = -1;;) {
     AXCCL_ASSIGN_OR_RETURN(const int missing, Meet());
     if (missing < 0) return Status();
+    // A pipeline that has not been started waits for no member.
+    if (channel_->log().next() == 0) return Status();
     Status status = channel_->members().CheckMissing(missing);
     if (status.ok()) status = channel_->members().Check(missing);
     // The member may have done its part and left between the two looks.

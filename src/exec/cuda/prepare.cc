@@ -14,23 +14,6 @@ using device::cuda::Device;
 using device::cuda::Driver;
 using device::cuda::Scope;
 
-// Returns the number of the capture that the stream is part of, 0 if there is none.
-Result<uint64_t> CaptureOf(CUstream stream) {
-  const Driver& driver = Driver::Loaded();
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t id = 0;
-#if CUDA_VERSION >= 13000
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr, nullptr));
-#else
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr));
-#endif
-  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
-    return MakeStatus(Code::kInvalidUsage,
-                      "an earlier error has ended the capture of stream %p; end it, and begin again",
-                      static_cast<void*>(stream));
-  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
-}
-
 const Device* DeviceOf(const StreamCall& call) { return static_cast<CudaRank*>(call.device)->device(); }
 
 std::string Describe(const StreamCall& call) {
@@ -82,6 +65,22 @@ Status CheckStreams(std::vector<StreamCall>* calls) {
 }
 
 }  // namespace
+
+Result<uint64_t> CaptureOf(CUstream stream) {
+  const Driver& driver = Driver::Loaded();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+#if CUDA_VERSION >= 13000
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr, nullptr));
+#else
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr));
+#endif
+  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+    return MakeStatus(Code::kInvalidUsage,
+                      "an earlier error has ended the capture of stream %p; end it, and begin again",
+                      static_cast<void*>(stream));
+  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
+}
 
 Status PrepareOnGpus(std::vector<StreamCall>* calls) {
   AXCCL_RETURN_IF_ERROR(CheckStreams(calls));

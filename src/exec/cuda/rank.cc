@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/exec/cuda/pipeline.h"
 #include "src/exec/cuda/pointers.h"
 
 namespace axccl::exec {
@@ -66,14 +67,21 @@ void CudaRank::Disconnect() {
   links_.Disconnect();
 }
 
+CudaParts CudaRank::Parts() { return {device_, control_, waits_.get(), &links_, &programs_, options_.map_bytes}; }
+
 Result<CudaChannel*> CudaRank::ChannelOf(Channel* channel, CudaPlace place) {
-  const CudaParts parts = {device_, control_, waits_.get(), &links_, &programs_, options_.map_bytes};
-  return channels_.Of(parts, channel, place);
+  return channels_.Of(Parts(), channel, place);
 }
 
-uint32_t CudaRank::Divisor(bool created) const {
-  if (!channels_.any_created()) return 1;
-  return created ? 2 * links_.num_areas() : 2;
+Result<std::unique_ptr<CudaChannel>> CudaRank::MakeLocal(Channel* channel) {
+  return CudaChannel::Create(Parts(), channel, CudaPlace::kSelf);
+}
+
+// Calls on the default channel have half of the blocks once channels have been created, and these the other half.
+uint64_t CudaRank::ShareOf(uint64_t resident_blocks, size_t ranks, bool created) const {
+  const uint64_t divisor = !channels_.any_created() ? 1 : created ? 2 * links_.num_areas() : 2;
+  const uint64_t neighbours = std::max<uint64_t>(links_.neighbours(), ranks);
+  return std::max<uint64_t>(resident_blocks / divisor * ranks / neighbours, 1);
 }
 
 // The driver knows whether the handle is a CUDA stream.
@@ -91,11 +99,8 @@ Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& ca
   return LaunchGroup({StreamCall{owner->shared_from_this(), this, channel, call, stream, nullptr, channel->Hold()}});
 }
 
-Result<std::shared_ptr<Pipeline>> CudaRank::MakePipeline(const Channel&, std::vector<PipelinePart>) {
-  return MakeStatus(Code::kInvalidUsage,
-                    "rank %d lives on a GPU, and pipelines are for ranks on the host so far (AXCCL_DEVICE=host); "
-                    "use a loop of axcclAllGather and its siblings on slices, a stream for each",
-                    options_.rank);
+Result<std::shared_ptr<Pipeline>> CudaRank::MakePipeline(Channel* on, std::vector<PipelinePart> parts) {
+  return CudaPipeline::Make(this, on, std::move(parts));
 }
 
 const char* CudaRank::LinkName(const Member& peer) const {

@@ -39,7 +39,7 @@ class CudaRank final : public RankDevice {
   void ReleaseChannels() override;
   void Disconnect() override;
   bool slow_to_disconnect() const override { return links_.slow_to_disconnect(); }
-  Result<std::shared_ptr<Pipeline>> MakePipeline(const Channel& on, std::vector<PipelinePart> parts) override;
+  Result<std::shared_ptr<Pipeline>> MakePipeline(Channel* on, std::vector<PipelinePart> parts) override;
   const char* LinkName(const Member& peer) const override;
   DeviceStatistics statistics() const override;
   size_t PreparedCalls(const Channel&) const override { return 0; }
@@ -53,15 +53,18 @@ class CudaRank final : public RankDevice {
   // Held while the calls of a group are made into tasks and enqueued; guards what follows.
   std::mutex& launching() { return launching_; }
   Result<CudaChannel*> ChannelOf(Channel* channel, CudaPlace place);
-  // The share of the device's blocks that simultaneous launches may use, as one part of how many: those on the default
-  // channel, and those on created ones.
-  uint32_t Divisor(bool created) const;
-  // The number of ranks of the communicator on this device.
-  uint32_t neighbours() const { return links_.neighbours(); }
+  // A place of the caller's own for local copies.
+  Result<std::unique_ptr<CudaChannel>> MakeLocal(Channel* channel);
+  // How many of the blocks that are resident at a time a launch for `ranks` ranks may have: on created channels, or
+  // also on the default one. Other ranks on the device need room for theirs, in launches of their own.
+  uint64_t ShareOf(uint64_t resident_blocks, size_t ranks, bool created) const;
   CudaOrders& orders() { return orders_; }
   CudaLoans& loans() { return loans_; }
+  const CudaLinks& links() const { return links_; }
 
  private:
+  CudaParts Parts();
+
   const RankOptions options_;
   const device::cuda::Device* const device_;
   kernels::cuda::Control* control_ = nullptr;
@@ -73,6 +76,9 @@ class CudaRank final : public RankDevice {
   CudaChannels channels_{&orders_};
   std::mutex launching_;
 };
+
+// The number of the capture that the stream is part of, 0 if there is none (prepare.cc).
+Result<uint64_t> CaptureOf(CUstream stream);
 
 // For a group (prepare.cc): returns an error unless the streams of all calls are part of one capture on each device, or
 // none is captured (the calls then record which it is), and unless there is room for all channels. Enqueues nothing.

@@ -85,8 +85,9 @@ Status CudaWaits::Judge(const Wait& record, Watched* watched, std::mutex& calls)
   AXCCL_RETURN_IF_ERROR(channel.members().Check(-1));
   const uint32_t position = Wait::PositionOf(watched->look);
   const bool unmet = position == Wait::kUnmet && watched->missing >= 0;
-  if (!unmet && position >= static_cast<uint32_t>(channel.size())) return Status();
-  if (!unmet) {
+  const bool on_peer = position < static_cast<uint32_t>(channel.size());
+  if (!unmet && !on_peer && position != Wait::kInput) return Status();
+  if (on_peer) {
     const Member& peer = channel.member(static_cast<int>(position));
     const Status left = channel.members().CheckLeft(static_cast<int>(position));
     const bool gone = peer.header->closed.load(std::memory_order_acquire) != 0 || !left.ok();
@@ -99,7 +100,7 @@ Status CudaWaits::Judge(const Wait& record, Watched* watched, std::mutex& calls)
     Notify(record, watched);
     return Status();
   }
-  if (!unmet) {
+  if (on_peer) {
     if (const std::unique_lock lock(calls, std::try_to_lock); lock.owns_lock())
       AXCCL_RETURN_IF_ERROR(channel.log().FindMismatch());
   }
@@ -123,6 +124,11 @@ std::string CudaWaits::DescribeWait(const Wait& record, const Watched& watched) 
   const uint32_t position = Wait::PositionOf(watched.look);
   const uint64_t sequence = Wait::SequenceOf(watched.look);
   const bool unmet = position == Wait::kUnmet;
+  if (position == Wait::kInput) {
+    const auto chunk = static_cast<unsigned long long>(__atomic_load_n(&record.count, __ATOMIC_RELAXED));
+    return "chunk " + std::to_string(chunk) + " of its input to be declared ready, in " +
+           channel.log().TextOf(sequence) + " (operation " + std::to_string(sequence) + ")";
+  }
   const int waiting_for = unmet ? watched.missing : static_cast<int>(position);
   std::string call = unmet || watched.replays ? "" : channel.log().TextOf(sequence);
   if (call.empty())
@@ -138,6 +144,7 @@ std::string CudaWaits::Absent(const Watched& watched) const {
   if (Wait::PositionOf(watched.look) == Wait::kUnmet)
     return "; all ranks of a group must create its channel and take part in its operations";
   std::string absent;
+  if (Wait::PositionOf(watched.look) == Wait::kInput) return absent;
   for (int p = 0; p < channel.size() && !watched.replays; ++p) {
     if (!channel.log().HasRecorded(p, Wait::SequenceOf(watched.look)))
       absent += " " + std::to_string(channel.member(p).rank);

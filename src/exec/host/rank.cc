@@ -88,8 +88,8 @@ Status HostRank::CheckMemory(const void* memory, size_t bytes, const char* name)
                     "%s is not memory from ncclMemAlloc; windows need memory that peers can map", name);
 }
 
-Result<std::shared_ptr<Pipeline>> HostRank::MakePipeline(const Channel& on, std::vector<PipelinePart> parts) {
-  return HostPipeline::Make(device_, on, std::move(parts));
+Result<std::shared_ptr<Pipeline>> HostRank::MakePipeline(Channel* on, std::vector<PipelinePart> parts) {
+  return HostPipeline::Make(device_, *on, std::move(parts));
 }
 
 const char* HostRank::LinkName(const Member& peer) const { return peer.rank == rank_ ? "self" : peer.reach->Name(); }

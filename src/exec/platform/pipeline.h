@@ -54,6 +54,8 @@ class Pipeline {
   virtual Word* Expose(Side side) = 0;
   virtual size_t scratch_bytes() const = 0;
   virtual size_t memory_bytes() const = 0;
+  // Of the device, that a start's kernel has.
+  virtual int blocks() const { return 0; }
 };
 
 }  // namespace axccl::exec

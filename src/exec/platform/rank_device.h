@@ -67,8 +67,8 @@ class RankDevice : public StateMaker {
   virtual Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) = 0;
 
   // Makes a pipeline on the channel `on`, whose order the channels of its parts share. kInvalidUsage where the device
-  // has none.
-  virtual Result<std::shared_ptr<Pipeline>> MakePipeline(const Channel& on, std::vector<PipelinePart> parts) = 0;
+  // has none for these ranks.
+  virtual Result<std::shared_ptr<Pipeline>> MakePipeline(Channel* on, std::vector<PipelinePart> parts) = 0;
 
   // Returns an error of the device, or if something there waits for a member that is gone or for too long; otherwise
   // ok. To be called repeatedly if the device needs a watch.

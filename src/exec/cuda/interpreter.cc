@@ -1,0 +1,51 @@
+#include "src/exec/cuda/interpreter.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "kernels/cuda/fatbin.h"
+#include "src/base/sizes.h"
+
+namespace axccl::exec {
+
+using device::cuda::Check;
+using device::cuda::Device;
+using device::cuda::Driver;
+using device::cuda::Scope;
+
+Status CudaInterpreter::Load(const Device& device) {
+  const Driver& driver = Driver::Loaded();
+  AXCCL_ASSIGN_OR_RETURN(const CUmodule module, device.Load(axccl_cuda_fatbin));
+  const Scope scope(device);
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&run_, module, "axccl_run"));
+  int of_multiprocessor = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, run_, kMostThreads, 0));
+  resident_blocks_ = static_cast<uint32_t>(std::max(1, of_multiprocessor * device.multiprocessors()));
+  return Status();
+}
+
+Result<const CudaInterpreter*> CudaInterpreter::Of(const Device& device) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const loaded = new std::map<const Device*, CudaInterpreter>;
+  std::lock_guard lock(*mutex);
+  const auto it = loaded->find(&device);
+  if (it != loaded->end()) return &it->second;
+  CudaInterpreter interpreter;
+  AXCCL_RETURN_IF_ERROR(interpreter.Load(device));
+  return &loaded->emplace(&device, interpreter).first->second;
+}
+
+unsigned CudaInterpreter::ThreadsFor(uint64_t bytes) {
+  return static_cast<unsigned>(std::clamp<uint64_t>(RoundUp(bytes / 16, 32), kLeastThreads, kMostThreads));
+}
+
+Status CudaInterpreter::Launch(kernels::cuda::Launch* launch, unsigned blocks, unsigned threads,
+                               CUstream stream) const {
+  void* parameters[] = {launch};
+  return Check(Driver::Loaded().cuLaunchKernel(run_, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr),
+               "cuLaunchKernel");
+}
+
+}  // namespace axccl::exec
