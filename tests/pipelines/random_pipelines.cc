@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/harness/client.h"
+#include "tests/harness/gpu.h"
 #include "tests/harness/random.h"
 #include "tests/pipelines/bound_case.h"
 
@@ -65,7 +66,7 @@ void Step(std::vector<Pipe>* pipes, const Clique& clique, const Cut& cut) {
   }
   for (size_t i = 0; i < pipes->size(); ++i)
     ASSERT_OK(axcclPipelineFinish((*pipes)[i].handle, Cuda(clique.stream(static_cast<int>(i)))));
-  for (size_t i = 0; i < pipes->size(); ++i) ASSERT_OK(axcclStreamSynchronize(clique.stream(static_cast<int>(i))));
+  for (size_t i = 0; i < pipes->size(); ++i) ASSERT_OK(harness::SynchronizeStream(clique.stream(static_cast<int>(i))));
   for (Pipe& pipe : *pipes) ASSERT_EQ(pipe.bound->Check(), "");
 }
 
@@ -77,6 +78,11 @@ void RunCase(RankContext& context, const Clique& clique, const ViewCase& c, cons
   ASSERT_FALSE(testing::Test::HasFailure());
   for (int start = 0; start < 3 && !testing::Test::HasFailure(); ++start) Step(&pipes, clique, cut);
   for (Pipe& pipe : pipes) EXPECT_OK(axcclPipelineDestroy(pipe.handle));
+  if (!harness::OnGpu()) return;
+  // To free memory of a GPU takes until no kernel runs there, and kernels of other ranks may wait for this one.
+  ASSERT_TRUE(context.Barrier());
+  pipes.clear();
+  ASSERT_TRUE(context.Barrier());
 }
 
 }  // namespace
