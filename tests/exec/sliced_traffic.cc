@@ -285,6 +285,21 @@ testing::AssertionResult SlicedTraffic::Act(int number, bool* moved) {
   const Poll poll = rank.run->Progress(random_->OneIn(3) ? 1 : 1 << random_->Below(14));
   *moved = poll != Poll::kBlocked;
   if (auto result = CheckNew(number); !result) return result;
+  if (poll == Poll::kBlocked && random_->OneIn(4)) return CheckBlocked(number);
+  return poll == Poll::kDone ? CheckEnd(number) : testing::AssertionSuccess();
+}
+
+// A thread would sleep now until another rank signals, so the rank must not be able to go on by itself. A failure may
+// be noticed at any time.
+testing::AssertionResult SlicedTraffic::CheckBlocked(int number) {
+  Rank& rank = ranks_[static_cast<size_t>(number)];
+  const uint64_t signals = ensemble_->Signals();
+  const int there = CountWords(number, Pipeline::kThere);
+  const Poll poll = rank.run->Progress(1 << 20);
+  const bool went_on =
+      poll != Poll::kBlocked || ensemble_->Signals() != signals || CountWords(number, Pipeline::kThere) != there;
+  if (went_on && rank.run->status().ok())
+    return testing::AssertionFailure() << "rank " << number << " was blocked, and went on alone";
   return poll == Poll::kDone ? CheckEnd(number) : testing::AssertionSuccess();
 }
 

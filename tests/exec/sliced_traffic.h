@@ -88,6 +88,7 @@ class SlicedTraffic {
   testing::AssertionResult Begin(int rank);
   void Declare(int rank, uint32_t chunk);
   testing::AssertionResult CheckNew(int rank);
+  testing::AssertionResult CheckBlocked(int rank);
   testing::AssertionResult CheckEnd(int rank);
   int Chunks(const Rank& rank, Pipeline::Side side) const {
     return rank.sides[side].blocks * rank.shape.chunking.slices;
