@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "tests/harness/random.h"
 
@@ -165,6 +167,77 @@ TEST(ViewList, BlocksFollowEachOther) {
   second.type = DataType::kInt32;
   EXPECT_EQ((ViewList{{first, second}}.BlockCount()), 132u);
   EXPECT_EQ((ViewList{{first, second}}.CommonType()), DataType::kUint8);
+}
+
+// The form of a pipeline's operand has the dimension of the slices first; texts name dimensions as the program does.
+TEST(BlockForm, DimensionsAreMovedToTheFrontAndBack) {
+  for (int dims = 1; dims <= tensor::kMaxDims; ++dims) {
+    BlockForm form;
+    form.shape.dims = dims;
+    for (int d = 0; d < dims; ++d) form.shape.sizes[d] = 10 + d;
+    for (int split = -1; split < dims; ++split) {
+      for (int concat = -1; concat < dims; ++concat) {
+        form.split = split, form.concat = concat;
+        for (int dim = 0; dim < dims; ++dim) {
+          const BlockForm first = form.WithFirst(dim);
+          EXPECT_EQ(first.shape.sizes[0], 10 + dim);
+          // Split and concat are the same dimensions as before, and the others keep their order.
+          for (const auto& [before, after] : {std::pair(split, first.split), std::pair(concat, first.concat)}) {
+            EXPECT_EQ(after < 0, before < 0);
+            if (before >= 0) {
+              EXPECT_EQ(first.shape.sizes[after], 10 + before);
+            }
+          }
+          EXPECT_TRUE(std::is_sorted(first.shape.sizes + 1, first.shape.sizes + dims));
+          EXPECT_EQ(first.WithFirstAt(dim), form) << dims << " " << dim;
+          EXPECT_EQ(form.WithFirstAt(dim).WithFirst(dim), form) << dims << " " << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(DescribeCall, NamesTheSlicesOfAPipeline) {
+  BlockForm form;
+  form.shape = {3, {2, 4, 6}};
+  form.split = 2;
+  ViewList list;
+  ViewOperand operand;
+  operand.form = form.WithFirst(1);
+  operand.type = DataType::kFloat32;
+  list.operands.push_back(operand);
+  list.slices = {4, 1, 2, true};
+  Call call;
+  call.kind = plan::Kind::kReduceScatter;
+  call.type = DataType::kFloat32;
+  const auto text = [&] {
+    call.views = std::make_shared<const ViewList>(list);
+    return DescribeCall(call);
+  };
+  EXPECT_EQ(text(),
+            "a pipeline of axcclReduceScatter of blocks [2, 4, 6] float split along dimension 2 sum, in 4 slices along "
+            "dimension 1, own last, produced");
+  list.slices = {1, 1, 0, false};
+  list.scale = 0.5;
+  EXPECT_EQ(text(),
+            "a pipeline of axcclReduceScatter of blocks [2, 4, 6] float split along dimension 2 sum, in 1 slice along "
+            "dimension 1 scaled by 0.5");
+}
+
+// Ranks compare them, and the words come from a peer's memory.
+TEST(Slices, AreUnpackedAsTheyWerePacked) {
+  harness::Random random(harness::Seed());
+  for (int i = 0; i < 10000; ++i) {
+    const Slices slices = {1 + static_cast<int64_t>(random.Below(65536)), static_cast<int8_t>(random.Below(8)),
+                           static_cast<uint8_t>(random.Below(4)), random.OneIn(2)};
+    const Slices read = Slices::Unpack(slices.Packed());
+    ASSERT_EQ(Text(read), Text(slices)) << "AXCCL_TEST_SEED=" << harness::Seed();
+    BlockForm form;
+    if (!form.Unpack(random.Next() & 0x070707)) continue;
+    for (int d = 0; d < form.shape.dims; ++d) form.shape.sizes[d] = static_cast<int64_t>(random.Next());
+    ASSERT_LT(DescribeCall(random.Next(), 1, form, DataType::kInt8, 0, Slices::Unpack(random.Next())).size(), 600u);
+  }
+  EXPECT_EQ(Slices::Unpack(Slices().Packed()).slices, 0);
 }
 
 TEST(BlockForm, OnlyDimensionsThereAreAreUnpacked) {

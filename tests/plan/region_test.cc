@@ -28,6 +28,10 @@ static_assert(Is(Resolve({.count = 100, .tile = 30, .parts = 2}, 0, 3, 1), 95, 5
 static_assert(Is(Resolve({.count = 100, .tile = 30, .parts = 2}, 0, 4, 0), 100, 0));
 static_assert(SlotElements({.count = 100, .tile = 30, .parts = 4}) == 8);
 static_assert(SlotElements({.count = 100, .lanes = 3, .parts = 2}) == 17);
+static_assert(Is(ResolveSlice({.count = 30, .row = 3, .slices = 4, .parts = 4}, 1), 6, 9));
+static_assert(Is(Resolve({.count = 30, .row = 3, .granule = 4, .slices = 4, .parts = 8}, 2), 6, 4));
+static_assert(Is(Resolve({.count = 30, .row = 3, .granule = 4, .slices = 4, .parts = 8}, 3), 10, 5));
+static_assert(SlotElements({.count = 30, .row = 3, .granule = 4, .slices = 4, .parts = 8}) == 8);
 
 // More elements than 32 bits can count, and nearly as many as 64 bits can.
 constexpr uint64_t kBig = (uint64_t{1} << 31) + 11;
@@ -136,6 +140,73 @@ TEST(RegionTest, CutsAreEven) {
     }
     EXPECT_LE(most - least, 1u) << "count " << count << " granule " << granule << " pieces " << n
                                 << ", AXCCL_TEST_SEED=" << harness::Seed();
+  }
+}
+
+// Slices are whole rows and differ by one at most. Every element belongs to exactly one part, in ascending order, and
+// the parts of a slice lie inside it. Cuts inside a slice are at multiples of the granule, from its begin on. A slot is
+// as large as the largest part, rounded up to the granule.
+void CheckSlicing(const Slicing& s) {
+  const uint64_t rows = s.count / s.row;
+  const uint32_t parts_of_slice = s.parts / s.slices;
+  uint64_t at = 0, largest = 0;
+  for (uint32_t slice = 0; slice < s.slices; ++slice) {
+    const Range whole = ResolveSlice(s, slice);
+    ASSERT_EQ(whole.begin, at) << "slice " << slice;
+    ASSERT_EQ(whole.count % s.row, 0u);
+    ASSERT_GE(whole.count / s.row, rows / s.slices);
+    ASSERT_LE(whole.count / s.row, rows / s.slices + (rows % s.slices != 0));
+    for (uint32_t i = 0; i < parts_of_slice; ++i) {
+      const Range r = Resolve(s, slice * parts_of_slice + i);
+      largest = std::max(largest, r.count);
+      ASSERT_LE(r.begin + r.count, whole.begin + whole.count);
+      if (r.count == 0) continue;
+      ASSERT_EQ(r.begin, at) << "slice " << slice << " part " << i;
+      ASSERT_EQ((r.begin - whole.begin) % s.granule, 0u);
+      at += r.count;
+    }
+    ASSERT_EQ(at, whole.begin + whole.count);
+  }
+  ASSERT_EQ(at, s.count);
+  ASSERT_GE(SlotElements(s), largest);
+  ASSERT_LT(SlotElements(s), largest + s.granule);
+}
+
+std::string Describe(const Slicing& s) {
+  return "count " + std::to_string(s.count) + " row " + std::to_string(s.row) + " granule " +
+         std::to_string(s.granule) + " slices " + std::to_string(s.slices) + " parts " + std::to_string(s.parts) +
+         ", AXCCL_TEST_SEED=" + std::to_string(harness::Seed());
+}
+
+TEST(RegionTest, SmallSlicesArePartitionedExactly) {
+  for (uint64_t rows = 0; rows <= 20; ++rows) {
+    for (const uint64_t row : {1u, 3u, 8u, 17u}) {
+      for (const uint32_t granule : {1u, 3u, 16u}) {
+        for (const uint32_t parts : {1u, 2u, 7u}) {
+          // As many slices as there are rows, at most; a block without rows has one slice.
+          for (uint32_t slices = 1; slices <= std::max<uint64_t>(rows, 1); ++slices) {
+            const Slicing s = {rows * row, row, granule, slices, slices * parts};
+            SCOPED_TRACE(Describe(s));
+            ASSERT_NO_FATAL_FAILURE(CheckSlicing(s));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(RegionTest, RandomSlicesArePartitionedExactly) {
+  harness::Random random(harness::Seed());
+  for (int i = 0; i < 1000; ++i) {
+    Slicing s;
+    s.granule = static_cast<uint32_t>(1 + random.Below(random.OneIn(2) ? 4 : 300));
+    s.row = 1 + (random.Next() >> (34 + random.Below(30)));
+    const uint64_t rows = 1 + (random.Next() >> (34 + random.Below(30)));
+    s.count = rows * s.row;
+    s.slices = static_cast<uint32_t>(1 + random.Below(std::min<uint64_t>(rows, 200)));
+    s.parts = s.slices * static_cast<uint32_t>(1 + random.Below(70));
+    SCOPED_TRACE(Describe(s));
+    ASSERT_NO_FATAL_FAILURE(CheckSlicing(s));
   }
 }
 
