@@ -63,7 +63,6 @@ Result<std::vector<Mapping>> MappingsIn(const std::byte* begin, const std::byte*
 bool IsOwnStack(const std::byte* begin, const std::byte* end) {
   constexpr size_t kNear = size_t{64} << 10;  // for stacks that the thread library does not know
   const std::byte here{};
-  if (begin < &here + kNear && end > &here - kNear) return true;
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) return true;
   void* stack = nullptr;
@@ -71,7 +70,10 @@ bool IsOwnStack(const std::byte* begin, const std::byte* end) {
   const int error = pthread_attr_getstack(&attributes, &stack, &bytes);
   pthread_attr_destroy(&attributes);
   const auto* const low = static_cast<const std::byte*>(stack);
-  return error != 0 || (begin < low + bytes && end > low);
+  if (error != 0 || (begin < low + bytes && end > low)) return true;
+  // What lies next to a stack that is known does not belong to it: the system maps memory close together.
+  const bool known = &here >= low && &here < low + bytes;
+  return !known && begin < &here + kNear && end > &here - kNear;
 }
 
 // Returns an error unless all of it is memory as malloc and mmap give it.

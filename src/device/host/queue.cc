@@ -216,8 +216,7 @@ bool Queue::Arm(int doorbell) {
 void Queue::Disarm() {
   if (!armed_for_another_.load(std::memory_order_relaxed) || !TryEnter()) return;
   armed_for_another_.store(false, std::memory_order_relaxed);
-  for (const Item* item = started_.get(); item != nullptr; item = item->next.get())
-    item->work->Arm(Work::kNoDoorbell);
+  for (const Item* item = started_.get(); item != nullptr; item = item->next.get()) item->work->Arm(Work::kNoDoorbell);
   Exit(std::memory_order_seq_cst);
   if (has_inbox_.load(std::memory_order_seq_cst)) Drive();
 }

@@ -134,7 +134,7 @@ class Scheduler {
   std::atomic<uint32_t> progress_wake_{0};
   std::atomic<uint32_t> helpers_{0};  // see Helping
   std::atomic<int> attended_{0}, looks_often_{0};
-  std::atomic<int> attendant_{-1};  // doorbell of the progress thread while it attends
+  std::atomic<int> attendant_{-1};     // doorbell of the progress thread while it attends
   std::atomic<uint32_t> activity_{0};  // LeftPending increments it, the dozing progress thread reads it
 };
 

@@ -68,9 +68,7 @@ class Doorbells {
   }
 
  private:
-  int NextSlot() {
-    return static_cast<int>(next_.fetch_add(1, std::memory_order_relaxed) % transport::kDoorbells);
-  }
+  int NextSlot() { return static_cast<int>(next_.fetch_add(1, std::memory_order_relaxed) % transport::kDoorbells); }
   transport::Doorbell& Get(int slot) const { return table_.load(std::memory_order_acquire)[slot]; }
 
   std::atomic<transport::Doorbell*> table_;

@@ -23,9 +23,9 @@ using device::host::TimelinePtr;
 namespace {
 
 // Bytes that one Progress() moves. A start moves as many before it returns.
-constexpr int64_t kBudget = 2 << 20;
+constexpr int64_t kBytesOfTurn = 2 << 20;
 // Looks for peers that start at the same time, before a start returns: each would otherwise ring the other.
-constexpr int kLooks = 16;
+constexpr int kLooksOfStart = 16;
 
 }  // namespace
 
@@ -160,7 +160,8 @@ bool HostPipeline::StartAtOnce(Stream* stream, std::unique_ptr<Run>* run) {
   if (!IssueIdle(stream, &order_ticket, &own_ticket)) return queue->Leave(), false;
   ResetWords(starts_.load(std::memory_order_relaxed));
   Poll poll = (*run)->Progress();
-  for (int looks = device::host::SpinLooks() > kLooks ? kLooks : 0; poll != Poll::kDone && looks > 0; --looks) {
+  for (int looks = device::host::SpinLooks() > kLooksOfStart ? kLooksOfStart : 0; poll != Poll::kDone && looks > 0;
+       --looks) {
     device::host::CpuRelax();
     poll = (*run)->Progress();
   }
@@ -224,7 +225,7 @@ void HostPipeline::ResetWords(uint64_t start) {
 }
 
 Poll HostPipeline::Progress(uint64_t start) {
-  const int64_t budget = std::exchange(only_looks_, false) ? 0 : kBudget;
+  const int64_t budget = std::exchange(only_looks_, false) ? 0 : kBytesOfTurn;
   if (reset_.load(std::memory_order_acquire) < start && !owner_->failed()) return Poll::kBlocked;
   if (std::exchange(begun_, start) != start) {
     for (const auto& run : runs_) run->Begin();

@@ -11,7 +11,7 @@ namespace {
 using device::host::Poll;
 using plan::OpKind;
 
-uint64_t Target(uint64_t turn, uint16_t value) { return turn << 16 | value; }
+uint64_t ValueOf(uint64_t turn, uint16_t value) { return turn << 16 | value; }
 
 }  // namespace
 
@@ -248,7 +248,7 @@ SlicedRun::Run SlicedRun::PassWait(const Step& step) {
   const Member& peer = channel.member(step.peer);
   const Line* const line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
   // Sequentially consistent, because it is the look after Arm (waiting.h).
-  const auto ready = [&] { return line->value.load(std::memory_order_seq_cst) >= Target(turn, step.value); };
+  const auto ready = [&] { return line->value.load(std::memory_order_seq_cst) >= ValueOf(turn, step.value); };
   if (!ready()) {
     Status over = monitor_.Look(binding_, step.peer);
     // The member may have done its part and left, in good order, between the two looks.
@@ -285,7 +285,7 @@ void SlicedRun::Signal(const Step& step, uint32_t lane) {
   Line* const line = own.layout.LineOf(own.block, lane, step.endpoint, turn);
   line->signature.store(signature_, std::memory_order_relaxed);
   line->sequence.store(static_cast<uint32_t>(binding_.sequence), std::memory_order_relaxed);
-  line->value.store(Target(turn, step.value), std::memory_order_seq_cst);
+  line->value.store(ValueOf(turn, step.value), std::memory_order_seq_cst);
   if (step.peer == channel.self()) return;
   outbox_.Send(binding_, step, lane, turn);
   const int first = step.peer == plan::kAllPeers ? 0 : step.peer;
