@@ -48,7 +48,9 @@ Cut AnyCut(const ViewCase& c, Random* random) {
   constexpr int64_t kSlices[] = {1, 2, 3, 7, 8};
   cut.slices = std::min(kSlices[random->Below(5)], rows);
   if (HasOrder(c.op)) cut.order = static_cast<axcclChunkOrder_t>(random->Below(4));
-  cut.produced = random->OneIn(2);
+  // A producer cannot write one chunk while another one, which shares its elements, is read.
+  const bool shares = std::any_of(c.repeats.begin(), c.repeats.end(), [](uint32_t repeats) { return repeats != 0; });
+  cut.produced = random->OneIn(2) && !shares;
   return cut;
 }
 
