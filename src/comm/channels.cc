@@ -218,8 +218,10 @@ Result<int> GroupChannel::Connect(std::vector<Member>* members) {
   return -1;
 }
 
+// That of a pipeline has one already.
 Result<int> GroupChannel::TakeArea() {
-  AXCCL_RETURN_IF_ERROR(table_->TakeArea(&part_));
+  const std::lock_guard lock(table_->mutex_);
+  if (part_.area < 0) AXCCL_RETURN_IF_ERROR(table_->TakeArea(&part_));
   return part_.area;
 }
 
@@ -331,6 +333,8 @@ Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(exec::Channel* o
   std::vector<std::shared_ptr<GroupChannel>> made;  // destroyed without the lock, if one of them fails
   made.reserve(needs.size());
   std::lock_guard lock(mutex_);
+  const bool takes_areas = comm_->device().traits().takes_areas;
+  if (takes_areas) AXCCL_RETURN_IF_ERROR(CheckAreas(needs.size()));
   uint32_t& number = pipelines_[on->order_key()];
   const uint64_t id = Mix(Mix(on->order_key(), kPipelines), number);
   std::vector<GroupChannel*> channels;
@@ -342,6 +346,7 @@ Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(exec::Channel* o
     made.emplace_back();
     AXCCL_RETURN_IF_ERROR(Make(name, on->order(), on->group_order(), layout, bytes, &made.back()));
     channels.push_back(made.back().get());
+    if (takes_areas) AXCCL_RETURN_IF_ERROR(TakeArea(&made.back()->part_));
   }
   for (const std::shared_ptr<GroupChannel>& channel : made) {
     channel->PutOn(on);
@@ -437,19 +442,22 @@ Status ChannelTable::Enter(GroupChannel::Part* part) const {
                     comm_->identity().rank, taken_.count(), exec::kGoneSlot);
 }
 
-Status ChannelTable::TakeArea(GroupChannel::Part* part) {
-  std::lock_guard lock(mutex_);
+Status ChannelTable::CheckAreas(size_t needed) {
   Sweep();
   const uint32_t most = comm_->settings().gpu_channels;
   areas_.resize(most);
+  if (static_cast<size_t>(std::count(areas_.begin(), areas_.end(), false)) >= needed) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "rank %d uses %zu channels of its own on its CUDA device (one for the messages of a channel with "
+                    "each peer and in "
+                    "each direction among them), and there is room for %u; destroy some, on all their ranks, or raise "
+                    "AXCCL_GPU_CHANNELS",
+                    comm_->identity().rank, static_cast<size_t>(std::count(areas_.begin(), areas_.end(), true)), most);
+}
+
+Status ChannelTable::TakeArea(GroupChannel::Part* part) {
+  AXCCL_RETURN_IF_ERROR(CheckAreas(1));
   const auto free = std::find(areas_.begin(), areas_.end(), false);
-  if (free == areas_.end())
-    return MakeStatus(
-        Code::kInvalidUsage,
-        "rank %d uses %u channels of its own on its CUDA device (one for the messages of a channel with each "
-        "peer and in each direction among them), which is all there is room for; destroy some, on all their "
-        "ranks, or raise AXCCL_GPU_CHANNELS",
-        comm_->identity().rank, most);
   *free = true;
   part->area = static_cast<int>(free - areas_.begin());
   return Status();

@@ -75,6 +75,8 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   void* user = nullptr;  // set by the API; guarded by the table
 
  private:
+  friend class ChannelTable;
+
   // exec::Connector
   Result<int> Connect(std::vector<exec::Member>* members) override;
   Status CheckMissing(int position) const override;
@@ -122,7 +124,8 @@ class ChannelTable {
     uint64_t scratch_bytes = 0;
   };
   // Makes the channels of a pipeline on the channel `on`, which is called `name`. The number of such calls, the same on
-  // all ranks of that channel, tells pipelines apart. To be released one by one.
+  // all ranks of that channel, tells pipelines apart; a call that fails does not count. Devices of which channels take
+  // an area have one for each of them. To be released one by one.
   Result<std::vector<GroupChannel*>> AddForPipeline(exec::Channel* on, const std::string& name,
                                                     std::span<const Needs> needs);
   // Removes the channel if `last` returns true, which is called while no other thread can acquire it; otherwise returns
@@ -153,6 +156,9 @@ class ChannelTable {
   void PublishEntry(const GroupChannel::Part& part, std::span<const transport::Reach::Stretch> stretches) const;
   bool TryFree(const GroupChannel::Part& part);
   void Sweep();
+  // With the lock: returns an error unless that many areas of the rank's device are free.
+  Status CheckAreas(size_t needed);
+  // Likewise.
   Status TakeArea(GroupChannel::Part* part);
   // Whether this rank has created that channel, now or in the past.
   bool HasCreated(const ChannelName& name, uint32_t generation);
