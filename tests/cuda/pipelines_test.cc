@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "axccl/device.h"
+#include "tests/cuda/pipeline_end.h"
 #include "tests/cuda/words.h"
 #include "tests/harness/timing.h"
 
@@ -25,153 +25,6 @@ using harness::NowNs;
 using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
-
-// How chunks are awaited and declared ready.
-enum class How { kThread, kStream, kWords };
-
-struct Case {
-  axcclPipelineKind_t kind = axcclPipelineAllGather;
-  ncclDataType_t type = ncclFloat32;
-  // Of a block, which follow each other along the second dimension, and are cut along the first.
-  int64_t rows = 7, width = 8;
-  int64_t slices = 7;
-  axcclChunkOrder_t order = axcclDefaultOrder;
-  bool produced = false;
-  How how = How::kThread;
-
-  bool reduces() const { return kind == axcclPipelineAllReduce || kind == axcclPipelineReduceScatter; }
-  size_t bytes() const { return type == ncclBfloat16 ? 2 : 4; }
-  std::string Text() const {
-    return "kind " + std::to_string(kind) + " type " + std::to_string(type) + " rows " + std::to_string(rows) +
-           " width " + std::to_string(width) + " slices " + std::to_string(slices) + " order " + std::to_string(order) +
-           " produced " + std::to_string(produced) + " how " + std::to_string(static_cast<int>(how));
-  }
-};
-
-// One rank's end of a case, in managed memory.
-class End {
- public:
-  End(const Case& c, const Clique& clique, int i, axcclChannel_t channel = nullptr)
-      : c_(c),
-        n_(clique.nranks()),
-        rank_(clique.rank(i)),
-        in_blocks_(Splits() ? n_ : 1),
-        out_blocks_(Joins() ? n_ : 1) {
-    in_ = Buffer(in_blocks_);
-    out_ = Buffer(out_blocks_);
-    axcclPipelineSpec_t spec = AXCCL_PIPELINE_SPEC_INITIALIZER;
-    const int64_t in_sizes[] = {c.rows, c.width * in_blocks_}, out_sizes[] = {c.rows, c.width * out_blocks_};
-    spec.kind = c.kind;
-    spec.in.datatype = spec.out.datatype = c.type;
-    spec.in.num_dims = spec.out.num_dims = 2;
-    spec.in.data = in_;
-    spec.in.sizes = in_sizes;
-    spec.out.data = out_;
-    spec.out.sizes = out_sizes;
-    spec.dim = spec.concat_dim = 1;
-    spec.slice_dim = 0;
-    spec.slices = c.slices;
-    spec.order = c.order;
-    spec.flags = c.produced ? axcclProducer : 0;
-    EXPECT_OK(axcclPipelineCreate(&handle_, &spec, channel != nullptr ? channel : axcclDefaultChannel(clique.comm(i))));
-    if (handle_ == nullptr) return;
-    info_.size = sizeof(info_);
-    EXPECT_OK(axcclPipelineGetInfo(handle_, &info_));
-    EXPECT_OK(axcclPipelineGetFlags(handle_, axcclIn, &words_[axcclIn], nullptr));
-    EXPECT_OK(axcclPipelineGetFlags(handle_, axcclOut, &words_[axcclOut], nullptr));
-  }
-  End(const End&) = delete;
-  // The memory stays: to free it waits for kernels.
-  void Destroy() { EXPECT_OK(axcclPipelineDestroy(handle_)); }
-
-  axcclPipeline_t handle() const { return handle_; }
-  const axcclPipelineInfo_t& info() const { return info_; }
-  const Case& c() const { return c_; }
-  uint32_t* word(axcclSide_t side, int64_t chunk) const { return words_[side] + chunk; }
-  int64_t ChunkAt(axcclSide_t side, int64_t position) const {
-    axcclChunk_t chunk = AXCCL_CHUNK_INITIALIZER;
-    EXPECT_OK(axcclPipelineGetChunk(handle_, side, position, &chunk));
-    return chunk.number;
-  }
-
-  // Of a start. Without a producer, writes the input.
-  void Prepare(int start) {
-    start_ = start;
-    std::memset(in_, 0xd1, static_cast<size_t>(in_blocks_) * BlockBytes());
-    std::memset(out_, 0xd1, static_cast<size_t>(out_blocks_) * BlockBytes());
-    for (int64_t chunk = 0; !c_.produced && chunk < info_.in_chunks; ++chunk) Produce(chunk);
-  }
-  void Produce(int64_t chunk) {
-    ForEach(chunk, in_blocks_, [&](int64_t block, int64_t row, int64_t column, int64_t at) {
-      Store(in_, at, Value(rank_, Splits() ? block : 0, row, column));
-    });
-  }
-  std::string Check(int64_t chunk) const {
-    std::string wrong;
-    ForEach(chunk, out_blocks_, [&](int64_t block, int64_t row, int64_t column, int64_t at) {
-      int64_t wanted = 0;
-      if (c_.reduces()) {
-        for (int r = 0; r < n_; ++r) wanted += Value(r, Splits() ? rank_ : 0, row, column);
-      } else {
-        wanted = Value(static_cast<int>(Joins() ? block : 0), Splits() ? rank_ : 0, row, column);
-      }
-      if (wrong.empty() && Load(out_, at) != wanted)
-        wrong = "chunk " + std::to_string(chunk) + " at row " + std::to_string(row) + " column " +
-                std::to_string(column) + ": " + std::to_string(Load(out_, at)) + " instead of " +
-                std::to_string(wanted);
-    });
-    return wrong;
-  }
-
- private:
-  bool Splits() const { return c_.kind == axcclPipelineReduceScatter || c_.kind == axcclPipelineAllToAll; }
-  bool Joins() const { return c_.kind == axcclPipelineAllGather || c_.kind == axcclPipelineAllToAll; }
-  size_t BlockBytes() const { return static_cast<size_t>(c_.rows * c_.width) * c_.bytes(); }
-  char* Buffer(int64_t blocks) const {
-    return static_cast<char*>(harness::GpuAllocate(static_cast<size_t>(blocks) * BlockBytes() + 64));
-  }
-  // Small, so that sums are exact in every type.
-  int64_t Value(int rank, int64_t block, int64_t row, int64_t column) const {
-    return (7 * rank + 5 * block + 3 * row + column + 11 * start_) % 32;
-  }
-  template <class Visit>
-  void ForEach(int64_t chunk, int64_t blocks, const Visit& visit) const {
-    const int64_t block = chunk / c_.slices, slice = chunk % c_.slices;
-    for (int64_t row = c_.rows * slice / c_.slices; row < c_.rows * (slice + 1) / c_.slices; ++row) {
-      for (int64_t column = 0; column < c_.width; ++column)
-        visit(block, row, column, (row * blocks + block) * c_.width + column);
-    }
-  }
-  void Store(char* to, int64_t at, int64_t value) const {
-    const auto number = static_cast<float>(value);
-    const auto integer = static_cast<int32_t>(value);
-    uint32_t bits;
-    std::memcpy(&bits, &number, 4);
-    const auto half = static_cast<uint16_t>(bits >> 16);
-    const void* const from = c_.type == ncclInt32      ? static_cast<const void*>(&integer)
-                             : c_.type == ncclBfloat16 ? static_cast<const void*>(&half)
-                                                       : &number;
-    std::memcpy(to + at * static_cast<int64_t>(c_.bytes()), from, c_.bytes());
-  }
-  int64_t Load(const char* from, int64_t at) const {
-    uint32_t bits = 0;
-    std::memcpy(&bits, from + at * static_cast<int64_t>(c_.bytes()), c_.bytes());
-    if (c_.type == ncclInt32) return static_cast<int32_t>(bits);
-    if (c_.type == ncclBfloat16) bits <<= 16;
-    float number;
-    std::memcpy(&number, &bits, 4);
-    return static_cast<int64_t>(number);
-  }
-
-  const Case c_;
-  const int n_, rank_;
-  const int64_t in_blocks_, out_blocks_;
-  char *in_ = nullptr, *out_ = nullptr;
-  uint32_t* words_[2] = {};
-  axcclPipeline_t handle_ = nullptr;
-  axcclPipelineInfo_t info_{};
-  int start_ = 0;
-};
 
 // ---- complete runs ----
 
@@ -287,6 +140,261 @@ TEST_P(PipelineTest, ShapesOfModels) {
 INSTANTIATE_TEST_SUITE_P(Layouts, PipelineTest,
                          testing::Values(harness::Threads(2), harness::Threads(3), harness::Threads(4)),
                          [](const auto& info) { return info.param.Text(); });
+
+// ---- kernels that wait for words ----
+
+// Waits until *word is not 0, stores its value at `to`, and behind it `count` words from `from`.
+constexpr const char* kConsume = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry consume(.param .u64 word, .param .u64 from, .param .u64 to, .param .u32 count) {
+  .reg .pred %p;
+  .reg .u32 %value, %left;
+  .reg .u64 %word, %from, %to;
+  ld.param.u64 %word, [word];
+  ld.param.u64 %from, [from];
+  ld.param.u64 %to, [to];
+  ld.param.u32 %left, [count];
+look:
+  ld.acquire.sys.global.u32 %value, [%word];
+  setp.eq.u32 %p, %value, 0;
+  @%p bra look;
+  st.global.u32 [%to], %value;
+copy:
+  setp.eq.u32 %p, %left, 0;
+  @%p bra done;
+  ld.global.u32 %value, [%from];
+  add.u64 %to, %to, 4;
+  st.global.u32 [%to], %value;
+  add.u64 %from, %from, 4;
+  sub.u32 %left, %left, 1;
+  bra copy;
+done:
+  ret;
+}
+)";
+
+class Consumer {
+ public:
+  Consumer() {
+    void* module = nullptr;
+    EXPECT_EQ(driver_->load_module(&module, kConsume), 0);
+    EXPECT_EQ(driver_->get_function(&function_, module, "consume"), 0);
+  }
+  void Launch(uint32_t* word, const void* from, int32_t* to, uint32_t count, axcclStream_t stream) const {
+    void* parameters[] = {&word, &from, &to, &count};
+    ASSERT_EQ(driver_->launch(function_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr), 0);
+  }
+
+ private:
+  const GpuDriver* const driver_ = EnterGpu();
+  void* function_ = nullptr;
+};
+
+// Behind the start on the same stream, all at once; each waits for its chunk.
+TEST(Kernels, WaitForWords) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case c{axcclPipelineAllGather, ncclInt32, 6, 16, 3, axcclDefaultOrder, true};
+    End end(c, clique, 0);
+    const Consumer consumer;
+    const auto chunks = static_cast<size_t>(end.info().out_chunks);
+    Words seen(chunks * 17);
+    for (int start = 0; start < 3; ++start) {
+      end.Prepare(start);
+      seen.Fill(-1);
+      ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      for (int64_t p = 0; p < end.info().out_chunks; ++p) {
+        axcclChunk_t chunk = AXCCL_CHUNK_INITIALIZER;
+        ASSERT_OK(axcclPipelineGetChunk(end.handle(), axcclOut, p, &chunk));
+        ASSERT_NO_FATAL_FAILURE(consumer.Launch(end.word(axcclOut, chunk.number), chunk.view.data,
+                                                seen.get() + chunk.number * 17, 16, clique.stream()));
+      }
+      ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
+      for (int64_t chunk = 0; chunk < end.info().in_chunks; ++chunk) {
+        end.Produce(chunk);
+        ASSERT_OK(axcclPipelineReady(end.handle(), chunk));
+      }
+      ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+      for (int64_t chunk = 0; chunk < end.info().out_chunks; ++chunk) {
+        const int32_t* const found = seen.get() + chunk * 17;
+        ASSERT_EQ(found[0], 1);
+        ASSERT_EQ(end.Check(chunk), "");
+        for (int64_t column = 0; column < 16; ++column)
+          ASSERT_EQ(found[1 + column], end.Wanted(chunk / 3, chunk % 3 * 2, column));
+      }
+    }
+    end.Destroy();
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Threads(2), body);
+}
+
+// ---- devices, channels, groups ----
+
+TEST(Devices, TwoInOneProcess) {
+  const auto body = [](RankContext& context) {
+    ASSERT_NE(EnterGpu(context.rank() % 2), nullptr);
+    std::vector<Case> cases;
+    for (const bool produced : {false, true}) {
+      cases.push_back({axcclPipelineAllGather, ncclInt32, 7, 100, 7, axcclOwnLast, produced, How::kThread});
+      cases.push_back({axcclPipelineAllReduce, ncclFloat32, 7, 100, 2, axcclDefaultOrder, produced, How::kStream});
+    }
+    RunCases(context, cases);
+  };
+  RunRanks(harness::Threads(2), body, SmallGpu(2));
+  RunRanks(harness::Threads(4), body, SmallGpu(2));
+}
+
+// Two pipelines under way at a time, and calls on the default channel beside them, in another order on each rank.
+TEST(Channels, RunBesideEachOther) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 3));
+    axcclChannel_t channels[2] = {};
+    for (int i = 0; i < 2; ++i) ASSERT_OK(axcclChannelCreate(&channels[i], clique.comm(), nullptr, i + 1, 0));
+    const Case c{axcclPipelineReduceScatter, ncclInt32, 8, 8, 4, axcclDefaultOrder, true};
+    End a(c, clique, 0, channels[0]), b(c, clique, 0, channels[1]);
+    for (axcclChannel_t channel : channels) EXPECT_OK(axcclChannelDestroy(channel));  // pipelines keep them
+    Words data(3000);
+    for (int start = 0; start < 3; ++start) {
+      data.Fill(1);
+      const auto begin = [&](End* end, int stream) {
+        end->Prepare(start);
+        ASSERT_OK(axcclPipelineStart(end->handle(), Cuda(clique.stream(0, stream))));
+      };
+      const auto finish = [&](End* end, int stream) {
+        for (int64_t p = 0; p < end->info().in_chunks; ++p)
+          ASSERT_NO_FATAL_FAILURE(Declare(end, end->ChunkAt(axcclIn, p), nullptr));
+        ASSERT_OK(axcclPipelineFinish(end->handle(), Cuda(clique.stream(0, stream))));
+      };
+      const bool first = context.rank() == 0;
+      ASSERT_NO_FATAL_FAILURE(begin(first ? &a : &b, 0));
+      ASSERT_NO_FATAL_FAILURE(begin(first ? &b : &a, 1));
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream(0, 2)));
+      ASSERT_OK(harness::SynchronizeStream(clique.stream(0, 2)));
+      EXPECT_TRUE(data.AreAll(2));
+      ASSERT_NO_FATAL_FAILURE(finish(first ? &b : &a, 1));
+      ASSERT_NO_FATAL_FAILURE(finish(first ? &a : &b, 0));
+      ASSERT_TRUE(clique.Synchronize());
+      for (int64_t chunk = 0; chunk < a.info().out_chunks; ++chunk) {
+        ASSERT_EQ(a.Check(chunk), "");
+        ASSERT_EQ(b.Check(chunk), "");
+      }
+    }
+    a.Destroy();
+    b.Destroy();
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Pipelines start at the end of a group, after its calls, whose results they need.
+TEST(Groups, StartPipelinesAtTheirEnd) {
+  RunRanks(harness::OneThread(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case c{axcclPipelineAllGather, ncclInt32, 4, 5, 2};
+    std::vector<std::unique_ptr<End>> ends;
+    std::vector<std::unique_ptr<Words>> data;
+    for (int i = 0; i < clique.size(); ++i) {
+      ends.push_back(std::make_unique<End>(c, clique, i));
+      data.push_back(std::make_unique<Words>(2000));
+    }
+    for (int start = 0; start < 3; ++start) {
+      ASSERT_OK(ncclGroupStart());
+      for (int i = 0; i < clique.size(); ++i) {
+        const auto at = static_cast<size_t>(i);
+        data[at]->Fill(1);
+        ends[at]->Prepare(start);
+        ASSERT_OK(axcclPipelineStart(ends[at]->handle(), Cuda(clique.stream(i))));
+        ASSERT_OK(Sum(data[at].get(), data[at].get(), clique.comm(i), clique.stream(i)));
+      }
+      ASSERT_OK(ncclGroupEnd());
+      for (int i = 0; i < clique.size(); ++i)
+        ASSERT_OK(axcclPipelineFinish(ends[static_cast<size_t>(i)]->handle(), Cuda(clique.stream(i))));
+      ASSERT_TRUE(clique.Synchronize());
+      for (size_t i = 0; i < ends.size(); ++i) {
+        EXPECT_TRUE(data[i]->AreAll(3));
+        for (int64_t chunk = 0; chunk < ends[i]->info().out_chunks; ++chunk) ASSERT_EQ(ends[i]->Check(chunk), "");
+      }
+    }
+    for (const auto& end : ends) end->Destroy();
+  });
+}
+
+// Rank 0 sends to rank 1 and gets nothing, rank 1 to rank 2, and rank 3 to itself.
+TEST(Permute, MessagesCopiesAndZeros) {
+  RunRanks(harness::Threads(4), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    constexpr int64_t kSize = 60;
+    const int64_t pairs[] = {0, 1, 1, 2, 3, 3};
+    const int rank = context.rank(), from[] = {-1, 0, 1, 3};
+    Words in(kSize), out(kSize, -1);
+    axcclPipelineSpec_t spec = AXCCL_PIPELINE_SPEC_INITIALIZER;
+    spec.kind = axcclPipelinePermute;
+    spec.pairs = pairs;
+    spec.num_pairs = 3;
+    spec.in.datatype = spec.out.datatype = ncclInt32;
+    spec.in.num_dims = spec.out.num_dims = 1;
+    spec.in.sizes = spec.out.sizes = &kSize;
+    spec.in.data = rank == 2 ? nullptr : in.get();
+    spec.out.data = out.get();
+    spec.slices = 4;
+    axcclPipeline_t pipeline = nullptr;
+    ASSERT_OK(axcclPipelineCreate(&pipeline, &spec, axcclDefaultChannel(clique.comm())));
+    for (int start = 1; start < 4; ++start) {
+      in.Fill(10 * start + rank);
+      out.Fill(-1);
+      ASSERT_OK(axcclPipelineStart(pipeline, Cuda(clique.stream())));
+      for (int64_t chunk = 0; chunk < 4; ++chunk) {
+        ASSERT_OK(axcclPipelineWait(pipeline, chunk));
+        EXPECT_EQ(out.get()[chunk * 15 + 14], from[rank] < 0 ? 0 : 10 * start + from[rank]);
+      }
+      ASSERT_OK(axcclPipelineFinish(pipeline, Cuda(clique.stream())));
+      ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+      EXPECT_TRUE(out.AreAll(from[rank] < 0 ? 0 : 10 * start + from[rank]));
+    }
+    ASSERT_OK(axcclPipelineDestroy(pipeline));
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// The area of a pipeline is free once the peers have left it, too.
+void CreateWhenThereIsRoom(End* end, axcclChannel_t channel) {
+  ncclResult_t result = ncclInvalidUsage;
+  for (const uint64_t start = NowNs(); result == ncclInvalidUsage && NowNs() - start < AllowedNs(2000);) {
+    result = end->Create(channel);
+    std::this_thread::yield();
+  }
+  ASSERT_OK(result);
+}
+
+// Each is created, started or not, and destroyed; the next one uses its area of the device.
+TEST(Lifecycle, FollowEachOtherInOneArea) {
+  RunOptions options;
+  options.environment = {{"AXCCL_GPU_CHANNELS", "1"}};
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 3));
+    for (int n = 0; n < 12; ++n) {
+      ASSERT_TRUE(context.Step("pipeline %d", n));
+      const Case c{n % 2 != 0 ? axcclPipelineAllGather : axcclPipelineAllReduce, ncclInt32, 4, 5 + n, 1 + n % 4};
+      End end(c, 2, context.rank());
+      ASSERT_NO_FATAL_FAILURE(CreateWhenThereIsRoom(&end, axcclDefaultChannel(clique.comm())));
+      if (n == 0) {
+        End second(c, 2, context.rank());
+        EXPECT_EQ(second.Create(axcclDefaultChannel(clique.comm())), ncclInvalidUsage);
+        EXPECT_TRUE(harness::LastErrorHas("AXCCL_GPU_CHANNELS")) << ncclGetLastError(nullptr);
+      }
+      for (int start = 0; start < n % 3; ++start) ASSERT_NO_FATAL_FAILURE(RunStart(&end, clique, start));
+      end.Destroy();
+    }
+  };
+  RunRanks(harness::Threads(2), body, options);
+}
 
 }  // namespace
 }  // namespace axccl::tests

@@ -49,6 +49,9 @@ const GpuDriver* Load() {
   find(&driver.launch_graph, "cuGraphLaunch");
   find(&driver.destroy_graph, "cuGraphDestroy");
   find(&driver.destroy_executable, "cuGraphExecDestroy");
+  find(&driver.load_module, "cuModuleLoadData");
+  find(&driver.get_function, "cuModuleGetFunction");
+  find(&driver.launch, "cuLaunchKernel");
   return good && driver.init(0) == 0 ? &driver : nullptr;
 }
 

@@ -34,6 +34,11 @@ struct GpuDriver {
   int (*launch_graph)(void* executable, void* stream);
   int (*destroy_graph)(void* graph);
   int (*destroy_executable)(void* executable);
+  int (*load_module)(void** module, const void* image);  // text of PTX will do
+  int (*get_function)(void** function, void* module, const char* name);
+  int (*launch)(void* function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
+                unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void* stream, void** parameters,
+                void** extra);
 
   // Returns the started driver; null, with a GoogleTest failure, if there is none.
   static const GpuDriver* Get();

@@ -1,0 +1,232 @@
+// How pipelines of GPU ranks end early, and what is refused.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <initializer_list>
+#include <string>
+#include <thread>
+
+#include "axccl/device.h"
+#include "tests/cuda/graph.h"
+#include "tests/cuda/pipeline_end.h"
+#include "tests/cuda/words.h"
+#include "tests/harness/timing.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Clique;
+using harness::Cuda;
+using harness::ExpectLastErrorHas;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+
+constexpr axcclPipelineKind_t kKinds[] = {axcclPipelineAllGather, axcclPipelineReduceScatter, axcclPipelineAllReduce,
+                                          axcclPipelineAllToAll};
+
+// Every word of both sides is 1 or 2.
+void ExpectWordsSet(const End& end) {
+  for (const axcclSide_t side : {axcclIn, axcclOut}) {
+    const int64_t chunks = side == axcclIn ? end.info().in_chunks : end.info().out_chunks;
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const uint32_t word = axcclDeviceAwait(end.word(side, chunk));
+      EXPECT_TRUE(word == 1 || word == 2) << word;
+    }
+  }
+}
+
+// Rank 1 declares nothing ready. Rank 0 waits for its chunks in every way there is, and then gives up.
+TEST(PipelineFailures, AbortWhileAChunkIsAwaited) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    for (const axcclPipelineKind_t kind : kKinds) {
+      ASSERT_TRUE(context.Step("kind %d", kind));
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context, 2));
+      const Case c{kind, ncclInt32, 4, 8, 2, axcclDefaultOrder, true};
+      End end(c, clique, 0);
+      end.Prepare(0);
+      ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+      // The last block of rank 0 comes from rank 1. Rank 1 needs itself for its own, which comes last by rank.
+      const int64_t last = end.info().out_chunks - 1;
+      ASSERT_OK(axcclPipelineStreamWait(end.handle(), last, Cuda(clique.stream(0, 1))));
+      ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
+      if (context.rank() == 0) {
+        for (int64_t chunk = 0; chunk < end.info().in_chunks; ++chunk)
+          ASSERT_OK(axcclPipelineReady(end.handle(), chunk));
+      }
+      // What rank 1 gives never comes.
+      std::thread waiter([&] { EXPECT_NE(axcclPipelineWait(end.handle(), last), ncclSuccess); });
+      std::thread reader([&] { EXPECT_EQ(axcclDeviceAwait(end.word(axcclOut, last)), 2u); });
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 0) {
+        ASSERT_OK(ncclCommAbort(clique.comm()));
+      } else {
+        EXPECT_EQ(AwaitError(clique.comm(), 2000), ncclRemoteError) << ncclGetLastError(nullptr);
+      }
+      waiter.join();
+      reader.join();
+      ExpectWordsSet(end);
+      ASSERT_OK(harness::SynchronizeStream(clique.stream(0, 0)));
+      ASSERT_OK(harness::SynchronizeStream(clique.stream(0, 1)));
+      end.Destroy();
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 1) {
+        ASSERT_OK(ncclCommAbort(clique.comm()));
+      }
+      clique.ForgetComms();
+      ASSERT_TRUE(context.Barrier());
+    }
+  });
+}
+
+void ExpectFailure(RankContext& context, Clique* clique, End* end, ncclResult_t expected,
+                   std::initializer_list<const char*> words) {
+  EXPECT_EQ(AwaitError(clique->comm(), 3000), expected) << ncclGetLastError(nullptr);
+  ExpectLastErrorHas(words);
+  ExpectWordsSet(*end);
+  for (int64_t chunk = 0; chunk < end->info().out_chunks; ++chunk)
+    EXPECT_EQ(axcclPipelineWait(end->handle(), chunk), *end->word(axcclOut, chunk) == 1 ? ncclSuccess : expected);
+  ASSERT_OK(harness::SynchronizeStream(clique->stream()));
+  end->Destroy();
+  ASSERT_TRUE(context.Barrier());
+  ASSERT_OK(ncclCommAbort(clique->comm()));
+  clique->ForgetComms();
+  ASSERT_TRUE(context.Barrier());
+}
+
+// Both ranks wait for a chunk of rank 1's input, and only rank 1 knows.
+TEST(PipelineFailures, AChunkThatIsNeverReady) {
+  RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case c{axcclPipelineAllReduce, ncclInt32, 4, 8, 2, axcclDefaultOrder, true};
+    End end(c, clique, 0);
+    ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+    for (int64_t chunk = 0; chunk < end.info().in_chunks; ++chunk) {
+      if (context.rank() == 1 && chunk == end.info().in_chunks - 1) continue;
+      ASSERT_OK(axcclPipelineReady(end.handle(), chunk));
+    }
+    ASSERT_NO_FATAL_FAILURE(
+        ExpectFailure(context, &clique, &end, ncclTimeout, {"AXCCL_TIMEOUT", "a pipeline of axcclAllReduce"}));
+  };
+  RunRanks(harness::Threads(2), body, options);
+}
+
+TEST(PipelineFailures, AChunkOfItsOwnThatIsNeverReady) {
+  RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", "0.2"}};
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case c{axcclPipelineAllGather, ncclInt32, 4, 8, 2, axcclDefaultOrder, true};
+    End end(c, clique, 0);
+    ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+    ASSERT_OK(axcclPipelineReady(end.handle(), 0));
+    ASSERT_OK(axcclPipelineWait(end.handle(), 0));
+    ASSERT_NO_FATAL_FAILURE(ExpectFailure(
+        context, &clique, &end, ncclTimeout,
+        {"rank 0 waited 0.2 s for chunk 1 of its input to be declared ready, in a pipeline of axcclAllGather"}));
+  };
+  RunRanks(harness::Processes(1), body, options);
+}
+
+TEST(PipelineFailures, ARankThatNeverStarts) {
+  RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case c{axcclPipelineAllReduce, ncclInt32, 4, 8, 2};
+    End end(c, clique, 0);
+    if (context.rank() == 0) {
+      ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      ASSERT_NO_FATAL_FAILURE(ExpectFailure(context, &clique, &end, ncclTimeout, {"AXCCL_TIMEOUT", "rank 1"}));
+      return;
+    }
+    EXPECT_EQ(AwaitError(clique.comm(), 3000), ncclTimeout) << ncclGetLastError(nullptr);
+    EXPECT_EQ(axcclPipelineStart(end.handle(), Cuda(clique.stream())), ncclTimeout);
+    end.Destroy();
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Threads(2), body, options);
+}
+
+// Ranks cut the same call into different slices.
+TEST(PipelineFailures, DifferentPipelines) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    for (const axcclPipelineKind_t kind : kKinds) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      const Case c{kind, ncclInt32, 4, 8, context.rank() == 0 ? 2 : 4};
+      End end(c, clique, 0);
+      const ncclResult_t started = axcclPipelineStart(end.handle(), Cuda(clique.stream()));
+      EXPECT_TRUE(started == ncclSuccess || started == ncclInvalidUsage) << started;
+      if (started == ncclSuccess) {
+        ASSERT_NO_FATAL_FAILURE(
+            ExpectFailure(context, &clique, &end, ncclInvalidUsage, {"mismatch", "a pipeline of", "slices"}));
+      } else {
+        end.Destroy();
+        ASSERT_TRUE(context.Barrier());
+        ASSERT_OK(ncclCommAbort(clique.comm()));
+        clique.ForgetComms();
+        ASSERT_TRUE(context.Barrier());
+      }
+    }
+  });
+}
+
+// ---- refused ----
+
+void ExpectRefused(RankContext& context) {
+  Clique clique;
+  ASSERT_TRUE(clique.Init(context));
+  const Case c{axcclPipelineAllGather, ncclInt32, 4, 8, 2};
+  End end(c, context.nranks(), context.rank());
+  EXPECT_EQ(end.Create(axcclDefaultChannel(clique.comm())), ncclInvalidUsage);
+  ExpectLastErrorHas({"axcclPipelineCreate", "ranks of one process", "axcclAllGather"});
+  Words data(3000, 1);  // the communicator still works
+  ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+  ASSERT_TRUE(clique.Synchronize());
+  EXPECT_TRUE(data.AreAll(2));
+  ASSERT_TRUE(context.Barrier());
+}
+
+TEST(Refused, RanksOfSeveralProcesses) { RunRanks(harness::Processes(2), ExpectRefused); }
+
+TEST(Refused, RanksThatMeetInHostMemory) {
+  RunOptions options;
+  options.environment = {{"NCCL_P2P_DISABLE", "1"}};
+  RunRanks(harness::Threads(2), ExpectRefused, options);
+}
+
+TEST(Refused, Captures) {
+  RunRanks(harness::OneThread(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case c{axcclPipelineAllGather, ncclInt32, 4, 8, 2};
+    End end(c, clique, 0);
+    Words data(100, 1);
+    Graph graph;
+    ASSERT_NO_FATAL_FAILURE(graph.Capture(clique.stream(), [&] {
+      EXPECT_EQ(axcclPipelineStart(end.handle(), Cuda(clique.stream())), ncclInvalidUsage);
+      ExpectLastErrorHas({"axcclPipelineStart", "captured"});
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+    }));
+    end.Prepare(0);
+    ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+    ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
+    ASSERT_TRUE(clique.Synchronize());
+    for (int64_t chunk = 0; chunk < end.info().out_chunks; ++chunk) EXPECT_EQ(end.Check(chunk), "");
+    end.Destroy();
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests
