@@ -433,7 +433,7 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
 }
 
 AXCCL_DEVICE void Interpreter::Notify(const Step& step) {
-  Barrier();  // all threads have moved the chunk
+  Barrier();  // the chunk is complete
   if (!IsFirst()) return;
   const Sliced& sliced = *task().sliced;
   StoreRelease(sliced.out + step.value, uint32_t{Sliced::kThere});

@@ -227,7 +227,7 @@ CallSpec RandomPipeline(int ranks, harness::Random* random) {
   Legalize(&call);
   call.chunks.slices = 1 + static_cast<int>(random->Below(4));
   call.chunks.produced = random->OneIn(2);
-  const auto orders = algo::ChunkOrders(call.kind);
+  const auto orders = algo::ChunkOrders(call.kind, algo::kChunkedDirect);
   if (!orders.empty() && random->OneIn(2)) call.chunks.order = orders[random->Below(orders.size())];
   return call;
 }
