@@ -51,13 +51,14 @@
  * that the pipeline keeps: twice the size of the input, or a few times that.
  *
  * On GPUs, a start launches a kernel on a stream of the pipeline's own, of the highest priority. Kernels that wait for
- * words must leave it room: call axcclPipelineStart, and let `stream` get there, before they can fill the device;
- * `blocks` of axcclPipelineInfo_t is how many of its blocks must be resident. Words are in memory of the device: the
- * host reads them only where it can read that memory.
+ * words must leave it room: call axcclPipelineStart, and let `stream` get there, before they can fill the device; the
+ * pipeline needs `blocks` (axcclPipelineInfo_t) of it. Words are in memory of the device: the host reads them only
+ * where it can read that memory. Chunks do not go through slots.
  *
  * Limits. The GPU ranks of a pipeline must be in one process and reach each other's memory; their pipelines cannot be
  * captured, and have one of the channels that AXCCL_GPU_CHANNELS counts (a permute has up to two). No pipeline reduces
- * by a callback. All of these are ncclInvalidUsage.
+ * by a callback. All of these are ncclInvalidUsage. GPU ranks that start pipelines in another order than their peers
+ * wait for each other until AXCCL_TIMEOUT.
  *
  * Errors. At once and with nothing changed: what the collective refuses (views.h); ncclInvalidArgument also for a
  * slice_dim out of range, S below 1 or above the size of that dimension in a block, more than 65536 chunks of a side,
