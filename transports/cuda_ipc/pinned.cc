@@ -15,7 +15,7 @@ struct Pinned {
   std::map<std::byte*, int> users;
 };
 
-Pinned& Process() {
+Pinned& PinnedOfProcess() {
   static Pinned* const pinned = new Pinned;
   return *pinned;
 }
@@ -25,8 +25,8 @@ Pinned& Process() {
 Result<CUdeviceptr> Pin(const device::cuda::Device& device, std::byte* memory, size_t bytes) {
   const Driver& driver = Driver::Loaded();
   const Scope scope(device);
-  std::lock_guard lock(Process().mutex);
-  std::map<std::byte*, int>& users = Process().users;
+  std::lock_guard lock(PinnedOfProcess().mutex);
+  std::map<std::byte*, int>& users = PinnedOfProcess().users;
   if (!users.contains(memory))
     AXCCL_RETURN_IF_CUDA_ERROR(
         driver.cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
@@ -42,11 +42,11 @@ Result<CUdeviceptr> Pin(const device::cuda::Device& device, std::byte* memory, s
 
 void Unpin(const device::cuda::Device& device, std::byte* memory) {
   const Scope scope(device);
-  std::lock_guard lock(Process().mutex);
-  const auto found = Process().users.find(memory);
+  std::lock_guard lock(PinnedOfProcess().mutex);
+  const auto found = PinnedOfProcess().users.find(memory);
   if (--found->second != 0) return;
   Driver::Loaded().cuMemHostUnregister(memory);
-  Process().users.erase(found);
+  PinnedOfProcess().users.erase(found);
 }
 
 }  // namespace axccl::cuda_ipc

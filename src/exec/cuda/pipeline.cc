@@ -19,7 +19,7 @@ static_assert(cuda::Sliced::kNotYet == Pipeline::kNotYet && cuda::Sliced::kThere
 
 namespace {
 
-size_t ChunksOf(const PipelinePart& part, Pipeline::Side side) {
+size_t NumChunks(const PipelinePart& part, Pipeline::Side side) {
   if (part.channel == nullptr) return side == Pipeline::kOut ? part.slicing.slices : 0;
   const plan::Contract contract{part.call.kind, part.channel->size(), part.call.root};
   const int self = part.channel->self();
@@ -29,7 +29,7 @@ size_t ChunksOf(const PipelinePart& part, Pipeline::Side side) {
 
 // How long a thread sleeps between two looks: longer and longer.
 constexpr std::chrono::microseconds kShortest{20}, kLongest{1000};
-constexpr int kLooks = 200;  // before it sleeps
+constexpr int kLooksAwake = 200;  // before it sleeps
 
 }  // namespace
 
@@ -104,7 +104,7 @@ std::vector<CudaPipeline::Place> CudaPipeline::LayOut(const std::vector<Pipeline
   for (size_t i = 0; i < parts.size(); ++i) {
     for (const Side side : {kIn, kOut}) {
       places[i].first[side] = chunks_[side];
-      places[i].num[side] = ChunksOf(parts[i], side);
+      places[i].num[side] = NumChunks(parts[i], side);
       chunks_[side] += places[i].num[side];
     }
   }
@@ -258,7 +258,7 @@ Status CudaPipeline::Wait(int64_t chunk) {
   for (int looks = 0; !HasCome(chunk); ++looks) {
     // It may have come before that.
     if (owner_->failed() && !HasCome(chunk)) return owner_->Failure();
-    if (looks < kLooks) {
+    if (looks < kLooksAwake) {
       device::host::CpuRelax();
       continue;
     }
