@@ -339,7 +339,7 @@ void World::DeclareOne() {
   for (const auto& parts : parts_) {
     for (const auto& part : parts) {
       for (uint32_t& word : part->in) {
-        if (word == Sliced::kNotYet) left.push_back(&word);
+        if (__atomic_load_n(&word, __ATOMIC_RELAXED) == Sliced::kNotYet) left.push_back(&word);
       }
     }
   }
