@@ -108,7 +108,8 @@ ChunkPlaces PlacesOf(const exec::ViewOperand& operand, ncclDataType_t datatype, 
   places.view.shape = form.shape;
   std::copy_n(input ? operand.input_strides : operand.output_strides, tensor::kMaxDims, places.view.strides);
   places.blocks = blocks;
-  if (blocks > 1 && operand.block_bytes != 0) places.block_stride = places.view.strides[dim] * form.shape.sizes[dim];
+  places.empty = operand.block_bytes == 0;
+  if (blocks > 1) places.block_stride = places.view.strides[dim] * form.shape.sizes[dim];
   places.slice_dim = slice_dim;
   places.slices = slices;
   places.rows = form.shape.sizes[slice_dim];
@@ -390,7 +391,8 @@ Status GetChunk(const char* call, const PipelineObject& object, axcclSide_t side
       chunk->block * places.block_stride + static_cast<int64_t>(rows.begin) * places.view.strides[places.slice_dim];
   const bool longer = static_cast<int64_t>(rows.count) != places.sizes[0][static_cast<size_t>(places.slice_dim)];
   chunk->view.size = sizeof(axcclView_t);
-  chunk->view.data = static_cast<std::byte*>(places.view.data) + elements * places.view.element_size;
+  chunk->view.data = places.view.data;
+  if (!places.empty) chunk->view.data = static_cast<std::byte*>(places.view.data) + elements * places.view.element_size;
   chunk->view.datatype = places.datatype;
   chunk->view.num_dims = places.view.shape.dims;
   chunk->view.sizes = places.sizes[longer].data();

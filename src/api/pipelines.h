@@ -18,6 +18,7 @@ namespace axccl::api {
 struct ChunkPlaces {
   ncclDataType_t datatype = ncclFloat32;
   tensor::View view;         // all blocks
+  bool empty = false;        // blocks have no elements
   int64_t block_stride = 0;  // elements
   int blocks = 0;
   int slice_dim = 0;
