@@ -212,9 +212,10 @@ void HostPipeline::Enqueue(std::unique_ptr<T> item, Stream* stream) {
          streams);
 }
 
-// The start may have failed before the stream got to it.
+// The start may have failed before the stream got to it. The run has begun then, and perhaps not ended.
 void HostPipeline::ResetWords(uint64_t start) {
-  const uint32_t value = ended_.load(std::memory_order_acquire) < start ? kNotYet : kFailed;
+  const bool failed = begun_ >= start || ended_.load(std::memory_order_acquire) >= start;
+  const uint32_t value = failed ? kFailed : kNotYet;
   for (size_t i = 0; i < chunks_[kIn] + chunks_[kOut]; ++i) words_[i].store(value, std::memory_order_relaxed);
   const std::lock_guard lock(ready_lock_);
   for (const uint32_t chunk : ready_early_) {
@@ -230,7 +231,11 @@ Poll HostPipeline::Progress(uint64_t start) {
   if (std::exchange(begun_, start) != start) {
     for (const auto& run : runs_) run->Begin();
     std::fill(run_ended_.begin(), run_ended_.end(), false);
-    FillZeros();
+    if (reset_.load(std::memory_order_acquire) >= start) {
+      FillZeros();
+    } else {
+      NoteFailure(owner_->Failure());  // and the outputs are not this pipeline's yet
+    }
   }
   bool done = true, again = false;
   for (size_t i = 0; i < runs_.size(); ++i) {
@@ -238,12 +243,12 @@ Poll HostPipeline::Progress(uint64_t start) {
     const Poll poll = runs_[i]->Progress(budget);
     done &= run_ended_[i] = poll == Poll::kDone;
     again |= poll == Poll::kAgain;
-    if (poll != Poll::kDone || runs_[i]->status().ok() || failed_.load(std::memory_order_relaxed)) continue;
-    const std::lock_guard lock(failure_mutex_);
-    failure_ = runs_[i]->status();
-    failed_.store(true, std::memory_order_release);
+    if (poll == Poll::kDone && !runs_[i]->status().ok()) NoteFailure(runs_[i]->status());
   }
-  if (done) return Poll::kDone;
+  if (done) {
+    if (failed_.load(std::memory_order_relaxed)) FailWords();
+    return Poll::kDone;
+  }
   return again || StandsStill() ? Poll::kAgain : Poll::kBlocked;
 }
 
@@ -266,13 +271,28 @@ bool HostPipeline::StandsStill() {
   return stands_still;
 }
 
+// The first one counts.
+void HostPipeline::NoteFailure(Status status) {
+  if (failed_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(failure_mutex_);
+  failure_ = std::move(status);
+  failed_.store(true, std::memory_order_release);
+}
+
+// Those of runs that ended well before another one failed, too.
+void HostPipeline::FailWords() {
+  for (size_t i = 0; i < chunks_[kIn] + chunks_[kOut]; ++i) {
+    uint32_t not_yet = kNotYet;
+    words_[i].compare_exchange_strong(not_yet, kFailed, std::memory_order_acq_rel);
+  }
+}
+
 void HostPipeline::FillZeros() {
   for (const Call& call : zeros_) CopyLocally(call);
   for (Word* word = zero_words_; word != nullptr && word != &words_[chunks_[kIn]] + chunks_[kOut]; ++word)
     word->store(kThere, std::memory_order_release);
 }
 
-// The look that follows leaves what there is to move to the thread that is then rung.
 void HostPipeline::Arm(int doorbell) {
   only_looks_ = true;
   for (size_t i = 0; i < runs_.size(); ++i) {

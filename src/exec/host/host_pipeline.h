@@ -56,7 +56,9 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   bool IssueIdle(device::host::Stream* stream, uint64_t* order, uint64_t* own);
   void ResetWords(uint64_t start);
   device::host::Poll Progress(uint64_t start);
+  void NoteFailure(Status status);
   void FillZeros();
+  void FailWords();
   bool StandsStill();
   void Arm(int doorbell);
   void End(uint64_t start);
