@@ -1,0 +1,420 @@
+// Ranks that die, abort or stop, in each state of a pipeline: on the others, every call returns, every word ends, as 1
+// with the right value or as 2, and nothing is left behind.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/harness/client.h"
+#include "tests/harness/residue.h"
+#include "tests/harness/timing.h"
+#include "tests/pipelines/int_pipeline.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::AllowedNs;
+using harness::Clique;
+using harness::Cuda;
+using harness::Entries;
+using harness::Layout;
+using harness::Memory;
+using harness::NowNs;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+using harness::Threads;
+
+constexpr int kRanks = 3, kVictim = 2;
+constexpr int64_t kSlices = 3;
+constexpr int kGoneCell = 20, kPidCell = 21, kSeenCell = 22;  // kSeenCell + rank
+
+enum class Way { kDies, kAborts, kStops };
+enum class When { kBeforeStart, kBetweenChunks, kAfterTheLastChunk, kInFinish };
+
+struct Trial {
+  Way way;
+  When when;
+  axcclPipelineKind_t kind;
+  Memory memory;
+
+  std::string Text() const {
+    constexpr const char* kWays[] = {"Dies", "Aborts", "Stops"};
+    constexpr const char* kMoments[] = {"BeforeStart", "BetweenChunks", "AfterTheLastChunk", "InFinish"};
+    return std::string(kWays[static_cast<int>(way)]) + kMoments[static_cast<int>(when)];
+  }
+  // Whether survivors get chunks that cannot come.
+  bool Holds() const { return when == When::kBetweenChunks || when == When::kInFinish; }
+};
+
+// One rank's part in a trial.
+class Part {
+ public:
+  Part(RankContext& context, const Trial& trial, ncclComm_t comm, axcclStream_t stream)
+      : context_(context), trial_(trial), comm_(comm), stream_(stream) {
+    IntCase c = CaseOf(trial.kind, kRanks, kSlices);
+    c.columns = 100, c.produced = true, c.memory = trial.memory;
+    pipeline_ = std::make_unique<IntPipeline>(c, context.rank(), axcclDefaultChannel(comm));
+    out_ = pipeline_->Words(axcclOut), in_ = pipeline_->Words(axcclIn);
+  }
+
+  void Go() {
+    ASSERT_OK(pipeline_->Step(0, Cuda(stream_)));
+    ASSERT_OK(axcclStreamSynchronize(stream_));
+    ASSERT_EQ(pipeline_->Check(0), "");
+    ASSERT_TRUE(context_.Barrier(1));
+    context_.rank() == kVictim ? Victim() : Survivor();
+  }
+  uint64_t ended_ns() const { return ended_; }
+
+ private:
+  void Leave() {
+    context_.Set(kPidCell, static_cast<uint64_t>(getpid()));
+    context_.Set(kGoneCell, NowNs());
+    if (trial_.way == Way::kDies) context_.Die();
+    if (trial_.way == Way::kStops) raise(SIGSTOP);
+    if (trial_.way == Way::kAborts) {
+      EXPECT_OK(ncclCommAbort(comm_));
+    }
+  }
+
+  // All of the input, or all but the last chunk in the order.
+  void Declare(bool all) {
+    for (int64_t p = all ? 0 : 1; p <= pipeline_->in_chunks() - 1; ++p) {
+      const int64_t chunk = pipeline_->ChunkAt(axcclIn, all ? p : p - 1);
+      pipeline_->Produce(chunk, 1);
+      (void)axcclPipelineReady(pipeline_->handle(), chunk);
+    }
+  }
+  void SeeFirst() {
+    for (int64_t chunk = 0; chunk < pipeline_->out_chunks(); chunk += kSlices) {
+      ASSERT_OK(axcclPipelineWait(pipeline_->handle(), chunk));
+      ASSERT_EQ(pipeline_->CheckChunk(chunk, 1), "");
+    }
+    context_.Set(kSeenCell + context_.rank(), 1);
+  }
+  // A chunk of the victim's output that needs what a survivor holds back.
+  int64_t HeldChunk() const {
+    const int holder = trial_.kind == axcclPipelineAllToAll ? 0 : kVictim - 1;
+    return (pipeline_->out_chunks() == kSlices ? 0 : holder * kSlices) + kSlices - 1;
+  }
+  void AwaitSurvivors() {
+    for (int r = 0; r < kVictim; ++r) context_.Await(kSeenCell + r);
+  }
+
+  void Victim() {
+    if (trial_.when == When::kBeforeStart) return LeaveForGood();
+    pipeline_->Prepare(1);
+    ASSERT_OK(axcclPipelineStart(pipeline_->handle(), Cuda(stream_)));
+    Declare(trial_.when != When::kBetweenChunks);
+    std::thread poller([this] { Poll(); });
+    if (trial_.when == When::kAfterTheLastChunk) {
+      for (int64_t chunk = 0; chunk < pipeline_->out_chunks(); ++chunk)
+        EXPECT_OK(axcclPipelineWait(pipeline_->handle(), chunk));
+      poller.join();
+      return LeaveForGood();
+    }
+    if (trial_.when == When::kInFinish) {
+      EXPECT_OK(axcclPipelineFinish(pipeline_->handle(), Cuda(stream_)));
+    }
+    // Another thread leaves while this one waits.
+    std::thread leaver([this] {
+      AwaitSurvivors();
+      Leave();
+    });
+    if (trial_.when == When::kInFinish) {
+      EXPECT_NE(axcclStreamSynchronize(stream_), ncclSuccess);
+    } else {
+      EXPECT_NE(axcclPipelineWait(pipeline_->handle(), HeldChunk()), ncclSuccess);
+    }
+    leaver.join();
+    poller.join();
+    EXPECT_TRUE(failed_);
+  }
+  void LeaveForGood() {
+    Leave();
+    if (trial_.way == Way::kAborts) pipeline_ = nullptr;
+  }
+
+  void Survivor() {
+    if (trial_.when == When::kBeforeStart) context_.Await(kGoneCell);
+    pipeline_->Prepare(1);
+    const ncclResult_t started = axcclPipelineStart(pipeline_->handle(), Cuda(stream_));
+    if (started != ncclSuccess) {
+      EXPECT_EQ(trial_.when, When::kBeforeStart);
+      return ExpectCode(started);
+    }
+    std::thread poller([this] { Poll(); });
+    Declare(!trial_.Holds());
+    if (trial_.Holds()) SeeFirst();
+    context_.Await(kGoneCell);
+    poller.join();
+    // What the victim declares, and what rank 0 holds back, is all that rank 1 needs of an all_to_all.
+    const bool has_all = trial_.when == When::kInFinish && trial_.kind == axcclPipelineAllToAll && context_.rank() == 1;
+    if (trial_.when != When::kAfterTheLastChunk && !has_all) {
+      EXPECT_TRUE(failed_);
+    }
+    UseAllCalls();
+    const ncclResult_t finished = axcclPipelineFinish(pipeline_->handle(), Cuda(stream_));
+    const ncclResult_t ended = axcclStreamSynchronize(stream_);
+    if (trial_.when == When::kAfterTheLastChunk && ended == ncclSuccess) {
+      EXPECT_EQ(pipeline_->Check(1), "");
+      return;
+    }
+    if (finished != ncclSuccess) ExpectCode(finished);
+    ExpectCode(ended);
+    ncclResult_t state = ncclSuccess;
+    EXPECT_OK(ncclCommGetAsyncError(comm_, &state));
+    ExpectCode(state);
+  }
+  void UseAllCalls() {
+    for (int64_t chunk = 0; chunk < pipeline_->out_chunks(); ++chunk) {
+      int done = -1;
+      const ncclResult_t waited = axcclPipelineWait(pipeline_->handle(), chunk);
+      const ncclResult_t tested = axcclPipelineTest(pipeline_->handle(), chunk, &done);
+      if (axcclDeviceLook(&out_[chunk]) == 1) {
+        EXPECT_EQ(waited, ncclSuccess);
+        EXPECT_EQ(tested, ncclSuccess);
+        EXPECT_EQ(done, 1);
+      } else {
+        ExpectCode(waited);
+        ExpectCode(tested);
+        EXPECT_EQ(done, 0);
+      }
+      (void)axcclPipelineStreamWait(pipeline_->handle(), chunk, Cuda(stream_));
+    }
+    Declare(true);  // after all
+  }
+  void ExpectCode(ncclResult_t result) const {
+    const bool stops = trial_.way == Way::kStops;
+    EXPECT_TRUE(result == ncclRemoteError || (stops && result == ncclTimeout))
+        << result << ": " << ncclGetLastError(nullptr);
+    EXPECT_TRUE(harness::LastErrorHas("rank ")) << ncclGetLastError(nullptr);
+  }
+
+  // A thread that only looks at words.
+  void Poll() {
+    for (int64_t chunk = 0; chunk < pipeline_->out_chunks(); ++chunk) {
+      if (axcclDeviceAwait(&out_[chunk]) == 1) {
+        EXPECT_EQ(pipeline_->CheckChunk(chunk, 1), "");
+      } else {
+        failed_ = true;
+      }
+    }
+    for (int64_t chunk = 0; chunk < pipeline_->in_chunks(); ++chunk) (void)axcclDeviceAwait(&in_[chunk]);
+    ended_ = NowNs();
+  }
+
+  RankContext& context_;
+  const Trial trial_;
+  const ncclComm_t comm_;
+  const axcclStream_t stream_;
+  std::unique_ptr<IntPipeline> pipeline_;
+  const uint32_t *out_ = nullptr, *in_ = nullptr;
+  std::atomic<bool> failed_{false};
+  uint64_t ended_ = 0;
+};
+
+void AwaitStopped(const RankContext& context, pid_t process) {
+  for (std::string text; !context.AnyFailed(); std::this_thread::yield()) {
+    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+    std::getline(stat, text);
+    const size_t name = text.rfind(')');
+    if (name != std::string::npos && text.compare(name, 3, ") T") == 0) return;
+  }
+}
+
+void RunTrial(RankContext& context, const Trial& trial, double deadline) {
+  Clique clique;
+  ASSERT_TRUE(clique.Init(context));
+  ASSERT_TRUE(context.Step("%s, %s", trial.Text().c_str(), KindName(trial.kind)));
+  Part part(context, trial, clique.comm(), clique.stream());
+  part.Go();
+  const bool continues = trial.way == Way::kStops;
+  if (context.rank() == 0 && continues) {
+    // What all survivors do comes first.
+    ASSERT_TRUE(context.Barrier(2, 2));
+    const auto victim = static_cast<pid_t>(context.Get(kPidCell));
+    AwaitStopped(context, victim);
+    kill(victim, SIGCONT);
+  } else if (context.rank() == 1 && continues) {
+    ASSERT_TRUE(context.Barrier(2, 2));
+  }
+  if (context.rank() != kVictim && trial.Holds()) {
+    const auto since = static_cast<double>(part.ended_ns() - context.Get(kGoneCell)) - deadline * 1e9;
+    EXPECT_LT(since, static_cast<double>(AllowedNs(700)));
+  }
+  const bool aborted = trial.way == Way::kAborts && context.rank() == kVictim;
+  if (!aborted) {
+    EXPECT_OK(ncclCommAbort(clique.comm()));
+  }
+  clique.ForgetComms();
+}
+
+class FailureTest : public testing::TestWithParam<Trial> {};
+
+TEST_P(FailureTest, EveryWordEnds) {
+  constexpr double kDeadline = 0.4;
+  RunOptions options;
+  Trial trial = GetParam();
+  if (trial.way == Way::kStops) options.environment = {{"AXCCL_TIMEOUT", std::to_string(kDeadline)}};
+  for (const auto kind : {axcclPipelineAllGather, axcclPipelineAllReduce, axcclPipelineAllToAll}) {
+    trial.kind = kind;
+    trial.memory = kind == axcclPipelineAllReduce ? Memory::kMalloc : Memory::kMemAlloc;
+    const auto run = [&trial](RankContext& context) {
+      RunTrial(context, trial, trial.way == Way::kStops ? kDeadline : 0);
+    };
+    RunRanks(Processes(kRanks), run, options);
+    if (trial.way == Way::kAborts) RunRanks(Threads(kRanks), run, options);
+    if (trial.way == Way::kStops) break;
+  }
+}
+
+std::vector<Trial> Trials() {
+  std::vector<Trial> trials;
+  for (const Way way : {Way::kDies, Way::kAborts, Way::kStops}) {
+    for (const When when : {When::kBeforeStart, When::kBetweenChunks, When::kAfterTheLastChunk, When::kInFinish})
+      trials.push_back({way, when, axcclPipelineAllGather, Memory::kMalloc});
+  }
+  return trials;
+}
+INSTANTIATE_TEST_SUITE_P(Trials, FailureTest, testing::ValuesIn(Trials()),
+                         [](const auto& info) { return info.param.Text(); });
+
+// ---- aborts around a stream that has not come to the start ----
+
+struct Gate {
+  std::atomic<bool> open{false};
+  static void Pass(void* self) { static_cast<Gate*>(self)->open.wait(false); }
+  void Open() {
+    open.store(true);
+    open.notify_all();
+  }
+};
+
+// The run leaves while the stream comes to the start, at the same time on all ranks of a process.
+TEST(PipelineFailure, TheStreamComesToAStartThatHasFailed) {
+  RunRanks(Threads(kRanks), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    for (int round = 0; round < 40; ++round) {
+      const auto kind = kPipelineKinds[round % 6];
+      ASSERT_TRUE(context.Step("round %d: %s", round, KindName(kind)));
+      ncclComm_t comm = nullptr;
+      ASSERT_OK(ncclCommSplit(clique.comm(), 0, context.rank(), &comm, nullptr));
+      IntCase c = CaseOf(kind, kRanks, kSlices);
+      c.columns = 100;
+      if (kind == axcclPipelinePermute) c.pairs = {0, 1, 1, 2};
+      IntPipeline pipeline(c, context.rank(), axcclDefaultChannel(comm));
+      const uint32_t* const words = pipeline.Words(axcclOut);
+      ASSERT_OK(pipeline.Step(0, Cuda(clique.stream())));
+      ASSERT_TRUE(clique.Synchronize());
+      pipeline.Prepare(1);
+      Gate gate;
+      ASSERT_OK(axcclLaunchHostFunc(clique.stream(), Gate::Pass, &gate));
+      ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
+      ASSERT_OK(axcclPipelineFinish(pipeline.handle(), Cuda(clique.stream())));
+      ASSERT_TRUE(context.Barrier(1));
+      if (round % 2 == 0) {
+        std::thread opener([&] { gate.Open(); });
+        EXPECT_OK(ncclCommAbort(comm));
+        opener.join();
+      } else {
+        if (context.rank() == 0) {
+          EXPECT_OK(ncclCommAbort(comm));
+        }
+        EXPECT_TRUE(context.Barrier(2));
+        gate.Open();
+        if (context.rank() != 0) {
+          const ncclResult_t ended = axcclStreamSynchronize(clique.stream());
+          EXPECT_TRUE(ended == ncclRemoteError || ended == ncclSuccess) << ncclGetLastError(nullptr);
+          if (ended == ncclSuccess) {
+            EXPECT_EQ(pipeline.Check(1), "");
+          }
+          EXPECT_OK(ncclCommAbort(comm));
+        }
+      }
+      (void)axcclStreamSynchronize(clique.stream());
+      for (int64_t chunk = 0; chunk < pipeline.out_chunks(); ++chunk) {
+        if (axcclDeviceAwait(&words[chunk]) == 1) {
+          EXPECT_EQ(pipeline.CheckChunk(chunk, 1), "");
+        }
+      }
+      EXPECT_OK(axcclPipelineDestroy(pipeline.Take()));
+      ASSERT_TRUE(context.Barrier(3));
+      ASSERT_FALSE(testing::Test::HasFailure());
+    }
+  });
+}
+
+// ---- residue ----
+
+size_t LinesOf(const char* path) {
+  std::ifstream file(path);
+  size_t lines = 0;
+  for (std::string line; std::getline(file, line);) ++lines;
+  return lines;
+}
+
+TEST(PipelineFailure, NothingIsLeftOfPipelinesThatWereAborted) {
+  RunOptions options;
+  options.deadline = std::chrono::seconds(40);
+  RunRanks(
+      Processes(2),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        const auto life = [&](int round) {
+          ncclComm_t comm = nullptr;
+          ASSERT_OK(ncclCommSplit(clique.comm(), 0, context.rank(), &comm, nullptr));
+          IntCase c = CaseOf(kPipelineKinds[round % 6], 2, kSlices);
+          c.columns = round % 3 == 0 ? 3000 : 100;
+          c.memory = round % 2 == 0 ? Memory::kMalloc : Memory::kMemAlloc;
+          c.produced = true;
+          IntPipeline pipeline(c, context.rank(), axcclDefaultChannel(comm));
+          pipeline.Prepare(0);
+          ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
+          if (round % 4 < 2 && pipeline.in_chunks() > 0) {
+            pipeline.Produce(0, 0);
+            ASSERT_OK(axcclPipelineReady(pipeline.handle(), 0));
+          }
+          ASSERT_TRUE(context.Barrier(1));
+          std::thread aborter([&] { EXPECT_OK(ncclCommAbort(comm)); });
+          if (round % 4 == 1) {
+            (void)axcclPipelineWait(pipeline.handle(), kSlices - 1);
+          }
+          aborter.join();
+          for (int64_t chunk = 0; chunk < pipeline.out_chunks(); ++chunk)
+            (void)axcclDeviceAwait(&pipeline.Words(axcclOut)[chunk]);
+          EXPECT_OK(axcclPipelineDestroy(pipeline.Take()));
+          (void)axcclStreamSynchronize(clique.stream());
+        };
+        constexpr int kWarm = 24, kRounds = 60;
+        for (int round = 0; round < kWarm; ++round) life(round);
+        ASSERT_TRUE(context.Barrier(2));
+        const int files = Entries("/proc/self/fd"), threads = Entries("/proc/self/task");
+        const size_t maps = LinesOf("/proc/self/maps");
+        for (int round = 0; round < kRounds; ++round) {
+          ASSERT_TRUE(context.Step("round %d", round));
+          life(round);
+        }
+        ASSERT_TRUE(context.Barrier(2));
+        EXPECT_LE(Entries("/proc/self/fd"), files + 4);
+        EXPECT_LE(Entries("/proc/self/task"), threads + 2);
+        EXPECT_LE(LinesOf("/proc/self/maps"), maps + 24);
+        EXPECT_OK(ncclCommAbort(clique.comm()));
+        clique.ForgetComms();
+      },
+      options);
+}
+
+}  // namespace
+}  // namespace axccl::tests
