@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/client.h"
@@ -56,9 +57,10 @@ struct Difference {
   const char *first_text, *second_text;
 };
 
-std::vector<Difference> Differences() {
-  constexpr auto kGather = axcclPipelineAllGather, kScatter = axcclPipelineReduceScatter,
-                 kReduce = axcclPipelineAllReduce, kToAll = axcclPipelineAllToAll;
+constexpr auto kGather = axcclPipelineAllGather, kScatter = axcclPipelineReduceScatter,
+               kReduce = axcclPipelineAllReduce, kToAll = axcclPipelineAllToAll;
+
+std::vector<Difference> DifferencesOfKinds() {
   const auto nothing = [](Spec*, Store*) {};
   return {
       {"kind", kGather, nothing,
@@ -88,6 +90,12 @@ std::vector<Difference> Differences() {
          s->in.data = t->data.data();
        },
        "axcclAllReduce", "axcclReduceScatter"},
+  };
+}
+
+std::vector<Difference> DifferencesWithin() {
+  const auto nothing = [](Spec*, Store*) {};
+  return {
       {"rows", kGather, nothing, [](Spec* s, Store* t) { Resize(s, t, 5, kSide, t->ranks * 5, kSide); }, "[6, 6]",
        "[5, 6]"},
       {"columns", kScatter, nothing, [](Spec* s, Store* t) { Resize(s, t, t->ranks * kSide, 5, kSide, 5); }, "[6, 6]",
@@ -158,6 +166,12 @@ std::vector<Difference> Differences() {
        },
        "sum", "in group order"},
   };
+}
+
+std::vector<Difference> Differences() {
+  std::vector<Difference> all = DifferencesOfKinds();
+  for (Difference& difference : DifferencesWithin()) all.push_back(std::move(difference));
+  return all;
 }
 
 // One rank's end of a pipeline on a communicator of its own.
