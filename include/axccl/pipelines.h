@@ -38,8 +38,9 @@
  * application compute. A thread that waits for a chunk helps.
  *
  * Words. Every chunk has a word of 32 bits in memory of the rank's device: 0 not yet, 1 there (output) or ready
- * (input), 2 failed. Start resets all of them to 0, when `stream` gets there; so code compares with constants. A reader
- * loads with acquire, a producer stores 1 with release (axccl/device.h). When the communicator fails or is aborted, or
+ * (input), 2 failed. Start resets all of them to 0, when `stream` gets there; so code compares with constants. On the
+ * host they are 0 when the start returns, if all work of `stream` and the last start have ended. A reader loads with
+ * acquire, a producer stores 1 with release (axccl/device.h). When the communicator fails or is aborted, or
  * a deadline passes, all words of both sides that are 0 become 2, so that no loop on a word lasts for ever. On the host
  * a word that a program stores itself is seen within a millisecond; axcclPipelineReady is seen at once.
  *

@@ -206,6 +206,44 @@ TEST_P(WordsTest, FromWordToWord) {
       options);
 }
 
+// Although the channel is busy, or another thread drives the queue: what a program stores then is not reset any more.
+TEST_P(WordsTest, AreResetWhenAStartOnAnIdleStreamReturns) {
+  const int rounds = 400 / TimeScale();
+  RunRanks(GetParam(), [rounds](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
+    IntCase c = CaseOf(axcclPipelineAllGather, context.nranks(), 3);
+    c.columns = 100, c.produced = true;
+    const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+    IntPipeline before(c, context.rank(), channel), pipeline(c, context.rank(), channel);
+    uint32_t *const in = pipeline.Words(axcclIn), *const out = pipeline.Words(axcclOut);
+    ASSERT_OK(pipeline.Step(0, Cuda(clique.stream())));
+    ASSERT_TRUE(clique.Synchronize());
+    for (int round = 1; round <= rounds; ++round) {
+      ASSERT_TRUE(context.Step("round %d", round));
+      before.Prepare(round);
+      pipeline.Prepare(round);
+      ASSERT_OK(axcclPipelineStart(before.handle(), Cuda(clique.stream())));
+      ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream(0, 1))));
+      for (int64_t chunk = 0; chunk < pipeline.out_chunks(); ++chunk) ASSERT_EQ(axcclDeviceLook(&out[chunk]), 0u);
+      for (int64_t chunk = 0; chunk < pipeline.in_chunks(); ++chunk) {
+        ASSERT_EQ(axcclDeviceLook(&in[chunk]), 0u);
+        pipeline.Produce(chunk, round);
+        axcclDeviceReady(&in[chunk]);
+      }
+      for (int64_t chunk = 0; chunk < before.in_chunks(); ++chunk) {
+        before.Produce(chunk, round);
+        ASSERT_OK(axcclPipelineReady(before.handle(), chunk));
+      }
+      ASSERT_OK(axcclPipelineFinish(before.handle(), Cuda(clique.stream())));
+      ASSERT_OK(axcclPipelineFinish(pipeline.handle(), Cuda(clique.stream(0, 1))));
+      ASSERT_TRUE(clique.Synchronize());
+      ASSERT_EQ(before.Check(round), "");
+      ASSERT_EQ(pipeline.Check(round), "");
+    }
+  });
+}
+
 TEST_P(WordsTest, TheHeaderInC) {
   RunRanks(GetParam(), [](RankContext& context) {
     Clique clique;

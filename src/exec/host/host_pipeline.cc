@@ -178,6 +178,15 @@ bool HostPipeline::StartAtOnce(Stream* stream, std::unique_ptr<Run>* run) {
   return true;
 }
 
+// Whether the stream has come to the start. A program whose stream is idle may store to words of the input as soon as
+// the start returns, even if another thread drives the queue just now, or another call is before this one on the
+// channel.
+bool HostPipeline::IsAtStart(Stream* stream, uint64_t start) const {
+  if (ended_.load(std::memory_order_acquire) + 1 < start) return false;
+  if (stream == device_->null_stream() && device::host::OtherNullStreamsHold(device_)) return false;
+  return device::host::Through(Device::Get(stream->device()), stream);
+}
+
 Status HostPipeline::Start(StreamRef ref) {
   Stream* const stream = device_->Effective(ref.host);
   const uint64_t start = starts_.load(std::memory_order_relaxed) + 1;
@@ -188,7 +197,11 @@ Status HostPipeline::Start(StreamRef ref) {
   Scheduler::Process().Attend(1);
   const Status enqueued = CatchAll("a start of a pipeline", [&] {
     if (StartAtOnce(stream, &run)) return Status();
-    Enqueue(std::move(reset), stream);
+    if (IsAtStart(stream, start)) {
+      ResetWords(start);
+    } else {
+      Enqueue(std::move(reset), stream);
+    }
     const std::array<Device*, 1> devices{device_};
     const std::array<const TimelinePtr*, 2> orders{&order_, &timeline_};
     Submit(std::move(run), device_->queue(), devices, orders, {});

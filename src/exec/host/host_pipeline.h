@@ -1,9 +1,9 @@
 // Pipelines of host ranks: starts, and what waits for them, as work of the rank's queue.
 //
 // A start is an item on two timelines: the order of the channel, and the pipeline's own. It begins once the caller's
-// stream has reset the words, which is another item, on that stream. If nothing has to be waited for, both happen in
-// the call. Between start and end the queue is attended (scheduler.h). All of these are recycled items that point to
-// this object, so a start allocates nothing once there have been some like it.
+// stream has reset the words, which is another item, on that stream, unless the stream is idle. If nothing has to be
+// waited for, both happen in the call. Between start and end the queue is attended (scheduler.h). All of these are
+// recycled items that point to this object, so a start allocates nothing once there have been some like it.
 #pragma once
 
 #include <atomic>
@@ -54,6 +54,7 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   // Returns false, and does nothing, if the start has to wait for earlier work.
   bool StartAtOnce(device::host::Stream* stream, std::unique_ptr<Run>* run);
   bool IssueIdle(device::host::Stream* stream, uint64_t* order, uint64_t* own);
+  bool IsAtStart(device::host::Stream* stream, uint64_t start) const;
   void ResetWords(uint64_t start);
   device::host::Poll Progress(uint64_t start);
   void NoteFailure(Status status);
