@@ -281,7 +281,7 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
     if (!reached && quiet) {
       slept = true;
       bells.Sleep(slot, seen, sleep);
-      sleep = kCheckInterval;
+      sleep = LongestSleep();
     }
     bells.Release(slot);
     if (reached) break;
@@ -349,8 +349,13 @@ void Scheduler::LeaveToAttendant(Queue* queue) {
   if (queue->pending()) WakeAttendant();
 }
 
-void Scheduler::AttendQueues() {
+std::chrono::nanoseconds Scheduler::LongestSleep() const {
   constexpr std::chrono::milliseconds kOften{1};
+  const bool often = attended_.load(std::memory_order_relaxed) > 0 && looks_often_.load(std::memory_order_relaxed) != 0;
+  return often ? kOften : kCheckInterval;
+}
+
+void Scheduler::AttendQueues() {
   Doorbells& bells = Doorbells::Process();
   progress_state_.store(kAttending, std::memory_order_seq_cst);
   const int slot = bells.ClaimAside();
@@ -369,12 +374,9 @@ void Scheduler::AttendQueues() {
       ForEachQueue([&](Queue* queue) {
         if (queue->pending()) quiet &= queue->ArmFor(slot);
       });
-      if (!quiet) {
-        if (DriveAll()) continue;
-        sleep = kFirstSleep;  // a thread drives that may not ring when it leaves
-      } else if (looks_often_.load(std::memory_order_relaxed) != 0) {
-        sleep = kOften;
-      }
+      if (!quiet && DriveAll()) continue;
+      // If it is not quiet, a thread drives that may not ring when it leaves.
+      sleep = quiet ? LongestSleep() : kFirstSleep;
     }
     bells.Sleep(slot, seen, sleep);
     idle = !attends() && !bells.Rung(slot, seen);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -121,6 +122,8 @@ class Scheduler {
   bool Unattended() const { return AnyPending() && helpers_.load(std::memory_order_seq_cst) == 0; }
   Status StartProgressThread();
   void ProgressLoop();
+  // Of a thread that drives the queues, if nothing rings.
+  std::chrono::nanoseconds LongestSleep() const;
   void AttendQueues();
   void DozeWhileUsed();
 
