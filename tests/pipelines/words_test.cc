@@ -10,6 +10,7 @@
 
 #include "tests/harness/client.h"
 #include "tests/harness/random.h"
+#include "tests/harness/timing.h"
 #include "tests/pipelines/int_pipeline.h"
 
 extern "C" int axccl_test_step_in_c(uint32_t* in, int64_t in_chunks, const uint32_t* out, int64_t out_chunks);
@@ -241,6 +242,41 @@ TEST_P(WordsTest, AreResetWhenAStartOnAnIdleStreamReturns) {
       ASSERT_EQ(before.Check(round), "");
       ASSERT_EQ(pipeline.Check(round), "");
     }
+  });
+}
+
+// A thread that waits in the library must not sleep for longer than the progress thread, to which it does not leave the
+// work: nothing rings when a program stores a word.
+TEST(Words, AreSeenSoonByAThreadThatWaits) {
+  constexpr int64_t kSlices = 100;
+  RunRanks(Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    IntCase c = CaseOf(axcclPipelineAllGather, 1, kSlices);
+    c.produced = true;
+    IntPipeline pipeline(c, 0, axcclDefaultChannel(clique.comm()));
+    uint32_t* const in = pipeline.Words(axcclIn);
+    pipeline.Prepare(0);
+    ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
+    std::atomic<int64_t> waits{-1};
+    std::thread producer([&] {
+      for (int64_t chunk = 0; chunk < kSlices; ++chunk) {
+        while (waits.load() < chunk) std::this_thread::yield();
+        Compute(1000000);  // until the other one sleeps
+        pipeline.Produce(chunk, 0);
+        axcclDeviceReady(&in[chunk]);
+      }
+    });
+    const uint64_t start = harness::NowNs();
+    for (int64_t chunk = 0; chunk < kSlices; ++chunk) {
+      waits.store(chunk);
+      EXPECT_OK(axcclPipelineWait(pipeline.handle(), chunk));
+    }
+    EXPECT_LT(harness::NowNs() - start, harness::AllowedNs(250));
+    producer.join();
+    ASSERT_OK(axcclPipelineFinish(pipeline.handle(), Cuda(clique.stream())));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(pipeline.Check(0), "");
   });
 }
 
