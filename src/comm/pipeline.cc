@@ -53,7 +53,9 @@ std::string_view AlgorithmFor(const Call& call, const Contract& contract, bool m
   if (!has_slots) return algo::kChunkedDirect;
   const bool few = call.count * ElementSize(call.type) <= kFewBytes && !plan::Reduces(call.kind);
   if ((messages || few) && contract.ranks > 1) return algo::kChunkedStaged;
-  if (contract.ranks < kManyRanks || call.group_order) return algo::kChunkedDirect;
+  // Passed on from rank to rank, sums of short floats would be rounded at every rank.
+  const bool rounds = plan::Reduces(call.kind) && IsFloat(call.type) && ElementSize(call.type) < sizeof(float);
+  if (contract.ranks < kManyRanks || call.group_order || rounds) return algo::kChunkedDirect;
   const auto order = static_cast<algo::ChunkOrder>(call.views->slices.order);
   const std::vector<std::string_view>& names = algo::ChunkedAlgorithms(call.kind);
   const auto orders = algo::ChunkOrders(call.kind, algo::kChunkedRing);

@@ -71,7 +71,9 @@ void Consume(const End& end, int64_t chunk, axcclStream_t stream, std::vector<st
 void RunStart(End* end, const Clique& clique, int start) {
   end->Prepare(start);
   ASSERT_OK(axcclPipelineStart(end->handle(), Cuda(clique.stream(0, 0))));
-  if (end->c().how == How::kWords) ASSERT_OK(harness::SynchronizeStream(clique.stream(0, 0)));  // words are reset
+  if (end->c().how == How::kWords) {
+    ASSERT_OK(harness::SynchronizeStream(clique.stream(0, 0)));  // words are reset
+  }
   for (int64_t p = 0; end->c().produced && p < end->info().in_chunks; ++p)
     ASSERT_NO_FATAL_FAILURE(Declare(end, end->ChunkAt(axcclIn, p), clique.stream(0, 2)));
   std::vector<std::unique_ptr<Seen>> seen;
