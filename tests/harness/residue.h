@@ -3,6 +3,9 @@
 
 #include <dirent.h>
 
+#include <fstream>
+#include <string>
+
 namespace axccl::harness {
 
 // The number of entries of a folder, such as "/proc/self/fd" or "/proc/self/task".
@@ -12,6 +15,14 @@ inline int Entries(const char* folder) {
   while (directory != nullptr && readdir(directory) != nullptr) ++entries;
   if (directory != nullptr) closedir(directory);
   return entries;
+}
+
+// The number of mappings that this process may share with others. Private ones come and go with allocators.
+inline int SharedMappings() {
+  int mappings = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) mappings += line.compare(line.find(' ') + 4, 1, "s") == 0;
+  return mappings;
 }
 
 }  // namespace axccl::harness

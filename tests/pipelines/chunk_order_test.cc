@@ -318,6 +318,29 @@ TEST(ChunkOrder, WithoutRegistrationPlainMemoryIsCopied) {
   RunRanks(Processes(2), RunAll, options);
 }
 
+// They pass chunks from neighbour to neighbour; a rank that is late must not hold up those of others.
+TEST(ChunkOrder, OfMoreThan16Ranks) {
+  RunOptions options;
+  options.deadline = std::chrono::seconds(60);
+  RunRanks(
+      Layout{1, 1, 17},
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context, 2));
+        for (const axcclPipelineKind_t kind : {axcclPipelineAllGather, axcclPipelineReduceScatter}) {
+          for (int order = axcclDefaultOrder; order <= axcclByRank; ++order) {
+            IntCase c = CaseOf(kind, context.nranks(), 2);
+            c.order = static_cast<axcclChunkOrder_t>(order), c.columns = 100, c.produced = true;
+            ASSERT_TRUE(context.Step("%s", c.Text().c_str()));
+            SCOPED_TRACE(c.Text() + ", AXCCL_TEST_SEED=" + std::to_string(Seed()));
+            RunCase(context, clique, c, Scramble(Seed(), static_cast<uint64_t>(order)));
+            ASSERT_FALSE(testing::Test::HasFailure());
+          }
+        }
+      },
+      options);
+}
+
 // The words of a rank that only computes: no thread of it is in the library, and its chunks come and go all the same.
 TEST(ChunkOrder, ThreadsThatLookAtWordsOnlyGetThrough) {
   RunRanks(Processes(2), [](RankContext& context) {

@@ -24,7 +24,6 @@ using harness::AllowedNs;
 using harness::Clique;
 using harness::Cuda;
 using harness::Entries;
-using harness::Layout;
 using harness::Memory;
 using harness::NowNs;
 using harness::Processes;
@@ -357,13 +356,6 @@ TEST(PipelineFailure, TheStreamComesToAStartThatHasFailed) {
 
 // ---- residue ----
 
-size_t LinesOf(const char* path) {
-  std::ifstream file(path);
-  size_t lines = 0;
-  for (std::string line; std::getline(file, line);) ++lines;
-  return lines;
-}
-
 TEST(PipelineFailure, NothingIsLeftOfPipelinesThatWereAborted) {
   RunOptions options;
   options.deadline = std::chrono::seconds(40);
@@ -401,7 +393,7 @@ TEST(PipelineFailure, NothingIsLeftOfPipelinesThatWereAborted) {
         for (int round = 0; round < kWarm; ++round) life(round);
         ASSERT_TRUE(context.Barrier(2));
         const int files = Entries("/proc/self/fd"), threads = Entries("/proc/self/task");
-        const size_t maps = LinesOf("/proc/self/maps");
+        const int shared = harness::SharedMappings();
         for (int round = 0; round < kRounds; ++round) {
           ASSERT_TRUE(context.Step("round %d", round));
           life(round);
@@ -409,7 +401,7 @@ TEST(PipelineFailure, NothingIsLeftOfPipelinesThatWereAborted) {
         ASSERT_TRUE(context.Barrier(2));
         EXPECT_LE(Entries("/proc/self/fd"), files + 4);
         EXPECT_LE(Entries("/proc/self/task"), threads + 2);
-        EXPECT_LE(LinesOf("/proc/self/maps"), maps + 24);
+        EXPECT_LE(harness::SharedMappings(), shared + 8);
         EXPECT_OK(ncclCommAbort(clique.comm()));
         clique.ForgetComms();
       },

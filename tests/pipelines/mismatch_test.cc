@@ -19,7 +19,6 @@ using harness::Clique;
 using harness::Cuda;
 using harness::Layout;
 using harness::Memory;
-using harness::OneThread;
 using harness::Processes;
 using harness::RankContext;
 using harness::RunOptions;

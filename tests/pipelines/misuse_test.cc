@@ -17,9 +17,7 @@ namespace {
 
 using harness::Clique;
 using harness::Cuda;
-using harness::Layout;
 using harness::OneThread;
-using harness::Processes;
 using harness::RankContext;
 using harness::RunCliques;
 

@@ -20,7 +20,6 @@ namespace {
 
 using harness::Clique;
 using harness::Cuda;
-using harness::FullTests;
 using harness::Layout;
 using harness::Processes;
 using harness::Random;
@@ -122,9 +121,9 @@ class Multiplier {
 class WordsTest : public testing::TestWithParam<Layout> {};
 
 TEST_P(WordsTest, AThreadMultipliesWhatComes) {
-  const int starts = FullTests() ? 10000 : 2000 / TimeScale();
+  const int starts = 3400 / TimeScale();
   RunOptions options;
-  options.deadline = std::chrono::seconds(FullTests() ? 300 : 40);
+  options.deadline = std::chrono::seconds(40);
   RunRanks(
       GetParam(),
       [starts](RankContext& context) {
@@ -170,9 +169,9 @@ TEST_P(WordsTest, AThreadMultipliesWhatComes) {
 // One thread of a rank produces, another consumes; neither is in the library. Reductions, too: the library reads what
 // the word declares.
 TEST_P(WordsTest, FromWordToWord) {
-  const int starts = (FullTests() ? 3000 : 400) / TimeScale();
+  const int starts = 400 / TimeScale();
   RunOptions options;
-  options.deadline = std::chrono::seconds(FullTests() ? 200 : 40);
+  options.deadline = std::chrono::seconds(40);
   RunRanks(
       GetParam(),
       [starts](RankContext& context) {
