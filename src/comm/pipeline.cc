@@ -84,7 +84,7 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Make(Communicator* comm, const Reque
     pipeline->memory_bytes_ += pipeline->channels_[i]->part().bytes;
   }
   Status made = CatchAll("axcclPipelineCreate", [&]() -> Status {
-    for (const PipelinePart& part : pipeline->parts_) AXCCL_RETURN_IF_ERROR(pipeline->Register(comm, part));
+    for (const PipelinePart& part : pipeline->parts_) pipeline->Register(comm, part);
     AXCCL_ASSIGN_OR_RETURN(pipeline->run_, comm->device().MakePipeline(request.on, std::move(pipeline->parts_)));
     return Status();
   });
@@ -101,8 +101,7 @@ Status Pipeline::AddParts(Communicator* comm, const Request& request) {
   std::vector<int32_t> ranks;
   for (int p = 0; p < on.size(); ++p) ranks.push_back(on.member(p).rank);
   const Contract contract{call.kind, on.size(), call.root};
-  AXCCL_ASSIGN_OR_RETURN(ChannelTable::Needs needs, AddPart(comm, call, contract, on.self(), std::move(ranks)));
-  needs_.push_back(std::move(needs));
+  AXCCL_RETURN_IF_ERROR(AddPart(comm, call, contract, on.self(), std::move(ranks)));
   const auto order = static_cast<algo::ChunkOrder>(call.views->slices.order);
   for (const auto side : {exec::Pipeline::kIn, exec::Pipeline::kOut}) {
     const bool input = side == exec::Pipeline::kIn;
@@ -126,19 +125,16 @@ Status Pipeline::AddPermuted(Communicator* comm, const Request& request) {
   if (request.target == on.self()) {
     Call copy = request.call;
     copy.kind = Kind::kBroadcast;
-    AXCCL_ASSIGN_OR_RETURN(ChannelTable::Needs needs, AddPart(comm, copy, {Kind::kBroadcast, 1, 0}, 0, {mine}));
-    needs_.push_back(std::move(needs));
+    AXCCL_RETURN_IF_ERROR(AddPart(comm, copy, {Kind::kBroadcast, 1, 0}, 0, {mine}));
     return Status();
   }
   if (request.target >= 0) {
-    AXCCL_ASSIGN_OR_RETURN(ChannelTable::Needs needs, AddPart(comm, OneSide(request.call, true), message, 0,
-                                                              {mine, on.member(request.target).rank}));
-    needs_.push_back(std::move(needs));
+    AXCCL_RETURN_IF_ERROR(
+        AddPart(comm, OneSide(request.call, true), message, 0, {mine, on.member(request.target).rank}));
   }
   if (request.source >= 0) {
-    AXCCL_ASSIGN_OR_RETURN(ChannelTable::Needs needs, AddPart(comm, OneSide(request.call, false), message, 1,
-                                                              {on.member(request.source).rank, mine}));
-    needs_.push_back(std::move(needs));
+    AXCCL_RETURN_IF_ERROR(
+        AddPart(comm, OneSide(request.call, false), message, 1, {on.member(request.source).rank, mine}));
     return Status();
   }
   PipelinePart zeros;
@@ -148,8 +144,8 @@ Status Pipeline::AddPermuted(Communicator* comm, const Request& request) {
   return Status();
 }
 
-Result<ChannelTable::Needs> Pipeline::AddPart(Communicator* comm, const Call& call, Contract contract, int position,
-                                              std::vector<int32_t> ranks) {
+Status Pipeline::AddPart(Communicator* comm, const Call& call, Contract contract, int position,
+                         std::vector<int32_t> ranks) {
   const exec::Slices& slices = call.views->slices;
   PipelinePart part;
   part.call = call;
@@ -174,20 +170,17 @@ Result<ChannelTable::Needs> Pipeline::AddPart(Communicator* comm, const Call& ca
   memory_bytes_ += part.program->bytes();
   const uint64_t slot = RoundUp(plan::SlotElements(part.slicing) * ElementSize(call.type), kCacheLine);
   parts_.push_back(std::move(part));
-  return ChannelTable::Needs{std::move(ranks), plan.schedule.lanes, plan.schedule.endpoints,
-                             slot * plan.schedule.slots * plan.schedule.lanes * plan::kRotation};
+  needs_.push_back({std::move(ranks), plan.schedule.lanes, plan.schedule.endpoints,
+                    slot * plan.schedule.slots * plan.schedule.lanes * plan::kRotation});
+  return Status();
 }
 
 // What peers read.
-Status Pipeline::Register(Communicator* comm, const PipelinePart& part) {
+void Pipeline::Register(Communicator* comm, const PipelinePart& part) {
   const exec::ViewOperand& operand = part.call.views->operands[0];
   const auto add = [&](const void* data, int dim, size_t blocks, const int64_t* strides) {
     if (data == nullptr || operand.block_bytes == 0) return;
-    tensor::View view;
-    view.element_size = static_cast<uint32_t>(ElementSize(operand.type));
-    view.shape = operand.form.OperandShape(dim, static_cast<int>(blocks));
-    std::copy_n(strides, tensor::kMaxDims, view.strides);
-    const tensor::Extent extent = tensor::ByteExtent(view);
+    const tensor::Extent extent = tensor::ByteExtent(WholeView(operand, dim, static_cast<int>(blocks), strides));
     const auto* const lowest = static_cast<const std::byte*>(data) + extent.begin;
     const auto bytes = static_cast<size_t>(extent.end - extent.begin);
     uint64_t offset = 0;
@@ -199,7 +192,6 @@ Status Pipeline::Register(Communicator* comm, const PipelinePart& part) {
   add(part.call.input, operand.form.split, order_[exec::Pipeline::kIn].size(), operand.input_strides);
   if (part.outputs_are_read)
     add(part.call.output, operand.form.concat, order_[exec::Pipeline::kOut].size(), operand.output_strides);
-  return Status();
 }
 
 void Pipeline::Close(Communicator* comm) {

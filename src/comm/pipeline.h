@@ -52,9 +52,9 @@ class Pipeline {
   Pipeline() = default;
   Status AddParts(Communicator* comm, const Request& request);
   Status AddPermuted(Communicator* comm, const Request& request);
-  Result<ChannelTable::Needs> AddPart(Communicator* comm, const exec::Call& call, plan::Contract contract, int position,
-                                      std::vector<int32_t> ranks);
-  Status Register(Communicator* comm, const exec::PipelinePart& part);
+  Status AddPart(Communicator* comm, const exec::Call& call, plan::Contract contract, int position,
+                 std::vector<int32_t> ranks);
+  void Register(Communicator* comm, const exec::PipelinePart& part);
 
   std::vector<exec::PipelinePart> parts_;   // until `run_` is made of them
   std::vector<ChannelTable::Needs> needs_;  // of the parts with channels

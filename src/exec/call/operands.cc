@@ -48,6 +48,14 @@ int64_t BlockStep(const ViewOperand& operand, int dim, int blocks, const int64_t
   return strides[dim] * operand.form.shape.sizes[dim] * static_cast<int64_t>(ElementSize(operand.type));
 }
 
+tensor::View WholeView(const ViewOperand& operand, int dim, int blocks, const int64_t* strides) {
+  tensor::View view;
+  view.element_size = static_cast<uint32_t>(ElementSize(operand.type));
+  view.shape = operand.form.OperandShape(dim, blocks);
+  std::copy_n(strides, tensor::kMaxDims, view.strides);
+  return view;
+}
+
 uint64_t Slices::Packed() const {
   if (slices == 0) return 0;
   return static_cast<uint64_t>(slices) << 32 | uint64_t{produced} << 16 | uint64_t{order} << 8 | uint8_t(dim);

@@ -72,6 +72,9 @@ struct ViewOperand {
 // operand of an even call. Strides of dimensions without a second index have no meaning.
 int64_t BlockStep(const ViewOperand& operand, int dim, int blocks, const int64_t* strides);
 
+// All of an operand of an even call with `blocks` > 0 blocks along `dim`, without its data.
+tensor::View WholeView(const ViewOperand& operand, int dim, int blocks, const int64_t* strides);
+
 // Numbers that are read when a call starts; null: they were passed with the call. Each array has one value for each
 // rank, used for all operands.
 struct LatePieces {

@@ -200,7 +200,7 @@ Status HostPipeline::Start(StreamRef ref) {
     if (IsAtStart(stream, start)) {
       ResetWords(start);
     } else {
-      Enqueue(std::move(reset), stream);
+      SubmitTo(stream, std::move(reset), device_, {});
     }
     const std::array<Device*, 1> devices{device_};
     const std::array<const TimelinePtr*, 2> orders{&order_, &timeline_};
@@ -214,15 +214,6 @@ Status HostPipeline::Start(StreamRef ref) {
     Scheduler::Process().LeaveToAttendant(device_->queue());
   }
   return enqueued;
-}
-
-template <class T>
-void HostPipeline::Enqueue(std::unique_ptr<T> item, Stream* stream) {
-  std::array<Device*, 2> devices{device_, Device::Get(stream->device())};
-  if (devices[1] < devices[0]) std::swap(devices[0], devices[1]);
-  const std::array<Stream*, 1> streams{stream};
-  Submit(std::move(item), device_->queue(), {devices.data(), devices[0] == devices[1] ? size_t{1} : size_t{2}}, {},
-         streams);
 }
 
 // The start may have failed before the stream got to it. The run has begun then, and perhaps not ended.
@@ -259,7 +250,8 @@ Poll HostPipeline::Progress(uint64_t start) {
     if (poll == Poll::kDone && !runs_[i]->status().ok()) NoteFailure(runs_[i]->status());
   }
   if (done) {
-    if (failed_.load(std::memory_order_relaxed)) FailWords();
+    // Those of runs that ended well before another one failed, too.
+    if (failed_.load(std::memory_order_relaxed)) Fail(words_.get(), chunks_[kIn] + chunks_[kOut]);
     return Poll::kDone;
   }
   return again || StandsStill() ? Poll::kAgain : Poll::kBlocked;
@@ -292,14 +284,6 @@ void HostPipeline::NoteFailure(Status status) {
   failed_.store(true, std::memory_order_release);
 }
 
-// Those of runs that ended well before another one failed, too.
-void HostPipeline::FailWords() {
-  for (size_t i = 0; i < chunks_[kIn] + chunks_[kOut]; ++i) {
-    uint32_t not_yet = kNotYet;
-    words_[i].compare_exchange_strong(not_yet, kFailed, std::memory_order_acq_rel);
-  }
-}
-
 void HostPipeline::FillZeros() {
   for (const Call& call : zeros_) CopyLocally(call);
   for (Word* word = zero_words_; word != nullptr && word != &words_[chunks_[kIn]] + chunks_[kOut]; ++word)
@@ -324,7 +308,7 @@ Status HostPipeline::Finish(StreamRef ref) {
   const uint64_t start = starts_.load(std::memory_order_relaxed);
   const bool ended = ended_.load(std::memory_order_acquire) >= start && !failed_.load(std::memory_order_acquire);
   if (ended && device::host::Through(Device::Get(stream->device()), stream)) return Status();
-  Enqueue(std::make_unique<Ending>(this, start), stream);
+  SubmitTo(stream, std::make_unique<Ending>(this, start), device_, {});
   return Status();
 }
 
@@ -369,7 +353,7 @@ Status HostPipeline::StreamWait(int64_t chunk, StreamRef ref) {
   const Word& word = words_[chunks_[kIn] + static_cast<size_t>(chunk)];
   const uint64_t start = starts_.load(std::memory_order_relaxed);
   const bool there = Said(word, start) && word.load(std::memory_order_acquire) == kThere;
-  if (!there) Enqueue(std::make_unique<ChunkWait>(this, start, &word), stream);
+  if (!there) SubmitTo(stream, std::make_unique<ChunkWait>(this, start, &word), device_, {});
   return Status();
 }
 
@@ -393,7 +377,7 @@ Status HostPipeline::StreamReady(int64_t chunk, StreamRef ref) {
   if (reset_.load(std::memory_order_acquire) >= start && device::host::Through(Device::Get(stream->device()), stream)) {
     Ready(chunk);
   } else {
-    Enqueue(std::make_unique<ChunkReady>(this, start, chunk), stream);
+    SubmitTo(stream, std::make_unique<ChunkReady>(this, start, chunk), device_, {});
   }
   return Status();
 }

@@ -59,12 +59,9 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   device::host::Poll Progress(uint64_t start);
   void NoteFailure(Status status);
   void FillZeros();
-  void FailWords();
   bool StandsStill();
   void Arm(int doorbell);
   void End(uint64_t start);
-  template <class T>
-  void Enqueue(std::unique_ptr<T> item, device::host::Stream* stream);
   // Whether the word counts: the last start has reset it, and it is not 0.
   bool Said(const Word& word, uint64_t start) const {
     return reset_.load(std::memory_order_acquire) >= start && word.load(std::memory_order_acquire) != kNotYet;

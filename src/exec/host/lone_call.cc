@@ -179,13 +179,9 @@ Status Continue(const Started& started, Operation operation, int looks) {
 [[gnu::noinline]] Status EnqueueCall(Device* device, ChannelOwner* owner, Channel* channel, const Call& call,
                                      Stream* stream) {
   auto item = std::make_unique<LoneCall>(owner, channel, call);
-  std::array<Device*, 2> devices{device, Device::Get(stream->device())};
-  if (devices[1] < devices[0]) std::swap(devices[0], devices[1]);
   const std::array<const TimelinePtr*, 1> orders{&channel->order()};
-  const std::array<Stream*, 1> streams{stream};
   owner->CountOperation();
-  Submit(std::move(item), device->queue(), {devices.data(), devices[0] == devices[1] ? size_t{1} : size_t{2}}, orders,
-         streams);
+  SubmitTo(stream, std::move(item), device, orders);
   return Status();
 }
 

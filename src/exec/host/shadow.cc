@@ -50,10 +50,7 @@ Result<std::unique_ptr<Shadow>> Shadow::For(PipelinePart* part) {
 // Replaces one side, unless peers reach it.
 Status Shadow::Replace(const Channel& channel, int blocks, int dim, int64_t* strides, std::byte** data, Side* side) {
   if (blocks == 0 || operand_.block_bytes == 0) return Status();
-  tensor::View view;
-  view.element_size = static_cast<uint32_t>(ElementSize(operand_.type));
-  view.shape = operand_.form.OperandShape(dim, blocks);
-  std::copy_n(strides, tensor::kMaxDims, view.strides);
+  const tensor::View view = WholeView(operand_, dim, blocks, strides);
   const tensor::Extent extent = tensor::ByteExtent(view);
   uint64_t offset = 0;
   if (channel.owner()->InHeap(*data + extent.begin, static_cast<size_t>(extent.end - extent.begin), &offset))

@@ -51,18 +51,12 @@ Poll SlicedRun::Fail(Status status) {
   return Leave();
 }
 
-// Loops on words must end soon.
 void SlicedRun::FailWords() {
-  const auto fail = [](Pipeline::Word* words, int chunks) {
-    for (int i = 0; i < chunks; ++i) {
-      uint32_t not_yet = Pipeline::kNotYet;
-      words[i].compare_exchange_strong(not_yet, Pipeline::kFailed, std::memory_order_acq_rel);
-    }
-  };
   const plan::Contract contract = binding_.contract();
-  const int self = binding_.channel->self(), slices = static_cast<int>(prepared_.slicing.slices);
-  fail(words_.in, plan::InputBlocks(contract, self) * slices);
-  fail(words_.out, plan::OutputBlocks(contract, self) * slices);
+  const int self = binding_.channel->self();
+  const size_t slices = prepared_.slicing.slices;
+  Pipeline::Fail(words_.in, static_cast<size_t>(plan::InputBlocks(contract, self)) * slices);
+  Pipeline::Fail(words_.out, static_cast<size_t>(plan::OutputBlocks(contract, self)) * slices);
 }
 
 Poll SlicedRun::Leave() {

@@ -1,5 +1,6 @@
 #include "src/exec/host/submit.h"
 
+#include <array>
 #include <utility>
 
 #include "src/device/host/current.h"
@@ -43,6 +44,15 @@ void Submit(std::unique_ptr<device::host::Item> item, device::host::Queue* queue
   }
   queue->Push(std::move(item));
   if (queue->pending()) device::host::Scheduler::Process().LeftPending();
+}
+
+void SubmitTo(Stream* stream, std::unique_ptr<device::host::Item> item, Device* device,
+              std::span<const TimelinePtr* const> orders) {
+  std::array<Device*, 2> devices{device, Device::Get(stream->device())};
+  if (devices[1] < devices[0]) std::swap(devices[0], devices[1]);
+  const std::array<Stream*, 1> streams{stream};
+  Submit(std::move(item), device->queue(), {devices.data(), devices[0] == devices[1] ? size_t{1} : size_t{2}}, orders,
+         streams);
 }
 
 }  // namespace axccl::exec

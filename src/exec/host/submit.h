@@ -15,4 +15,8 @@ void Submit(std::unique_ptr<device::host::Item> item, device::host::Queue* queue
             std::span<device::host::Device* const> devices, std::span<const device::host::TimelinePtr* const> orders,
             std::span<device::host::Stream* const> streams);
 
+// The same for work of a rank on `device` that joins one stream, of any device.
+void SubmitTo(device::host::Stream* stream, std::unique_ptr<device::host::Item> item, device::host::Device* device,
+              std::span<const device::host::TimelinePtr* const> orders);
+
 }  // namespace axccl::exec

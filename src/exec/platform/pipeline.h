@@ -36,6 +36,13 @@ class Pipeline {
   using Word = std::atomic<uint32_t>;
   // The values of a word.
   static constexpr uint32_t kNotYet = 0, kThere = 1, kFailed = 2;
+  // Loops on words must end soon: those that are 0 become 2.
+  static void Fail(Word* words, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      uint32_t not_yet = kNotYet;
+      words[i].compare_exchange_strong(not_yet, kFailed, std::memory_order_acq_rel);
+    }
+  }
 
   virtual ~Pipeline() = default;
 
