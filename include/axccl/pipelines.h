@@ -56,10 +56,18 @@
  * pipeline needs `blocks` (axcclPipelineInfo_t) of it. Words are in memory of the device: the host reads them only
  * where it can read that memory. Chunks do not go through slots.
  *
- * Limits. The GPU ranks of a pipeline must be in one process and reach each other's memory; their pipelines cannot be
- * captured, and have one of the channels that AXCCL_GPU_CHANNELS counts (a permute has up to two). No pipeline reduces
- * by a callback. All of these are ncclInvalidUsage. GPU ranks that start pipelines in another order than their peers
- * wait for each other until AXCCL_TIMEOUT.
+ * Graphs. A start on a stream that is being captured becomes part of that graph, which may be launched any number of
+ * times; every launch resets the words. axcclPipelineStreamWait, axcclPipelineStreamReady and axcclPipelineFinish then
+ * belong to the same capture: streams that they are called on join it, and must be joined with the captured stream
+ * before the capture ends, as CUDA demands. Calls by which threads wait for chunks or declare them ready are
+ * ncclInvalidUsage after such a start, and so is everything that crosses the border of the capture. The application
+ * orders launches of graphs with the same pipeline and its other starts by streams and events, and launches none once
+ * the pipeline has been destroyed. All ranks of a pipeline start it equally often; those that capture may differ.
+ *
+ * Limits. The GPU ranks of a pipeline must be in one process and reach each other's memory, and have one of the channels
+ * that AXCCL_GPU_CHANNELS counts (a permute has up to two). No pipeline reduces by a callback. All of these are
+ * ncclInvalidUsage. GPU ranks that start pipelines in another order than their peers wait for each other until
+ * AXCCL_TIMEOUT.
  *
  * Errors. At once and with nothing changed: what the collective refuses (views.h); ncclInvalidArgument also for a
  * slice_dim out of range, S below 1 or above the size of that dimension in a block, more than 65536 chunks of a side,

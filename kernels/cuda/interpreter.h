@@ -437,7 +437,7 @@ AXCCL_DEVICE void Interpreter::Notify(const Step& step) {
   if (!IsFirst()) return;
   const Sliced& sliced = *task().sliced;
   StoreRelease(sliced.out + step.value, uint32_t{Sliced::kThere});
-  StoreRelease(sliced.came + step.value, static_cast<uint32_t>(context().sequence + 1));
+  StoreRelease(sliced.came + step.value, launch_.mark);
 }
 
 // Flags of words repeat after 2^32 turns (those of rows never do). So that no word keeps a flag for that long, each

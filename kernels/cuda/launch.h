@@ -311,8 +311,8 @@ struct Sliced {
   plan::Slicing slicing;
   uint32_t* in = nullptr;
   uint32_t* out = nullptr;
-  // For each chunk of the output, in host memory that the device sees: the number, from 1 on, of the last operation of
-  // the channel in which it came.
+  // For each chunk of the output, in host memory that the device sees: the Launch::mark of the last start in which it
+  // came.
   uint32_t* came = nullptr;
   uint32_t num_in = 0, num_out = 0;
 };
@@ -356,6 +356,8 @@ struct Launch {
   uint32_t num_tasks = 0;
   uint32_t lanes = 1;          // strands of a task; those beyond the lanes of its program do nothing
   const Task* more = nullptr;  // if there are more than kMaxTasks: all of them, in memory that the device sees
+  uint32_t mark = 0;           // of a start: see Sliced::came
+  uint32_t reserved = 0;
   Task tasks[kMaxTasks];
 
   AXCCL_HD const Task& TaskOf(uint32_t index) const { return more != nullptr ? more[index] : tasks[index]; }

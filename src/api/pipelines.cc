@@ -240,6 +240,16 @@ Result<PipelinePin> PinStarted(axcclPipeline_t handle, const char* call) {
                     call, static_cast<void*>(handle));
 }
 
+// The same for calls that threads make to wait for chunks or to declare them ready.
+Result<PipelinePin> PinForThread(axcclPipeline_t handle, const char* call, const char* instead) {
+  AXCCL_ASSIGN_OR_RETURN(PipelinePin pin, PinStarted(handle, call));
+  if (!pin.run().is_captured()) return pin;
+  return MakeStatus(Code::kInvalidUsage,
+                    "%s: the last start of the pipeline (%p) was captured, and graphs run without threads; use %s or "
+                    "the chunk's word",
+                    call, static_cast<void*>(handle), instead);
+}
+
 Status CheckChunk(const char* call, const PipelineObject& object, axcclSide_t side, int64_t chunk,
                   const char* argument) {
   const int64_t chunks = object.places[side].chunks();
@@ -306,7 +316,7 @@ Status Start(const char* call, axcclPipeline_t handle, cudaStream_t stream_handl
   PipelineObject& object = *pin.object;
   const std::lock_guard lock(object.mutex);
   const PipelineObject::Phase before = object.phase.load(std::memory_order_relaxed);
-  if (before == PipelineObject::kStarted)
+  if (before == PipelineObject::kStarted && !pin.run().is_abandoned())
     return MakeStatus(
         Code::kInvalidUsage,
         "%s: the pipeline (%p) is started and not finished; call axcclPipelineFinish before the next start", call,
@@ -356,7 +366,8 @@ Status Destroy(const char* call, axcclPipeline_t handle) {
   AXCCL_ASSIGN_OR_RETURN(HandleTable<PipelineObject>::Pin object, FindObject(handle, call));
   CommPin comm = Comms().Get(object->comm);
   const bool lives = comm && comm->core() != nullptr && !comm->core()->failed();
-  if (lives && object->phase.load(std::memory_order_acquire) == PipelineObject::kStarted)
+  if (lives && object->phase.load(std::memory_order_acquire) == PipelineObject::kStarted &&
+      !object->pipeline->run().is_abandoned())
     return MakeStatus(Code::kInvalidUsage,
                       "%s: the pipeline (%p) is started and not finished; call axcclPipelineFinish "
                       "first",
@@ -451,7 +462,7 @@ AXCCL_API ncclResult_t axcclPipelineFinish(axcclPipeline_t pipeline, cudaStream_
 
 AXCCL_API ncclResult_t axcclPipelineWait(axcclPipeline_t pipeline, int64_t chunk) {
   return Entry("axcclPipelineWait", [&](const char* call) -> Status {
-    AXCCL_ASSIGN_OR_RETURN(const PipelinePin pin, PinStarted(pipeline, call));
+    AXCCL_ASSIGN_OR_RETURN(const PipelinePin pin, PinForThread(pipeline, call, "axcclPipelineStreamWait"));
     AXCCL_RETURN_IF_ERROR(CheckChunk(call, *pin.object, axcclOut, chunk, "chunk"));
     return Named(call, pin.run().Wait(chunk));
   });
@@ -459,7 +470,7 @@ AXCCL_API ncclResult_t axcclPipelineWait(axcclPipeline_t pipeline, int64_t chunk
 
 AXCCL_API ncclResult_t axcclPipelineTest(axcclPipeline_t pipeline, int64_t chunk, int* done) {
   return Entry("axcclPipelineTest", [&](const char* call) -> Status {
-    AXCCL_ASSIGN_OR_RETURN(const PipelinePin pin, PinStarted(pipeline, call));
+    AXCCL_ASSIGN_OR_RETURN(const PipelinePin pin, PinForThread(pipeline, call, "axcclPipelineStreamWait"));
     if (done == nullptr) return InvalidArgument("%s: argument done is NULL; pass where to put the answer", call);
     *done = 0;
     AXCCL_RETURN_IF_ERROR(CheckChunk(call, *pin.object, axcclOut, chunk, "chunk"));
@@ -481,7 +492,7 @@ AXCCL_API ncclResult_t axcclPipelineStreamWait(axcclPipeline_t pipeline, int64_t
 
 AXCCL_API ncclResult_t axcclPipelineReady(axcclPipeline_t pipeline, int64_t chunk) {
   return Entry("axcclPipelineReady", [&](const char* call) -> Status {
-    AXCCL_ASSIGN_OR_RETURN(const PipelinePin pin, PinStarted(pipeline, call));
+    AXCCL_ASSIGN_OR_RETURN(const PipelinePin pin, PinForThread(pipeline, call, "axcclPipelineStreamReady"));
     AXCCL_RETURN_IF_ERROR(Declare(call, pipeline, pin, chunk));
     pin.run().Ready(chunk);
     return Status();
@@ -494,7 +505,9 @@ AXCCL_API ncclResult_t axcclPipelineStreamReady(axcclPipeline_t pipeline, int64_
     exec::StreamRef stream;
     AXCCL_RETURN_IF_ERROR(pin.comm->core()->device().FindStream(stream_handle, call, &stream));
     AXCCL_RETURN_IF_ERROR(Declare(call, pipeline, pin, chunk));
-    return Named(call, pin.run().StreamReady(chunk, stream));
+    const Status ready = pin.run().StreamReady(chunk, stream);
+    if (!ready.ok()) pin.object->declared[static_cast<size_t>(chunk)].store(false, std::memory_order_relaxed);
+    return Named(call, ready);
   });
 }
 

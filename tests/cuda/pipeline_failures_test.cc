@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "axccl/device.h"
-#include "tests/cuda/graph.h"
 #include "tests/cuda/pipeline_end.h"
 #include "tests/cuda/words.h"
 #include "tests/harness/timing.h"
@@ -204,28 +203,6 @@ TEST(Refused, RanksThatMeetInHostMemory) {
   RunOptions options;
   options.environment = {{"NCCL_P2P_DISABLE", "1"}};
   RunRanks(harness::Threads(2), ExpectRefused, options);
-}
-
-TEST(Refused, Captures) {
-  RunRanks(harness::OneThread(1), [](RankContext& context) {
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    const Case c{axcclPipelineAllGather, ncclInt32, 4, 8, 2};
-    End end(c, clique, 0);
-    Words data(100, 1);
-    Graph graph;
-    ASSERT_NO_FATAL_FAILURE(graph.Capture(clique.stream(), [&] {
-      EXPECT_EQ(axcclPipelineStart(end.handle(), Cuda(clique.stream())), ncclInvalidUsage);
-      ExpectLastErrorHas({"axcclPipelineStart", "captured"});
-      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
-    }));
-    end.Prepare(0);
-    ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
-    ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
-    ASSERT_TRUE(clique.Synchronize());
-    for (int64_t chunk = 0; chunk < end.info().out_chunks; ++chunk) EXPECT_EQ(end.Check(chunk), "");
-    end.Destroy();
-  });
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
   AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, *prepared, table));
   if (place_ != CudaPlace::kSelf) channel_->log().Record(call);
-  if (captured && wait_ != nullptr) parts_.waits->Replays(wait_);
+  if (captured && wait_ != nullptr) Replays();
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
     channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
   // Operands of views have gaps between them, where no words arrive.

@@ -47,6 +47,9 @@ class CudaChannel {
   // are. kInvalidUsage if there is no room for the plan.
   Result<kernels::cuda::Task> MakeSlicedTask(const PipelinePart& part, const Lent& table, CUdeviceptr sliced);
 
+  // From now on, the channel's operations are those of graphs, too.
+  void Replays() { parts_.waits->Replays(wait_); }
+
   // For created channels and those of pipelines (meeting.cc): looks for the members, unless they have been found.
   // Returns the position of one that is missing, -1 if none is.
   Result<int> Meet();

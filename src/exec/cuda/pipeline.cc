@@ -54,8 +54,9 @@ CudaPipeline::~CudaPipeline() {
   for (CUstream stream : {stream_, ready_}) {
     if (stream != nullptr) driver.cuStreamDestroy(stream);
   }
-  for (CUevent event : {reset_, done_}) {
-    if (event != nullptr) driver.cuEventDestroy(event);
+  for (const Events& events : events_) {
+    if (events.reset != nullptr) driver.cuEventDestroy(events.reset);
+    if (events.done != nullptr) driver.cuEventDestroy(events.done);
   }
   for (const auto& [id, event] : users_) driver.cuEventDestroy(event);
   if (memory_ != 0) device_->Free(memory_);
@@ -94,9 +95,11 @@ Status CudaPipeline::MakeStreams() {
   int least = 0, greatest = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuCtxGetStreamPriorityRange(&least, &greatest));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, greatest));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&reset_, CU_EVENT_DISABLE_TIMING));
-  return device::cuda::Check(driver.cuEventCreate(&done_, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC),
-                             "cuEventCreate");
+  for (Events& events : events_) {
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&events.reset, CU_EVENT_DISABLE_TIMING));
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&events.done, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
+  }
+  return Status();
 }
 
 std::vector<CudaPipeline::Place> CudaPipeline::LayOut(const std::vector<PipelinePart>& parts) {
@@ -166,17 +169,42 @@ Status CudaPipeline::MakeZeros(Channel* on, const PipelinePart& part, const Plac
 
 Status CudaPipeline::CheckStream(CUstream stream) const {
   AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(stream));
-  if (capture == 0) return Status();
-  return MakeStatus(
-      Code::kInvalidUsage,
-      "stream %p is being captured, and pipelines cannot be part of a graph; use them outside of captures",
-      static_cast<void*>(stream));
+  const uint64_t started = capture_.load(std::memory_order_acquire);
+  if (is_abandoned())
+    return MakeStatus(Code::kInvalidUsage,
+                      "the capture in which the pipeline was started has ended without axcclPipelineFinish, so nothing "
+                      "will come of that start; start and finish the pipeline in one capture");
+  if (capture == started) return Status();
+  if (started == 0)
+    return MakeStatus(Code::kInvalidUsage,
+                      "stream %p is being captured, and the pipeline was started outside of that capture; start and "
+                      "finish it inside, or use a stream that is not captured",
+                      static_cast<void*>(stream));
+  if (capture != 0)
+    return MakeStatus(Code::kInvalidUsage,
+                      "stream %p is captured into another graph than the pipeline's start; use a stream of the same "
+                      "capture, or one that is not captured so far",
+                      static_cast<void*>(stream));
+  // Another stream joins the capture, which the legacy stream cannot.
+  if (stream != nullptr && stream != CU_STREAM_LEGACY) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "the stream is the legacy one, which cannot be captured, and the pipeline was started in a "
+                    "capture; use another stream");
+}
+
+// The driver has taken the stream out of the capture if that has ended.
+bool CudaPipeline::is_abandoned() const {
+  const uint64_t started = capture_.load(std::memory_order_acquire);
+  if (started == 0) return false;
+  const Scope scope(*device_);
+  const Result<uint64_t> capture = CaptureOf(stream_);
+  return capture.ok() && capture.value() != started;
 }
 
 Status CudaPipeline::Start(StreamRef ref) {
   const Scope scope(*device_);
   const auto stream = static_cast<CUstream>(ref.cuda);
-  AXCCL_RETURN_IF_ERROR(CheckStream(stream));
+  AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(stream));
   owner_->CountOperation();
   Status started;
   for (const Part& part : parts_) {
@@ -184,7 +212,7 @@ Status CudaPipeline::Start(StreamRef ref) {
   }
   if (started.ok()) {
     const std::lock_guard lock(rank_->launching());
-    started = Enqueue(stream);
+    started = Enqueue(stream, capture);
   }
   if (started.ok()) return started;
   // An error of an earlier kernel comes first, whichever call of the driver returns it.
@@ -193,31 +221,41 @@ Status CudaPipeline::Start(StreamRef ref) {
   return started;
 }
 
-Status CudaPipeline::Enqueue(CUstream stream) {
+// The application orders the launches of graphs with each other and with starts outside of them.
+Status CudaPipeline::Enqueue(CUstream stream, uint64_t capture) {
   const Driver& driver = Driver::Loaded();
-  const uint32_t start = starts_.load(std::memory_order_relaxed) + 1;
-  if (start > 1) AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, done_, 0));
+  const bool captured = capture != 0;
+  const Events& events = events_[captured];
+  const bool again = captured ? capture_.load(std::memory_order_relaxed) == capture : starts_ > 0;
+  if (again) AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, events.done, 0));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemsetD32Async(memory_, kNotYet, chunks_[kIn] + chunks_[kOut], stream));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(reset_, stream));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream_, reset_, 0));
-  AXCCL_RETURN_IF_ERROR(rank_->orders().Follow(order_.get(), stream_));
-  starts_.store(start, std::memory_order_release);
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(events.reset, stream));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream_, events.reset, 0));
+  if (!captured) AXCCL_RETURN_IF_ERROR(rank_->orders().Follow(order_.get(), stream_));
+  capture_.store(capture, std::memory_order_release);
+  if (!captured) starts_.fetch_add(1, std::memory_order_release);
+  AXCCL_RETURN_IF_ERROR(Begin(captured));
+  if (!captured) AXCCL_RETURN_IF_ERROR(rank_->orders().Launched(order_.get(), stream_));
+  return device::cuda::Check(driver.cuEventRecord(events.done, stream_), "cuEventRecord");
+}
+
+Status CudaPipeline::Begin(bool captured) {
   if (!zeros_.empty()) AXCCL_RETURN_IF_ERROR(FillZeros());
   for (const Part& part : parts_) {
     AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
     AXCCL_RETURN_IF_ERROR(channel->Meet().status());
     part.channel->log().Record(part.call);
+    if (captured) channel->Replays();
     owner_->NoteAlgorithm(part.algorithm);
   }
-  if (!tasks_.empty()) AXCCL_RETURN_IF_ERROR(Launch(tasks_));
-  AXCCL_RETURN_IF_ERROR(rank_->orders().Launched(order_.get(), stream_));
-  return device::cuda::Check(driver.cuEventRecord(done_, stream_), "cuEventRecord");
+  return tasks_.empty() ? Status() : Launch(tasks_);
 }
 
 Status CudaPipeline::Launch(const std::vector<cuda::Task>& tasks) {
   cuda::Launch launch;
   launch.num_tasks = static_cast<uint32_t>(tasks.size());
   launch.lanes = lanes_;
+  launch.mark = mark();
   std::copy(tasks.begin(), tasks.end(), launch.tasks);
   return interpreter_->Launch(&launch, blocks_, threads_, stream_);
 }
@@ -229,7 +267,7 @@ Status CudaPipeline::FillZeros() {
   AXCCL_RETURN_IF_CUDA_ERROR(
       driver.cuMemsetD32Async(WordOf(kOut, static_cast<int64_t>(first_zero_)), kThere, num, stream_));
   return device::cuda::Check(driver.cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(came_ + first_zero_),
-                                                     starts_.load(std::memory_order_relaxed), num, stream_),
+                                                     mark(), num, stream_),
                              "cuMemsetD32Async");
 }
 
@@ -237,7 +275,7 @@ Status CudaPipeline::Finish(StreamRef ref) {
   const Scope scope(*device_);
   const auto stream = static_cast<CUstream>(ref.cuda);
   AXCCL_RETURN_IF_ERROR(CheckStream(stream));
-  return device::cuda::Check(Driver::Loaded().cuStreamWaitEvent(stream, done_, 0), "cuStreamWaitEvent");
+  return device::cuda::Check(Driver::Loaded().cuStreamWaitEvent(stream, events().done, 0), "cuStreamWaitEvent");
 }
 
 // Streams that wait for a word must have got past it, because the words are freed next.
@@ -245,7 +283,7 @@ void CudaPipeline::WaitIdle() {
   const Driver& driver = Driver::Loaded();
   const Scope scope(*device_);
   if (starts_.load(std::memory_order_acquire) == 0) return;
-  driver.cuEventSynchronize(done_);
+  driver.cuEventSynchronize(events_[0].done);
   const std::lock_guard lock(mutex_);
   if (ready_ != nullptr) driver.cuStreamSynchronize(ready_);
   for (const auto& [id, event] : users_) driver.cuEventSynchronize(event);
@@ -280,8 +318,9 @@ Status CudaPipeline::Use(CUstream stream, const char* what, CUresult (*enqueue)(
   const Driver& driver = Driver::Loaded();
   const Scope scope(*device_);
   AXCCL_RETURN_IF_ERROR(CheckStream(stream));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, reset_, 0));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, events().reset, 0));
   AXCCL_RETURN_IF_ERROR(device::cuda::Check(enqueue(stream, word), what));
+  if (is_captured()) return Status();
   unsigned long long id = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &id));
   const std::lock_guard lock(mutex_);
@@ -319,7 +358,7 @@ Status CudaPipeline::DeclareReady(CUdeviceptr word) {
   const std::lock_guard lock(mutex_);
   if (ready_ == nullptr) AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamCreate(&ready_, CU_STREAM_NON_BLOCKING));
   if (const uint32_t start = starts_.load(std::memory_order_acquire); ready_for_ != start) {
-    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(ready_, reset_, 0));
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(ready_, events_[0].reset, 0));
     ready_for_ = start;
   }
   return device::cuda::Check(driver.cuStreamWriteValue32(ready_, word, kThere, CU_STREAM_WRITE_VALUE_DEFAULT),

@@ -4,6 +4,9 @@
 // words, which are in memory of the device. The kernel also stores into host memory which chunks have come, so threads
 // look there.
 //
+// A start on a stream that is being captured becomes part of that graph, in which all of this is the same in every
+// launch. What other streams do for it joins the capture.
+//
 // The ranks of a pipeline are in one process and read each other's memory.
 #pragma once
 
@@ -34,6 +37,8 @@ class CudaPipeline final : public Pipeline {
   Status StreamWait(int64_t chunk, StreamRef stream) override;
   void Ready(int64_t chunk) override;
   Status StreamReady(int64_t chunk, StreamRef stream) override;
+  bool is_captured() const override { return capture_.load(std::memory_order_acquire) != 0; }
+  bool is_abandoned() const override;
   void WaitIdle() override;
   Word* Expose(Side side) override;
   size_t scratch_bytes() const override { return 0; }
@@ -59,8 +64,16 @@ class CudaPipeline final : public Pipeline {
   Status MakeStreams();
   Status MakeTasks(Channel* on, const std::vector<PipelinePart>& parts);
   Status MakeZeros(Channel* on, const PipelinePart& part, const Place& place, const Lent& table);
+  // Of starts: when the words are reset, and the end.
+  struct Events {
+    CUevent reset = nullptr, done = nullptr;
+  };
+
+  // Whether the stream may have a part in the last start.
   Status CheckStream(CUstream stream) const;
-  Status Enqueue(CUstream stream);
+  // `capture`: of the stream, 0: none.
+  Status Enqueue(CUstream stream, uint64_t capture);
+  Status Begin(bool captured);
   Status FillZeros();
   Status Launch(const std::vector<kernels::cuda::Task>& tasks);
   Status Use(CUstream stream, const char* what, CUresult (*enqueue)(CUstream, CUdeviceptr), CUdeviceptr word);
@@ -87,12 +100,17 @@ class CudaPipeline final : public Pipeline {
   size_t first_zero_ = 0;                   // their first word
   const CudaInterpreter* interpreter_ = nullptr;
   unsigned lanes_ = 1, threads_ = 0, blocks_ = 1;
+  // What kernels of the last start store into `came_`; those of graphs store 0.
+  uint32_t mark() const { return is_captured() ? 0 : starts_.load(std::memory_order_relaxed); }
+  const Events& events() const { return events_[is_captured()]; }
+
   CUstream stream_ = nullptr;
-  CUevent reset_ = nullptr, done_ = nullptr;  // of the last start
-  std::atomic<uint32_t> starts_{0};           // also the number of operations of each part's channel
-  std::mutex mutex_;                          // guards what follows
-  CUstream ready_ = nullptr;                  // on which threads declare chunks ready
-  uint32_t ready_for_ = 0;                    // the start whose reset it has waited for
+  Events events_[2];                  // of the last start outside of captures, and inside
+  std::atomic<uint64_t> capture_{0};  // that the last start is part of; 0: none
+  std::atomic<uint32_t> starts_{0};   // outside of captures
+  std::mutex mutex_;                  // guards what follows
+  CUstream ready_ = nullptr;          // on which threads declare chunks ready
+  uint32_t ready_for_ = 0;            // the start whose reset it has waited for
   // The streams that wait for words or write them, by id, and when they have done so for the last time.
   std::vector<std::pair<unsigned long long, CUevent>> users_;
 };

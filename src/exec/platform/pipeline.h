@@ -54,7 +54,11 @@ class Pipeline {
   virtual Status StreamWait(int64_t chunk, StreamRef stream) = 0;
   virtual void Ready(int64_t chunk) = 0;
   virtual Status StreamReady(int64_t chunk, StreamRef stream) = 0;
-  // Waits until nothing of it runs any more.
+  // Whether the last start is part of a graph, so threads cannot wait for its chunks or declare some ready.
+  virtual bool is_captured() const { return false; }
+  // Whether it is part of a capture that has ended before a finish, so nothing will come of it.
+  virtual bool is_abandoned() const { return false; }
+  // Waits until nothing of it runs any more. It does not know of launches of graphs.
   virtual void WaitIdle() = 0;
 
   // The words of one side, and from now on a program may write those of the input.
