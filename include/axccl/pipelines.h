@@ -51,10 +51,11 @@
  * Between machines, and for blocks of up to 256 bytes that are not reduced, chunks go through slots of shared memory
  * that the pipeline keeps: twice the size of the input, or a few times that.
  *
- * On GPUs, a start launches a kernel on a stream of the pipeline's own, of the highest priority. Kernels that wait for
- * words must leave it room: call axcclPipelineStart, and let `stream` get there, before they can fill the device; the
- * pipeline needs `blocks` (axcclPipelineInfo_t) of it. Words are in memory of the device: the host reads them only
- * where it can read that memory. Chunks do not go through slots.
+ * On GPUs, a start launches a kernel on a stream of the pipeline's own, of the highest priority, or fills several such
+ * streams with the work of copy engines (axcclEngine_t). Kernels that wait for words must leave it room: call
+ * axcclPipelineStart, and let `stream` get there, before they can fill the device; the pipeline needs `blocks`
+ * (axcclPipelineInfo_t) of it. Words are in memory of the device: the host reads them only where it can read that
+ * memory. Chunks do not go through slots.
  *
  * Graphs. A start on a stream that is being captured becomes part of that graph, which may be launched any number of
  * times; every launch resets the words. axcclPipelineStreamWait, axcclPipelineStreamReady and axcclPipelineFinish then
@@ -64,9 +65,9 @@
  * orders launches of graphs with the same pipeline and its other starts by streams and events, and launches none once
  * the pipeline has been destroyed. All ranks of a pipeline start it equally often; those that capture may differ.
  *
- * Limits. The GPU ranks of a pipeline must be in one process and reach each other's memory, and have one of the channels
- * that AXCCL_GPU_CHANNELS counts (a permute has up to two). No pipeline reduces by a callback. All of these are
- * ncclInvalidUsage. GPU ranks that start pipelines in another order than their peers wait for each other until
+ * Limits. The GPU ranks of a pipeline must be in one process and reach each other's memory, and have one of the
+ * channels that AXCCL_GPU_CHANNELS counts (a permute has up to two). No pipeline reduces by a callback. All of these
+ * are ncclInvalidUsage. GPU ranks that start pipelines in another order than their peers wait for each other until
  * AXCCL_TIMEOUT.
  *
  * Errors. At once and with nothing changed: what the collective refuses (views.h); ncclInvalidArgument also for a
@@ -111,8 +112,13 @@ typedef enum axcclChunkOrder {
   axcclByRank = 3    /* 0, 1, ..., n - 1 on all ranks */
 } axcclChunkOrder_t;
 
-/* Who moves the data: a kernel, on the host the threads of the library. There is no axcclEngineCopy so far, so
- * axcclEngineAuto and axcclEngineKernel mean the same. */
+/* Who moves the data. On the host the threads of the library do, whatever it says but axcclEngineCopy, which is
+ * refused. On GPUs a kernel does, or the copy engines of the devices, which leave the multiprocessors to the
+ * application: with axcclEngineCopy, or with axcclEngineAuto where the communicator's configuration has CTAPolicy
+ * NCCL_CTA_POLICY_ZERO, if all ranks of the pipeline (of a permute: both ranks of a message) have that and are in one
+ * process; a kernel otherwise. Copy engines do not reduce (ncclInvalidArgument) and cannot be captured
+ * (ncclInvalidUsage of the start), and a chunk must not be in more than 4096 pieces: a piece is rows of bytes at a
+ * constant distance. They take no part before all ranks have created the pipeline. */
 typedef enum axcclEngine { axcclEngineAuto = 0, axcclEngineKernel = 1, axcclEngineCopy = 2 } axcclEngine_t;
 
 typedef enum axcclSide { axcclIn = 0, axcclOut = 1 } axcclSide_t;
@@ -201,9 +207,9 @@ typedef struct axcclPipelineInfo {
   size_t size;
   int64_t in_chunks, out_chunks; /* of this rank */
   const char* algorithm;         /* static text */
-  axcclEngine_t engine;          /* that is used: not axcclEngineAuto */
+  axcclEngine_t engine;          /* that is used: not axcclEngineAuto. Known once all ranks have started */
   uint64_t plan_hash[2];         /* of the plan, as axccl-plan prints it: high and low half */
-  int blocks;                    /* GPU ranks: resident blocks of the kernel; 0 on the host */
+  int blocks;                    /* GPU ranks: resident blocks of the kernel, at most; 0 on the host */
   size_t scratch_bytes;          /* memory of this rank that data passes through; 0 where peers reach the buffers */
   size_t memory_bytes;           /* that the pipeline takes besides, about */
   uint64_t starts;               /* so far */

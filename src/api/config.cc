@@ -100,6 +100,8 @@ Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, co
     least = read(kFields[2]);
     most = read(kFields[3]);
     if (const int value = read(kFields[4]); value != kUndefined) out.split_share = value != 0;
+    if (const int value = read(kFields[7]); value != kUndefined)
+      out.spares_blocks = (value & NCCL_CTA_POLICY_ZERO) != 0;
     const bool has_name =
         version >= NCCL_VERSION(2, 27, 0) && offsetof(ncclConfig_t, commName) + sizeof(char*) <= config->size;
     if (has_name && known.commName != nullptr) out.name = known.commName;

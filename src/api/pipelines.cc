@@ -46,11 +46,6 @@ Status CheckSpec(const char* call, const axcclPipelineSpec_t* spec) {
                            call, order, kKindNames[kind]);
   if (engine > axcclEngineCopy)
     return InvalidArgument("%s: the spec has engine %u; pass one of axcclEngine_t (0..2)", call, engine);
-  if (engine == axcclEngineCopy)
-    return InvalidArgument(
-        "%s: the spec has engine axcclEngineCopy, which the library does not have so far; pass axcclEngineAuto or "
-        "axcclEngineKernel",
-        call);
   if ((spec->flags & ~axcclProducer) != 0)
     return InvalidArgument("%s: the spec has unknown flags 0x%x; pass 0 or axcclProducer", call, spec->flags);
   if (spec->options != nullptr && spec->options->size == sizeof(axcclOptions_t) && spec->options->bucket_bytes != 0)
@@ -175,6 +170,24 @@ Status Bind(const char* call, const axcclPipelineSpec_t& spec, const ChannelPin&
                     call);
 }
 
+// Whether copy engines are to move the data.
+Result<bool> ChooseCopies(const char* call, const axcclPipelineSpec_t& spec, const ChannelPin& pin) {
+  const bool reduces = plan::Reduces(KindOf(spec.kind)), there = pin.comm->core()->device().traits().has_copy_engines;
+  if (spec.engine != axcclEngineCopy)
+    return spec.engine == axcclEngineAuto && pin.comm->config().spares_blocks && there && !reduces;
+  if (reduces)
+    return InvalidArgument(
+        "%s: the spec has engine axcclEngineCopy and kind %s, and copy engines do not reduce; pass axcclEngineAuto or "
+        "axcclEngineKernel",
+        call, kKindNames[spec.kind]);
+  if (there) return true;
+  return InvalidArgument(
+      "%s: the spec has engine axcclEngineCopy, and the rank is on a device without copy engines; pass axcclEngineAuto "
+      "or "
+      "axcclEngineKernel",
+      call);
+}
+
 Status Create(const char* call, const axcclPipelineSpec_t* spec, axcclChannel_t channel, axcclPipeline_t* out) {
   if (out == nullptr) return InvalidArgument("%s: argument pipeline is NULL; pass where to put the pipeline", call);
   *out = nullptr;
@@ -184,14 +197,16 @@ Status Create(const char* call, const axcclPipelineSpec_t* spec, axcclChannel_t 
   object->comm = pin.object ? pin.object->comm : reinterpret_cast<ncclComm_t>(channel);
   object->kind = spec->kind;
   object->produced = (spec->flags & axcclProducer) != 0;
+  AXCCL_ASSIGN_OR_RETURN(const bool copies, ChooseCopies(call, *spec, pin));
   Bound bound;
   AXCCL_RETURN_IF_ERROR(Bind(call, *spec, pin, object.get(), &bound));
   object->declared = std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(object->places[axcclIn].chunks()));
   const std::string name = pin.object ? pin.object->channel->name().Text() : "the default channel";
   comm::Communicator* const core = pin.comm->core().get();
   AXCCL_ASSIGN_OR_RETURN(
-      object->pipeline, Prefixed(call, comm::Pipeline::Make(core, {pin.channel, name, bound.call,
-                                                                   bound.neighbours.target, bound.neighbours.source})));
+      object->pipeline,
+      Prefixed(call, comm::Pipeline::Make(core, {pin.channel, name, bound.call, bound.neighbours.target,
+                                                 bound.neighbours.source, copies})));
   AXCCL_INFO(kColl, "PipelineCreate: %s [nranks=%d] %s plan %s", exec::DescribeCall(bound.call).c_str(),
              pin.place.ranks, object->pipeline->algorithm(), plan::ToString(object->pipeline->plan_hash()).c_str());
   const std::shared_ptr<comm::Pipeline> made = object->pipeline;
@@ -426,7 +441,7 @@ Status GetInfo(const char* call, const PipelineObject& object, axcclPipelineInfo
   all.in_chunks = object.places[axcclIn].chunks();
   all.out_chunks = object.places[axcclOut].chunks();
   all.algorithm = object.pipeline->algorithm();
-  all.engine = axcclEngineKernel;
+  all.engine = object.pipeline->run().copies() ? axcclEngineCopy : axcclEngineKernel;
   all.plan_hash[0] = object.pipeline->plan_hash().high;
   all.plan_hash[1] = object.pipeline->plan_hash().low;
   all.blocks = object.pipeline->run().blocks();

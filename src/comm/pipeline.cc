@@ -81,6 +81,7 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Make(Communicator* comm, const Reque
                          comm->channels().AddForPipeline(request.on, request.on_name, pipeline->needs_));
   for (size_t i = 0; i < pipeline->channels_.size(); ++i) {
     pipeline->parts_[i].channel = pipeline->channels_[i];
+    pipeline->parts_[i].copies = request.copies;
     pipeline->memory_bytes_ += pipeline->channels_[i]->part().bytes;
   }
   Status made = CatchAll("axcclPipelineCreate", [&]() -> Status {

@@ -26,6 +26,8 @@ class Pipeline {
     exec::Call call;
     // For a permute: positions of the rank's target and source in the group, -1: none.
     int target = -1, source = -1;
+    // Copy engines are to move the data, if all ranks want that.
+    bool copies = false;
   };
 
   // kInvalidUsage if the device has no pipelines.

@@ -25,13 +25,15 @@ struct Case {
   axcclChunkOrder_t order = axcclDefaultOrder;
   bool produced = false;
   How how = How::kThread;
+  axcclEngine_t engine = axcclEngineAuto;
 
   bool reduces() const { return kind == axcclPipelineAllReduce || kind == axcclPipelineReduceScatter; }
   size_t bytes() const { return type == ncclBfloat16 ? 2 : 4; }
   std::string Text() const {
     return "kind " + std::to_string(kind) + " type " + std::to_string(type) + " rows " + std::to_string(rows) +
            " width " + std::to_string(width) + " slices " + std::to_string(slices) + " order " + std::to_string(order) +
-           " produced " + std::to_string(produced) + " how " + std::to_string(static_cast<int>(how));
+           " produced " + std::to_string(produced) + " how " + std::to_string(static_cast<int>(how)) + " engine " +
+           std::to_string(engine);
   }
 };
 
@@ -55,6 +57,7 @@ class End {
     spec_.slices = c.slices;
     spec_.order = c.order;
     spec_.flags = c.produced ? axcclProducer : 0;
+    spec_.engine = c.engine;
   }
   // On the default channel, unless there is another one.
   End(const Case& c, const harness::Clique& clique, int i, axcclChannel_t channel = nullptr)
@@ -71,6 +74,11 @@ class End {
     return created;
   }
   End(const End&) = delete;
+  // As of now: the engine is known once all ranks have begun.
+  axcclEngine_t engine() {
+    EXPECT_OK(axcclPipelineGetInfo(handle_, &info_));
+    return info_.engine;
+  }
   // The memory stays: to free it waits for kernels.
   void Destroy() { EXPECT_OK(axcclPipelineDestroy(handle_)); }
 

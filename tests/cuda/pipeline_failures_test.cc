@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "axccl/device.h"
 #include "tests/cuda/pipeline_end.h"
@@ -21,28 +22,49 @@ using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
 
-constexpr axcclPipelineKind_t kKinds[] = {axcclPipelineAllGather, axcclPipelineReduceScatter, axcclPipelineAllReduce,
-                                          axcclPipelineAllToAll};
+class PipelineFailures : public testing::TestWithParam<axcclEngine_t> {
+ protected:
+  axcclEngine_t engine() const { return GetParam(); }
+  // All-reduce where the engine has it.
+  axcclPipelineKind_t AnyKind() const {
+    return engine() == axcclEngineCopy ? axcclPipelineAllToAll : axcclPipelineAllReduce;
+  }
+  std::vector<axcclPipelineKind_t> Kinds() const {
+    if (engine() == axcclEngineCopy) return {axcclPipelineAllGather, axcclPipelineAllToAll};
+    return {axcclPipelineAllGather, axcclPipelineReduceScatter, axcclPipelineAllReduce, axcclPipelineAllToAll};
+  }
+};
 
-// Every word of both sides is 1 or 2.
+INSTANTIATE_TEST_SUITE_P(Engines, PipelineFailures, testing::Values(axcclEngineKernel, axcclEngineCopy),
+                         [](const auto& info) { return info.param == axcclEngineCopy ? "Copy" : "Kernel"; });
+
+void Declare(End* end, int64_t chunk) {
+  end->Produce(chunk);
+  EXPECT_OK(axcclPipelineReady(end->handle(), chunk));
+}
+
+// Every word of both sides is 1 or 2; of the output, 1 only where the chunk is there.
 void ExpectWordsSet(const End& end) {
   for (const axcclSide_t side : {axcclIn, axcclOut}) {
     const int64_t chunks = side == axcclIn ? end.info().in_chunks : end.info().out_chunks;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       const uint32_t word = axcclDeviceAwait(end.word(side, chunk));
       EXPECT_TRUE(word == 1 || word == 2) << word;
+      if (side == axcclOut && word == 1) {
+        EXPECT_EQ(end.Check(chunk), "");
+      }
     }
   }
 }
 
 // Rank 1 declares nothing ready. Rank 0 waits for its chunks in every way there is, and then gives up.
-TEST(PipelineFailures, AbortWhileAChunkIsAwaited) {
-  RunRanks(harness::Threads(2), [](RankContext& context) {
-    for (const axcclPipelineKind_t kind : kKinds) {
+TEST_P(PipelineFailures, AbortWhileAChunkIsAwaited) {
+  RunRanks(harness::Threads(2), [this](RankContext& context) {
+    for (const axcclPipelineKind_t kind : Kinds()) {
       ASSERT_TRUE(context.Step("kind %d", kind));
       Clique clique;
       ASSERT_TRUE(clique.Init(context, 2));
-      const Case c{kind, ncclInt32, 4, 8, 2, axcclDefaultOrder, true};
+      const Case c{kind, ncclInt32, 4, 8, 2, axcclDefaultOrder, true, How::kThread, engine()};
       End end(c, clique, 0);
       end.Prepare(0);
       ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
@@ -52,8 +74,7 @@ TEST(PipelineFailures, AbortWhileAChunkIsAwaited) {
       ASSERT_OK(axcclPipelineStreamWait(end.handle(), last, Cuda(clique.stream(0, 1))));
       ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
       if (context.rank() == 0) {
-        for (int64_t chunk = 0; chunk < end.info().in_chunks; ++chunk)
-          ASSERT_OK(axcclPipelineReady(end.handle(), chunk));
+        for (int64_t chunk = 0; chunk < end.info().in_chunks; ++chunk) Declare(&end, chunk);
       }
       // What rank 1 gives never comes.
       std::thread waiter([&] { EXPECT_NE(axcclPipelineWait(end.handle(), last), ncclSuccess); });
@@ -96,35 +117,37 @@ void ExpectFailure(RankContext& context, Clique* clique, End* end, ncclResult_t 
 }
 
 // Both ranks wait for a chunk of rank 1's input, and only rank 1 knows.
-TEST(PipelineFailures, AChunkThatIsNeverReady) {
+TEST_P(PipelineFailures, AChunkThatIsNeverReady) {
   RunOptions options;
   options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
-  const auto body = [](RankContext& context) {
+  const auto body = [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const Case c{axcclPipelineAllReduce, ncclInt32, 4, 8, 2, axcclDefaultOrder, true};
+    const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, true, How::kThread, engine()};
     End end(c, clique, 0);
+    end.Prepare(0);
     ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
     for (int64_t chunk = 0; chunk < end.info().in_chunks; ++chunk) {
       if (context.rank() == 1 && chunk == end.info().in_chunks - 1) continue;
-      ASSERT_OK(axcclPipelineReady(end.handle(), chunk));
+      Declare(&end, chunk);
     }
     ASSERT_NO_FATAL_FAILURE(
-        ExpectFailure(context, &clique, &end, ncclTimeout, {"AXCCL_TIMEOUT", "a pipeline of axcclAllReduce"}));
+        ExpectFailure(context, &clique, &end, ncclTimeout, {"AXCCL_TIMEOUT", "a pipeline of axcclAll"}));
   };
   RunRanks(harness::Threads(2), body, options);
 }
 
-TEST(PipelineFailures, AChunkOfItsOwnThatIsNeverReady) {
+TEST_P(PipelineFailures, AChunkOfItsOwnThatIsNeverReady) {
   RunOptions options;
   options.environment = {{"AXCCL_TIMEOUT", "0.2"}};
-  const auto body = [](RankContext& context) {
+  const auto body = [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const Case c{axcclPipelineAllGather, ncclInt32, 4, 8, 2, axcclDefaultOrder, true};
+    const Case c{axcclPipelineAllGather, ncclInt32, 4, 8, 2, axcclDefaultOrder, true, How::kThread, engine()};
     End end(c, clique, 0);
+    end.Prepare(0);
     ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
-    ASSERT_OK(axcclPipelineReady(end.handle(), 0));
+    Declare(&end, 0);
     ASSERT_OK(axcclPipelineWait(end.handle(), 0));
     ASSERT_NO_FATAL_FAILURE(ExpectFailure(
         context, &clique, &end, ncclTimeout,
@@ -133,15 +156,16 @@ TEST(PipelineFailures, AChunkOfItsOwnThatIsNeverReady) {
   RunRanks(harness::Processes(1), body, options);
 }
 
-TEST(PipelineFailures, ARankThatNeverStarts) {
+TEST_P(PipelineFailures, ARankThatNeverStarts) {
   RunOptions options;
   options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
-  const auto body = [](RankContext& context) {
+  const auto body = [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const Case c{axcclPipelineAllReduce, ncclInt32, 4, 8, 2};
+    const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
     End end(c, clique, 0);
     if (context.rank() == 0) {
+      end.Prepare(0);
       ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
       ASSERT_NO_FATAL_FAILURE(ExpectFailure(context, &clique, &end, ncclTimeout, {"AXCCL_TIMEOUT", "rank 1"}));
       return;
@@ -158,13 +182,15 @@ TEST(PipelineFailures, ARankThatNeverStarts) {
 }
 
 // Ranks cut the same call into different slices.
-TEST(PipelineFailures, DifferentPipelines) {
-  RunRanks(harness::Threads(2), [](RankContext& context) {
-    for (const axcclPipelineKind_t kind : kKinds) {
+TEST_P(PipelineFailures, DifferentPipelines) {
+  RunRanks(harness::Threads(2), [this](RankContext& context) {
+    for (const axcclPipelineKind_t kind : Kinds()) {
       Clique clique;
       ASSERT_TRUE(clique.Init(context));
-      const Case c{kind, ncclInt32, 4, 8, context.rank() == 0 ? 2 : 4};
+      const int slices = context.rank() == 0 ? 2 : 4;
+      const Case c{kind, ncclInt32, 4, 8, slices, axcclDefaultOrder, false, How::kThread, engine()};
       End end(c, clique, 0);
+      end.Prepare(0);
       const ncclResult_t started = axcclPipelineStart(end.handle(), Cuda(clique.stream()));
       EXPECT_TRUE(started == ncclSuccess || started == ncclInvalidUsage) << started;
       if (started == ncclSuccess) {
@@ -179,6 +205,31 @@ TEST(PipelineFailures, DifferentPipelines) {
       }
     }
   });
+}
+
+// Rank 1 has not even created its pipeline when rank 0 starts and finishes its own.
+TEST_P(PipelineFailures, ARankThatNeverCreates) {
+  RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
+  const auto body = [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
+    if (context.rank() == 0) {
+      End end(c, clique, 0);
+      end.Prepare(0);
+      ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
+      ASSERT_NO_FATAL_FAILURE(ExpectFailure(context, &clique, &end, ncclTimeout, {"AXCCL_TIMEOUT", "rank 1"}));
+      return;
+    }
+    EXPECT_EQ(AwaitError(clique.comm(), 3000), ncclTimeout) << ncclGetLastError(nullptr);
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Threads(2), body, options);
 }
 
 // ---- refused ----

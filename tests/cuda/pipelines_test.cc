@@ -97,9 +97,12 @@ void RunCases(RankContext& context, const std::vector<Case>& cases) {
     ASSERT_TRUE(context.Step("%s", c.Text().c_str()));
     End end(c, clique, 0);
     ASSERT_NE(end.handle(), nullptr);
+    const bool copies = c.engine == axcclEngineCopy;
     EXPECT_GE(end.info().blocks, 1);
     EXPECT_STREQ(end.info().algorithm, "chunked_direct");
     for (int start = 0; start < 2; ++start) ASSERT_NO_FATAL_FAILURE(RunStart(&end, clique, start));
+    EXPECT_EQ(end.engine(), copies ? axcclEngineCopy : axcclEngineKernel);
+    EXPECT_EQ(end.info().blocks == 0, copies);
     end.Destroy();
     ASSERT_FALSE(testing::Test::HasFailure());
   }
@@ -107,10 +110,14 @@ void RunCases(RankContext& context, const std::vector<Case>& cases) {
 }
 
 // The shapes of a transformer whose weights are spread over the ranks: [S, D] gathered along D, sums of [S, D, 8], and
-// blocks that all ranks need in turn.
+// blocks that all ranks need in turn. What is not reduced is moved by kernels and by copy engines.
 std::vector<Case> Shapes(int ranks) {
   std::vector<Case> cases;
-  const auto add = [&](Case c) { cases.push_back(c); };
+  const auto add = [&](Case c) {
+    cases.push_back(c);
+    c.engine = axcclEngineCopy;
+    if (!c.reduces()) cases.push_back(c);
+  };
   int n = 0;
   for (const int64_t slices : {1, 2, 7}) {
     for (const ncclDataType_t type : {ncclFloat32, ncclBfloat16, ncclInt32}) {
@@ -327,8 +334,8 @@ TEST(Groups, StartPipelinesAtTheirEnd) {
 }
 
 // Rank 0 sends to rank 1 and gets nothing, rank 1 to rank 2, and rank 3 to itself.
-TEST(Permute, MessagesCopiesAndZeros) {
-  RunRanks(harness::Threads(4), [](RankContext& context) {
+void RunPermute(axcclEngine_t engine) {
+  RunRanks(harness::Threads(4), [engine](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     constexpr int64_t kSize = 60;
@@ -345,6 +352,7 @@ TEST(Permute, MessagesCopiesAndZeros) {
     spec.in.data = rank == 2 ? nullptr : in.get();
     spec.out.data = out.get();
     spec.slices = 4;
+    spec.engine = engine;
     axcclPipeline_t pipeline = nullptr;
     ASSERT_OK(axcclPipelineCreate(&pipeline, &spec, axcclDefaultChannel(clique.comm())));
     for (int start = 1; start < 4; ++start) {
@@ -363,6 +371,9 @@ TEST(Permute, MessagesCopiesAndZeros) {
     ASSERT_TRUE(context.Barrier());
   });
 }
+
+TEST(Permute, MessagesCopiesAndZerosByKernels) { RunPermute(axcclEngineKernel); }
+TEST(Permute, MessagesCopiesAndZerosByCopyEngines) { RunPermute(axcclEngineCopy); }
 
 // The area of a pipeline is free once the peers have left it, too.
 void CreateWhenThereIsRoom(End* end, axcclChannel_t channel) {

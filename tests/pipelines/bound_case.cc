@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/harness/element.h"
+#include "tests/harness/gpu.h"
 
 namespace axccl::tests {
 
@@ -38,7 +39,8 @@ std::string IndexText(const Sizes& index) {
 
 std::string Cut::Text() const {
   return std::to_string(slices) + " slices along " + std::to_string(slice_dim) + " order " +
-         std::to_string(static_cast<int>(order)) + (produced ? " produced" : "");
+         std::to_string(static_cast<int>(order)) + (produced ? " produced" : "") +
+         (engine == axcclEngineCopy ? " by copy engines" : "");
 }
 
 Cut AnyCut(const ViewCase& c, Random* random) {
@@ -51,6 +53,8 @@ Cut AnyCut(const ViewCase& c, Random* random) {
   // A producer cannot write one chunk while another one, which shares its elements, is read.
   const bool shares = std::any_of(c.repeats.begin(), c.repeats.end(), [](uint32_t repeats) { return repeats != 0; });
   cut.produced = random->OneIn(2) && !shares;
+  const bool reduces = c.op == ViewOp::kAllReduce || c.op == ViewOp::kReduceScatter;
+  if (harness::OnGpu() && !reduces && random->OneIn(2)) cut.engine = axcclEngineCopy;
   return cut;
 }
 
@@ -108,6 +112,7 @@ BoundCase::BoundCase(const ViewCase& c, const Cut& cut, int rank, harness::Memor
   spec_.slice_dim = cut.slice_dim;
   spec_.slices = cut.slices;
   spec_.order = cut.order;
+  spec_.engine = cut.engine;
   spec_.flags = cut.produced ? axcclProducer : 0;
 }
 

@@ -20,6 +20,7 @@ struct Cut {
   int64_t slices = 1;
   axcclChunkOrder_t order = axcclDefaultOrder;
   bool produced = false;
+  axcclEngine_t engine = axcclEngineAuto;
 
   std::string Text() const;
 };

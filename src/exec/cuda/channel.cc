@@ -155,6 +155,12 @@ Result<cuda::Task> CudaChannel::MakeSlicedTask(const PipelinePart& part, const L
   return task;
 }
 
+void CudaChannel::TellWait(uint64_t sequence, const Call& call, uint32_t position, uint64_t count) {
+  __atomic_store_n(&wait_->call, call.Named(), __ATOMIC_RELAXED);
+  __atomic_store_n(&wait_->count, count, __ATOMIC_RELAXED);
+  __atomic_store_n(&wait_->look, cuda::Wait::Look(sequence, position, ++looks_), __ATOMIC_RELEASE);
+}
+
 // Everything but the cut.
 Result<cuda::Task> CudaChannel::TaskOf(const Call& call, const Prepared& prepared, const Lent& table) {
   if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared.program));

@@ -47,6 +47,8 @@ class CudaChannel {
   // are. kInvalidUsage if there is no room for the plan.
   Result<kernels::cuda::Task> MakeSlicedTask(const PipelinePart& part, const Lent& table, CUdeviceptr sliced);
 
+  // Reports a wait as kernels do (kernels::cuda::Wait): of operation `sequence`, for a member or an input chunk.
+  void TellWait(uint64_t sequence, const Call& call, uint32_t position, uint64_t count);
   // From now on, the channel's operations are those of graphs, too.
   void Replays() { parts_.waits->Replays(wait_); }
 
@@ -82,6 +84,7 @@ class CudaChannel {
   std::unique_ptr<PlanCache> plans_;
   CUdeviceptr memory_ = 0, maps_ = 0;
   kernels::cuda::Wait* wait_ = nullptr;
+  uint32_t looks_ = 0;                         // of TellWait
   std::shared_ptr<Channel> hold_;              // for created channels: `channel_`, while kernels may use it
   kernels::cuda::Meeting* meeting_ = nullptr;  // for created channels
   bool met_ = true;

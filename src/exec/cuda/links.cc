@@ -124,6 +124,14 @@ std::vector<Member> CudaLinks::MembersOf(const Channel& channel, CudaPlace place
   return members;
 }
 
+bool CudaLinks::AreInProcess(const Channel& channel) const {
+  for (int p = 0; p < channel.size(); ++p) {
+    const Member& member = channel.member(p);
+    if (!member.reach->same_process() || !of(member.rank).addresses()) return false;
+  }
+  return true;
+}
+
 Status CudaLinks::ClearArea(int area) {
   const ChannelLayout layout = layout_.Area(static_cast<uint32_t>(area));
   return device_->Clear(of(options_.rank).address() + layout.lines, layout.announcements - layout.lines);

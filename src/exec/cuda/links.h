@@ -38,6 +38,8 @@ class CudaLinks {
   // The device memory of the channel's members, as mapped here; for kSelf, of this rank alone. Members of a created
   // channel that have not been found yet get a placeholder.
   std::vector<Member> MembersOf(const Channel& channel, CudaPlace place) const;
+  // Whether the members are ranks of this process that read each other's memory.
+  bool AreInProcess(const Channel& channel) const;
   uint32_t num_areas() const { return layout_.num_areas; }
   // As CudaLayout::AreaLines.
   uint64_t area_lines() const { return layout_.AreaLines(); }

@@ -1,11 +1,8 @@
 #include "src/exec/cuda/pipeline.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
-#include "src/base/service_fd.h"
-#include "src/device/host/waiting.h"
 #include "src/exec/cuda/views.h"
 
 namespace axccl::exec {
@@ -27,13 +24,7 @@ size_t NumChunks(const PipelinePart& part, Pipeline::Side side) {
   return static_cast<size_t>(blocks) * part.slicing.slices;
 }
 
-// How long a thread sleeps between two looks: longer and longer.
-constexpr std::chrono::microseconds kShortest{20}, kLongest{1000};
-constexpr int kLooksAwake = 200;  // before it sleeps
-
 }  // namespace
-
-// ---- creation ----
 
 Result<std::shared_ptr<Pipeline>> CudaPipeline::Make(CudaRank* rank, Channel* on, std::vector<PipelinePart> parts) {
   std::shared_ptr<CudaPipeline> pipeline(new CudaPipeline(rank, *on));
@@ -44,14 +35,29 @@ Result<std::shared_ptr<Pipeline>> CudaPipeline::Make(CudaRank* rank, Channel* on
   const Scope scope(*pipeline->device_);
   AXCCL_ASSIGN_OR_RETURN(pipeline->interpreter_, CudaInterpreter::Of(*pipeline->device_));
   AXCCL_RETURN_IF_ERROR(pipeline->MakeStreams());
-  AXCCL_RETURN_IF_ERROR(pipeline->MakeTasks(on, parts));
+  AXCCL_RETURN_IF_ERROR(pipeline->MakeParts(parts));
+  for (const Part& part : pipeline->parts_) CopyEnd::Publish(part.area, part.end);
+  if (pipeline->wants_copies()) {
+    const std::lock_guard attended(pipeline->attended_->mutex);
+    pipeline->attended_->pipelines.push_back(pipeline.get());
+  }
   return std::shared_ptr<Pipeline>(std::move(pipeline));
 }
 
 CudaPipeline::~CudaPipeline() {
   const Driver& driver = Driver::Loaded();
   const Scope scope(*device_);
-  for (CUstream stream : {stream_, ready_}) {
+  {
+    const std::lock_guard lock(attended_->mutex);
+    auto& pipelines = attended_->pipelines;
+    pipelines.erase(std::remove(pipelines.begin(), pipelines.end(), this), pipelines.end());
+  }
+  if (relief_ != nullptr) driver.cuStreamSynchronize(relief_);
+  for (const Part& part : parts_) {
+    CopyEnd::Withdraw(part.area, part.end.get());
+    part.end->Close();
+  }
+  for (CUstream stream : {stream_, ready_, relief_}) {
     if (stream != nullptr) driver.cuStreamDestroy(stream);
   }
   for (const Events& events : events_) {
@@ -102,8 +108,8 @@ Status CudaPipeline::MakeStreams() {
   return Status();
 }
 
-std::vector<CudaPipeline::Place> CudaPipeline::LayOut(const std::vector<PipelinePart>& parts) {
-  std::vector<Place> places(parts.size());
+std::vector<CudaPipeline::Layout> CudaPipeline::LayOut(const std::vector<PipelinePart>& parts) {
+  std::vector<Layout> places(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
     for (const Side side : {kIn, kOut}) {
       places[i].first[side] = chunks_[side];
@@ -115,13 +121,13 @@ std::vector<CudaPipeline::Place> CudaPipeline::LayOut(const std::vector<Pipeline
   for (size_t i = 0; i < parts.size(); ++i) {
     places[i].sliced = bytes_;
     places[i].table = bytes_ += RoundUp(sizeof(cuda::Sliced), kCacheLine);
-    bytes_ += RoundUp(CudaViewTableBytes(*parts[i].call.views), kCacheLine);
+    if (parts[i].channel != nullptr) bytes_ += RoundUp(CudaViewTableBytes(*parts[i].call.views), kCacheLine);
   }
   return places;
 }
 
-Status CudaPipeline::MakeTasks(Channel* on, const std::vector<PipelinePart>& parts) {
-  const std::vector<Place> places = LayOut(parts);
+Status CudaPipeline::MakeParts(const std::vector<PipelinePart>& parts) {
+  const std::vector<Layout> layouts = LayOut(parts);
   std::vector<std::byte> image(bytes_);
   AXCCL_ASSIGN_OR_RETURN(memory_, device_->Allocate(bytes_));
   AXCCL_ASSIGN_OR_RETURN(void* const came,
@@ -130,244 +136,76 @@ Status CudaPipeline::MakeTasks(Channel* on, const std::vector<PipelinePart>& par
   uint64_t most_bytes = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const PipelinePart& part = parts[i];
-    const Place& place = places[i];
-    const Lent table{image.data() + place.table, memory_ + place.table};
     if (part.channel == nullptr) {
-      AXCCL_RETURN_IF_ERROR(MakeZeros(on, part, place, table));
+      MakeZeros(part, layouts[i]);
       continue;
     }
-    cuda::Sliced sliced;
-    sliced.slicing = part.slicing;
-    sliced.in = reinterpret_cast<uint32_t*>(WordOf(kIn, static_cast<int64_t>(place.first[kIn])));
-    sliced.out = reinterpret_cast<uint32_t*>(WordOf(kOut, static_cast<int64_t>(place.first[kOut])));
-    sliced.came = came_ + place.first[kOut];
-    sliced.num_in = static_cast<uint32_t>(place.num[kIn]);
-    sliced.num_out = static_cast<uint32_t>(place.num[kOut]);
-    std::memcpy(image.data() + place.sliced, &sliced, sizeof(sliced));
-    AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
-    AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeSlicedTask(part, table, memory_ + place.sliced));
-    tasks_.push_back(task);
-    parts_.push_back({part.channel, part.call, part.program->algorithm});
+    AXCCL_RETURN_IF_ERROR(MakePart(part, layouts[i], image.data()));
     lanes_ = std::max(lanes_, static_cast<unsigned>(part.program->lanes.size()));
     most_bytes = std::max(most_bytes, plan::SlotElements(part.slicing) * ElementSize(part.call.type));
   }
   threads_ = CudaInterpreter::ThreadsFor(most_bytes);
-  const uint64_t strands = std::max<uint64_t>(tasks_.size() * uint64_t{lanes_}, 1);
+  const uint64_t strands = std::max<uint64_t>(parts_.size() * uint64_t{lanes_}, 1);
   blocks_ = static_cast<unsigned>(std::min(strands, rank_->ShareOf(interpreter_->resident_blocks(), 1, true)));
   return device_->Upload(memory_, image.data(), image.size());
 }
 
-Status CudaPipeline::MakeZeros(Channel* on, const PipelinePart& part, const Place& place, const Lent& table) {
-  AXCCL_ASSIGN_OR_RETURN(local_, rank_->MakeLocal(on));
-  AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, local_->MakeTask(part.call, table, false));
-  zeros_.push_back(task);
-  first_zero_ = place.first[kOut];
+Status CudaPipeline::MakePart(const PipelinePart& part, const Layout& layout, std::byte* image) {
+  cuda::Sliced sliced;
+  sliced.slicing = part.slicing;
+  sliced.in = reinterpret_cast<uint32_t*>(WordOf(kIn, static_cast<int64_t>(layout.first[kIn])));
+  sliced.out = reinterpret_cast<uint32_t*>(WordOf(kOut, static_cast<int64_t>(layout.first[kOut])));
+  sliced.came = came_ + layout.first[kOut];
+  sliced.num_in = static_cast<uint32_t>(layout.num[kIn]);
+  sliced.num_out = static_cast<uint32_t>(layout.num[kOut]);
+  std::memcpy(image + layout.sliced, &sliced, sizeof(sliced));
+  AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
+  const Lent table{image + layout.table, memory_ + layout.table};
+  Part made{part.channel, part.call, part.program->algorithm, {}, nullptr, nullptr, nullptr};
+  AXCCL_ASSIGN_OR_RETURN(made.task, channel->MakeSlicedTask(part, table, memory_ + layout.sliced));
+  AXCCL_RETURN_IF_ERROR(MakeLanes(part, layout, &made));
+  parts_.push_back(std::move(made));
   return Status();
 }
 
-// ---- starts ----
-
-Status CudaPipeline::CheckStream(CUstream stream) const {
-  AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(stream));
-  const uint64_t started = capture_.load(std::memory_order_acquire);
-  if (is_abandoned())
-    return MakeStatus(Code::kInvalidUsage,
-                      "the capture in which the pipeline was started has ended without axcclPipelineFinish, so nothing "
-                      "will come of that start; start and finish the pipeline in one capture");
-  if (capture == started) return Status();
-  if (started == 0)
-    return MakeStatus(Code::kInvalidUsage,
-                      "stream %p is being captured, and the pipeline was started outside of that capture; start and "
-                      "finish it inside, or use a stream that is not captured",
-                      static_cast<void*>(stream));
-  if (capture != 0)
-    return MakeStatus(Code::kInvalidUsage,
-                      "stream %p is captured into another graph than the pipeline's start; use a stream of the same "
-                      "capture, or one that is not captured so far",
-                      static_cast<void*>(stream));
-  // Another stream joins the capture, which the legacy stream cannot.
-  if (stream != nullptr && stream != CU_STREAM_LEGACY) return Status();
-  return MakeStatus(Code::kInvalidUsage,
-                    "the stream is the legacy one, which cannot be captured, and the pipeline was started in a "
-                    "capture; use another stream");
-}
-
-// The driver has taken the stream out of the capture if that has ended.
-bool CudaPipeline::is_abandoned() const {
-  const uint64_t started = capture_.load(std::memory_order_acquire);
-  if (started == 0) return false;
-  const Scope scope(*device_);
-  const Result<uint64_t> capture = CaptureOf(stream_);
-  return capture.ok() && capture.value() != started;
-}
-
-Status CudaPipeline::Start(StreamRef ref) {
-  const Scope scope(*device_);
-  const auto stream = static_cast<CUstream>(ref.cuda);
-  AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(stream));
-  owner_->CountOperation();
-  Status started;
-  for (const Part& part : parts_) {
-    if (started.ok()) started = part.channel->members().Check(-1);
-  }
-  if (started.ok()) {
-    const std::lock_guard lock(rank_->launching());
-    started = Enqueue(stream, capture);
-  }
-  if (started.ok()) return started;
-  // An error of an earlier kernel comes first, whichever call of the driver returns it.
-  if (const Status health = rank_->CheckDevice(); !health.ok()) started = health;
-  owner_->Fail(started);
-  return started;
-}
-
-// The application orders the launches of graphs with each other and with starts outside of them.
-Status CudaPipeline::Enqueue(CUstream stream, uint64_t capture) {
-  const Driver& driver = Driver::Loaded();
-  const bool captured = capture != 0;
-  const Events& events = events_[captured];
-  const bool again = captured ? capture_.load(std::memory_order_relaxed) == capture : starts_ > 0;
-  if (again) AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, events.done, 0));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemsetD32Async(memory_, kNotYet, chunks_[kIn] + chunks_[kOut], stream));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(events.reset, stream));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream_, events.reset, 0));
-  if (!captured) AXCCL_RETURN_IF_ERROR(rank_->orders().Follow(order_.get(), stream_));
-  capture_.store(capture, std::memory_order_release);
-  if (!captured) starts_.fetch_add(1, std::memory_order_release);
-  AXCCL_RETURN_IF_ERROR(Begin(captured));
-  if (!captured) AXCCL_RETURN_IF_ERROR(rank_->orders().Launched(order_.get(), stream_));
-  return device::cuda::Check(driver.cuEventRecord(events.done, stream_), "cuEventRecord");
-}
-
-Status CudaPipeline::Begin(bool captured) {
-  if (!zeros_.empty()) AXCCL_RETURN_IF_ERROR(FillZeros());
-  for (const Part& part : parts_) {
-    AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
-    AXCCL_RETURN_IF_ERROR(channel->Meet().status());
-    part.channel->log().Record(part.call);
-    if (captured) channel->Replays();
-    owner_->NoteAlgorithm(part.algorithm);
-  }
-  return tasks_.empty() ? Status() : Launch(tasks_);
-}
-
-Status CudaPipeline::Launch(const std::vector<cuda::Task>& tasks) {
-  cuda::Launch launch;
-  launch.num_tasks = static_cast<uint32_t>(tasks.size());
-  launch.lanes = lanes_;
-  launch.mark = mark();
-  std::copy(tasks.begin(), tasks.end(), launch.tasks);
-  return interpreter_->Launch(&launch, blocks_, threads_, stream_);
-}
-
-Status CudaPipeline::FillZeros() {
-  const Driver& driver = Driver::Loaded();
-  AXCCL_RETURN_IF_ERROR(Launch(zeros_));
-  const size_t num = chunks_[kOut] - first_zero_;
-  AXCCL_RETURN_IF_CUDA_ERROR(
-      driver.cuMemsetD32Async(WordOf(kOut, static_cast<int64_t>(first_zero_)), kThere, num, stream_));
-  return device::cuda::Check(driver.cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(came_ + first_zero_),
-                                                     mark(), num, stream_),
-                             "cuMemsetD32Async");
-}
-
-Status CudaPipeline::Finish(StreamRef ref) {
-  const Scope scope(*device_);
-  const auto stream = static_cast<CUstream>(ref.cuda);
-  AXCCL_RETURN_IF_ERROR(CheckStream(stream));
-  return device::cuda::Check(Driver::Loaded().cuStreamWaitEvent(stream, events().done, 0), "cuStreamWaitEvent");
-}
-
-// Streams that wait for a word must have got past it, because the words are freed next.
-void CudaPipeline::WaitIdle() {
-  const Driver& driver = Driver::Loaded();
-  const Scope scope(*device_);
-  if (starts_.load(std::memory_order_acquire) == 0) return;
-  driver.cuEventSynchronize(events_[0].done);
-  const std::lock_guard lock(mutex_);
-  if (ready_ != nullptr) driver.cuStreamSynchronize(ready_);
-  for (const auto& [id, event] : users_) driver.cuEventSynchronize(event);
-}
-
-// ---- chunks ----
-
-Status CudaPipeline::Wait(int64_t chunk) {
-  auto pause = kShortest;
-  for (int looks = 0; !HasCome(chunk); ++looks) {
-    // It may have come before that.
-    if (owner_->failed() && !HasCome(chunk)) return owner_->Failure();
-    if (looks < kLooksAwake) {
-      device::host::CpuRelax();
-      continue;
-    }
-    service::PollUntil(-1, 0, service::Clock::now() + pause, {});
-    pause = std::min(2 * pause, kLongest);
-  }
-  return Status();
-}
-
-Result<bool> CudaPipeline::Test(int64_t chunk) {
-  if (HasCome(chunk)) return true;
-  if (owner_->failed() && !HasCome(chunk)) return owner_->Failure();
-  return HasCome(chunk);
-}
-
-// Enqueues an operation on a word, behind the reset of the last start.
-Status CudaPipeline::Use(CUstream stream, const char* what, CUresult (*enqueue)(CUstream, CUdeviceptr),
-                         CUdeviceptr word) {
-  const Driver& driver = Driver::Loaded();
-  const Scope scope(*device_);
-  AXCCL_RETURN_IF_ERROR(CheckStream(stream));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, events().reset, 0));
-  AXCCL_RETURN_IF_ERROR(device::cuda::Check(enqueue(stream, word), what));
-  if (is_captured()) return Status();
-  unsigned long long id = 0;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &id));
-  const std::lock_guard lock(mutex_);
-  auto user = std::find_if(users_.begin(), users_.end(), [id](const auto& known) { return known.first == id; });
-  if (user == users_.end()) {
-    CUevent event = nullptr;
-    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
-    user = users_.insert(user, {id, event});
-  }
-  return device::cuda::Check(driver.cuEventRecord(user->second, stream), "cuEventRecord");
-}
-
-Status CudaPipeline::StreamWait(int64_t chunk, StreamRef stream) {
-  const auto wait = [](CUstream on, CUdeviceptr word) {
-    return Driver::Loaded().cuStreamWaitValue32(on, word, kThere, CU_STREAM_WAIT_VALUE_GEQ);
+// Also for a rank that wants a kernel: others must know.
+Status CudaPipeline::MakeLanes(const PipelinePart& part, const Layout& layout, Part* made) {
+  const Member own =
+      rank_->links().MembersOf(*part.channel, CudaPlace::kPipeline)[static_cast<size_t>(part.channel->self())];
+  made->area = own.block + own.layout.lines;
+  const bool copies = part.copies && rank_->links().AreInProcess(*part.channel);
+  AXCCL_ASSIGN_OR_RETURN(made->end, CopyEnd::Make(*device_, part, copies, made->task.signature,
+                                                  came_ + layout.first[kOut], layout.num[kOut]));
+  if (!copies) return Status();
+  const auto word = [&](Side side) {
+    return reinterpret_cast<uint32_t*>(WordOf(side, static_cast<int64_t>(layout.first[side])));
   };
-  return Use(static_cast<CUstream>(stream.cuda), "cuStreamWaitValue32", wait, WordOf(kOut, chunk));
+  const CopyLanes::Words words{word(kIn), word(kOut), came_ + layout.first[kOut]};
+  AXCCL_ASSIGN_OR_RETURN(made->lanes, CopyLanes::Make(*device_, part, made->end, words));
+  copying_ = made->end.get();
+  if (layout.num[kOut] != 0) out_end_ = copying_;
+  bound_ = false;
+  if (relief_ != nullptr) return Status();
+  return device::cuda::Check(Driver::Loaded().cuStreamCreate(&relief_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 
-Status CudaPipeline::StreamReady(int64_t chunk, StreamRef stream) {
-  const auto write = [](CUstream on, CUdeviceptr word) {
-    return Driver::Loaded().cuStreamWriteValue32(on, word, kThere, CU_STREAM_WRITE_VALUE_DEFAULT);
-  };
-  return Use(static_cast<CUstream>(stream.cuda), "cuStreamWriteValue32", write, WordOf(kIn, chunk));
+void CudaPipeline::MakeZeros(const PipelinePart& part, const Layout& layout) {
+  first_zero_ = layout.first[kOut];
+  const ViewOperand& operand = part.call.views->operands[0];
+  const Place place{reinterpret_cast<uint64_t>(operand.output), operand.output_strides};
+  if (operand.block_bytes != 0) AppendPlanes(operand.form.shape, ElementSize(operand.type), place, place, &zeros_);
 }
 
-void CudaPipeline::Ready(int64_t chunk) {
-  const Status status = DeclareReady(WordOf(kIn, chunk));
-  if (!status.ok()) owner_->Fail(status);
+int CudaPipeline::blocks() const {
+  const std::lock_guard lock(rank_->launching());
+  const bool launches =
+      std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.lanes == nullptr; });
+  return launches || !bound_ ? static_cast<int>(blocks_) : 0;
 }
 
-Status CudaPipeline::DeclareReady(CUdeviceptr word) {
-  const Driver& driver = Driver::Loaded();
-  const Scope scope(*device_);
-  const std::lock_guard lock(mutex_);
-  if (ready_ == nullptr) AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamCreate(&ready_, CU_STREAM_NON_BLOCKING));
-  if (const uint32_t start = starts_.load(std::memory_order_acquire); ready_for_ != start) {
-    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(ready_, events_[0].reset, 0));
-    ready_for_ = start;
-  }
-  return device::cuda::Check(driver.cuStreamWriteValue32(ready_, word, kThere, CU_STREAM_WRITE_VALUE_DEFAULT),
-                             "cuStreamWriteValue32");
-}
-
-Pipeline::Word* CudaPipeline::Expose(Side side) {
-  static_assert(sizeof(Word) == sizeof(uint32_t));
-  return reinterpret_cast<Word*>(WordOf(side, 0));
+bool CudaPipeline::copies() const {
+  const std::lock_guard lock(rank_->launching());
+  return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.lanes != nullptr; });
 }
 
 }  // namespace axccl::exec

@@ -7,6 +7,9 @@
 // A start on a stream that is being captured becomes part of that graph, in which all of this is the same in every
 // launch. What other streams do for it joins the capture.
 //
+// Where all ranks of a part want that and are in one process, copy engines move its data instead (copy_lanes.h). They
+// must know each other then: a start waits in the host until they do, and is enqueued by whoever looks next (Attend).
+//
 // The ranks of a pipeline are in one process and read each other's memory.
 #pragma once
 
@@ -18,7 +21,9 @@
 #include <utility>
 #include <vector>
 
+#include "src/exec/cuda/copy_lanes.h"
 #include "src/exec/cuda/interpreter.h"
+#include "src/exec/cuda/planes.h"
 #include "src/exec/cuda/rank.h"
 #include "src/exec/platform/pipeline.h"
 
@@ -43,27 +48,40 @@ class CudaPipeline final : public Pipeline {
   Word* Expose(Side side) override;
   size_t scratch_bytes() const override { return 0; }
   size_t memory_bytes() const override { return bytes_; }
-  int blocks() const override { return static_cast<int>(blocks_); }
+  int blocks() const override;
+  bool copies() const override;
+
+  // For the rank that attends to it. Enqueues what could not be enqueued so far, and reports what copy engines wait
+  // for. The rank's launching() is held.
+  Status Attend();
+  // Ends everything that copy engines wait for; their chunks that have not come have failed. Any thread may call it.
+  void Break();
 
  private:
   struct Part {
     Channel* channel;  // alive while the communicator is
     Call call;
     const char* algorithm;
+    kernels::cuda::Task task;
+    const void* area = nullptr;
+    std::shared_ptr<CopyEnd> end;
+    std::unique_ptr<CopyLanes> lanes;  // null: it has a kernel
   };
   // The offsets of what a part has in the memory on the device.
-  struct Place {
+  struct Layout {
     size_t sliced, table;
     size_t first[2], num[2];  // its words of each side, counted from the side's first one
   };
 
   CudaPipeline(CudaRank* rank, const Channel& on)
-      : rank_(rank), device_(rank->device()), owner_(on.owner()), order_(on.order()) {}
+      : rank_(rank), device_(rank->device()), owner_(on.owner()), order_(on.order()), attended_(rank->attended()) {}
   Status CheckPart(const PipelinePart& part) const;
-  std::vector<Place> LayOut(const std::vector<PipelinePart>& parts);
+  std::vector<Layout> LayOut(const std::vector<PipelinePart>& parts);
   Status MakeStreams();
-  Status MakeTasks(Channel* on, const std::vector<PipelinePart>& parts);
-  Status MakeZeros(Channel* on, const PipelinePart& part, const Place& place, const Lent& table);
+  Status MakeParts(const std::vector<PipelinePart>& parts);
+  Status MakePart(const PipelinePart& part, const Layout& layout, std::byte* image);
+  Status MakeLanes(const PipelinePart& part, const Layout& layout, Part* made);
+  void MakeZeros(const PipelinePart& part, const Layout& layout);
   // Of starts: when the words are reset, and the end.
   struct Events {
     CUevent reset = nullptr, done = nullptr;
@@ -73,13 +91,22 @@ class CudaPipeline final : public Pipeline {
   Status CheckStream(CUstream stream) const;
   // `capture`: of the stream, 0: none.
   Status Enqueue(CUstream stream, uint64_t capture);
-  Status Begin(bool captured);
-  Status FillZeros();
-  Status Launch(const std::vector<kernels::cuda::Task>& tasks);
+  Status Record(bool captured);
+  Status Advance();
+  Result<bool> Bind();
+  Result<bool> BindPart(Part* part);
+  Status Run(uint32_t mark, bool captured);
+  Status FillZeros(uint32_t mark);
+  Status Launch(uint32_t mark);
+  Status FollowEnd(CUstream stream, bool captured);
+  Status FailWords();
+  bool wants_copies() const { return out_end_ != nullptr || copying_ != nullptr; }
   Status Use(CUstream stream, const char* what, CUresult (*enqueue)(CUstream, CUdeviceptr), CUdeviceptr word);
   Status DeclareReady(CUdeviceptr word);
   bool HasCome(int64_t chunk) const {
-    return __atomic_load_n(&came_[chunk], __ATOMIC_ACQUIRE) == starts_.load(std::memory_order_relaxed);
+    const auto at = static_cast<size_t>(chunk);
+    const uint32_t came = out_end_ != nullptr ? out_end_->CameIn(at) : __atomic_load_n(&came_[at], __ATOMIC_ACQUIRE);
+    return came == starts_.load(std::memory_order_relaxed);
   }
   CUdeviceptr WordOf(Side side, int64_t chunk) const {
     return memory_ + ((side == kIn ? 0 : chunks_[kIn]) + static_cast<size_t>(chunk)) * sizeof(uint32_t);
@@ -94,23 +121,27 @@ class CudaPipeline final : public Pipeline {
   CUdeviceptr memory_ = 0;    // the words, then what tasks refer to
   uint32_t* came_ = nullptr;  // kernels::cuda::Sliced::came, of all parts
   std::vector<Part> parts_;
-  std::vector<kernels::cuda::Task> tasks_;  // of the parts
-  std::unique_ptr<CudaChannel> local_;      // for outputs that get nothing
-  std::vector<kernels::cuda::Task> zeros_;  // they
-  size_t first_zero_ = 0;                   // their first word
+  const CopyEnd* out_end_ = nullptr;  // of the part whose output it is, if copy engines are wanted
+  CopyEnd* copying_ = nullptr;        // any part's, if they are
+  static constexpr size_t kNoZeros = SIZE_MAX;
+  size_t first_zero_ = kNoZeros;  // the first word of an output that gets nothing
+  std::vector<Plane> zeros_;      // its memory
+  const std::shared_ptr<CudaAttended> attended_;
   const CudaInterpreter* interpreter_ = nullptr;
   unsigned lanes_ = 1, threads_ = 0, blocks_ = 1;
-  // What kernels of the last start store into `came_`; those of graphs store 0.
-  uint32_t mark() const { return is_captured() ? 0 : starts_.load(std::memory_order_relaxed); }
   const Events& events() const { return events_[is_captured()]; }
 
   CUstream stream_ = nullptr;
   Events events_[2];                  // of the last start outside of captures, and inside
   std::atomic<uint64_t> capture_{0};  // that the last start is part of; 0: none
   std::atomic<uint32_t> starts_{0};   // outside of captures
-  std::mutex mutex_;                  // guards what follows
-  CUstream ready_ = nullptr;          // on which threads declare chunks ready
-  uint32_t ready_for_ = 0;            // the start whose reset it has waited for
+  // Of these, those that have been enqueued; apart from the application's stream, for all of them the words are reset.
+  std::atomic<uint32_t> enqueued_{0};
+  bool bound_ = true;          // every part has found out who moves its data
+  std::mutex mutex_;           // guards what follows
+  CUstream relief_ = nullptr;  // for Break
+  CUstream ready_ = nullptr;   // on which threads declare chunks ready
+  uint32_t ready_for_ = 0;     // the start whose reset it has waited for
   // The streams that wait for words or write them, by id, and when they have done so for the last time.
   std::vector<std::pair<unsigned long long, CUevent>> users_;
 };

@@ -44,8 +44,11 @@ Status CudaRank::Allocate() {
 }
 
 const RankDevice::Traits& CudaRank::traits() const {
-  static constexpr Traits traits = {
-      .needs_watch = true, .outlives_rank = true, .takes_areas = true, .wants_whole_programs = true};
+  static constexpr Traits traits = {.needs_watch = true,
+                                    .outlives_rank = true,
+                                    .takes_areas = true,
+                                    .wants_whole_programs = true,
+                                    .has_copy_engines = true};
   return traits;
 }
 
@@ -71,10 +74,6 @@ CudaParts CudaRank::Parts() { return {device_, control_, waits_.get(), &links_, 
 
 Result<CudaChannel*> CudaRank::ChannelOf(Channel* channel, CudaPlace place) {
   return channels_.Of(Parts(), channel, place);
-}
-
-Result<std::unique_ptr<CudaChannel>> CudaRank::MakeLocal(Channel* channel) {
-  return CudaChannel::Create(Parts(), channel, CudaPlace::kSelf);
 }
 
 // Calls on the default channel have half of the blocks once channels have been created, and these the other half.
@@ -146,8 +145,11 @@ Status CudaRank::CheckReport() {
   if (report != cuda::Report::kMismatch) {
     AXCCL_RETURN_IF_ERROR(waits_->Check(launching_));
     // Threads that enqueue meanwhile also look for the members, so there is nothing to wait for.
-    if (const std::unique_lock lock(launching_, std::try_to_lock); lock.owns_lock())
+    if (const std::unique_lock lock(launching_, std::try_to_lock); lock.owns_lock()) {
       AXCCL_RETURN_IF_ERROR(channels_.CheckMeetings());
+      const std::lock_guard attended(attended_->mutex);
+      for (CudaPipeline* pipeline : attended_->pipelines) AXCCL_RETURN_IF_ERROR(pipeline->Attend());
+    }
     return CheckDevice();
   }
   // The host records the calls, except those of replayed graphs.
@@ -162,7 +164,11 @@ Status CudaRank::CheckReport() {
       static_cast<unsigned long long>(control_->sequence), options_.rank, control_->position);
 }
 
-void CudaRank::Abort() { __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE); }
+void CudaRank::Abort() {
+  __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE);
+  const std::lock_guard lock(attended_->mutex);
+  for (CudaPipeline* pipeline : attended_->pipelines) pipeline->Break();
+}
 
 void CudaRank::WaitIdle() {
   const Scope scope(*device_);  // the caller may have no context yet

@@ -17,6 +17,14 @@
 
 namespace axccl::exec {
 
+class CudaPipeline;
+
+// Pipelines of a rank that threads have to look after, while the rank lives.
+struct CudaAttended {
+  std::mutex mutex;
+  std::vector<CudaPipeline*> pipelines;
+};
+
 class CudaRank final : public RankDevice {
  public:
   CudaRank(const RankOptions& options, const device::cuda::Device* device);
@@ -53,14 +61,13 @@ class CudaRank final : public RankDevice {
   // Held while the calls of a group are made into tasks and enqueued; guards what follows.
   std::mutex& launching() { return launching_; }
   Result<CudaChannel*> ChannelOf(Channel* channel, CudaPlace place);
-  // A place of the caller's own for local copies.
-  Result<std::unique_ptr<CudaChannel>> MakeLocal(Channel* channel);
   // How many of the blocks that are resident at a time a launch for `ranks` ranks may have: on created channels, or
   // also on the default one. Other ranks on the device need room for theirs, in launches of their own.
   uint64_t ShareOf(uint64_t resident_blocks, size_t ranks, bool created) const;
   CudaOrders& orders() { return orders_; }
   CudaLoans& loans() { return loans_; }
   const CudaLinks& links() const { return links_; }
+  const std::shared_ptr<CudaAttended>& attended() const { return attended_; }
 
  private:
   CudaParts Parts();
@@ -75,6 +82,7 @@ class CudaRank final : public RankDevice {
   CudaOrders orders_;
   CudaChannels channels_{&orders_};
   std::mutex launching_;
+  const std::shared_ptr<CudaAttended> attended_ = std::make_shared<CudaAttended>();
 };
 
 // The number of the capture that the stream is part of, 0 if there is none (prepare.cc).

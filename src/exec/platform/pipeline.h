@@ -28,6 +28,7 @@ struct PipelinePart {
   std::shared_ptr<const Program> program;
   plan::Slicing slicing;
   bool outputs_are_read = false;  // by other ranks
+  bool copies = false;            // the rank wants copy engines for it
 };
 
 class Pipeline {
@@ -67,6 +68,8 @@ class Pipeline {
   virtual size_t memory_bytes() const = 0;
   // Of the device, that a start's kernel has.
   virtual int blocks() const { return 0; }
+  // Whether copy engines move the data. It may become false in the first start, because all ranks must want them.
+  virtual bool copies() const { return false; }
 };
 
 }  // namespace axccl::exec

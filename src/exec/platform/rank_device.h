@@ -49,6 +49,7 @@ class RankDevice : public StateMaker {
     bool maps_registered = false;       // peers map registered memory of the application that is on pages of the heap
     bool takes_areas = false;           // each created channel takes an area of the device (Connector::TakeArea)
     bool wants_whole_programs = false;  // programs need the operations of all ranks
+    bool has_copy_engines = false;      // which can move the data of pipelines
   };
   virtual const Traits& traits() const = 0;
 

@@ -1,0 +1,157 @@
+#include "src/exec/cuda/copy_end.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "src/base/service_fd.h"
+#include "src/exec/prepared/program.h"
+
+namespace axccl::exec {
+
+using device::cuda::Check;
+using device::cuda::Driver;
+
+namespace {
+
+// A number of a start that no start will have soon.
+constexpr uint32_t kFar = 1u << 30;
+
+// How long a thread sleeps between two looks.
+constexpr std::chrono::microseconds kShortest{20}, kLongest{1000};
+
+struct Table {
+  std::mutex mutex;
+  std::map<const void*, std::shared_ptr<CopyEnd>> ends;
+};
+Table& Process() {
+  static auto* const table = new Table;
+  return *table;
+}
+
+std::vector<CopyEnd::Signal> SignalsOf(const Program& program) {
+  std::vector<CopyEnd::Signal> signals;
+  for (const std::vector<Step>& lane : program.lanes) {
+    for (const Step& step : lane) {
+      if (step.kind == plan::OpKind::kWait) signals.push_back({step.peer, step.from_lane, step.endpoint, step.value});
+    }
+  }
+  std::sort(signals.begin(), signals.end());
+  signals.erase(std::unique(signals.begin(), signals.end()), signals.end());
+  return signals;
+}
+
+}  // namespace
+
+CopyEnd::CopyEnd(const PipelinePart& part, bool copies, uint32_t signature, const uint32_t* came, size_t num_came)
+    : copies_(copies),
+      signature_(signature),
+      call_(part.call),
+      rank_(part.channel->own().rank),
+      came_(came),
+      num_came_(num_came) {
+  if (copies_) signals_ = SignalsOf(*part.program);
+}
+
+CopyEnd::~CopyEnd() {
+  if (words_ != nullptr) device::cuda::Device::FreeHost(words_);
+}
+
+Result<std::shared_ptr<CopyEnd>> CopyEnd::Make(const device::cuda::Device& device, const PipelinePart& part,
+                                               bool copies, uint32_t signature, const uint32_t* came, size_t num_came) {
+  std::shared_ptr<CopyEnd> end(new CopyEnd(part, copies, signature, came, num_came));
+  if (!copies) return end;
+  AXCCL_ASSIGN_OR_RETURN(void* const words, device.AllocateHost((kFlags + end->signals_.size()) * sizeof(uint32_t)));
+  end->words_ = static_cast<uint32_t*>(words);
+  end->words_[kTruth] = Pipeline::kThere;
+  return end;
+}
+
+Status CopyEnd::WriteWord(const uint32_t* word, uint32_t value, CUstream stream) {
+  return Check(Driver::Loaded().cuStreamWriteValue32(stream, reinterpret_cast<CUdeviceptr>(word), value,
+                                                     CU_STREAM_WRITE_VALUE_DEFAULT),
+               "cuStreamWriteValue32");
+}
+
+Status CopyEnd::AwaitWord(const uint32_t* word, uint32_t value, CUstream stream) {
+  return Check(Driver::Loaded().cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word), value,
+                                                    CU_STREAM_WAIT_VALUE_GEQ),
+               "cuStreamWaitValue32");
+}
+
+bool CopyEnd::Reached(const uint32_t* word, uint32_t value) {
+  return static_cast<int32_t>(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
+}
+
+void CopyEnd::Publish(const void* area, std::shared_ptr<CopyEnd> end) {
+  const std::lock_guard lock(Process().mutex);
+  Process().ends[area] = std::move(end);
+}
+
+void CopyEnd::Withdraw(const void* area, const CopyEnd* end) {
+  const std::lock_guard lock(Process().mutex);
+  const auto found = Process().ends.find(area);
+  if (found != Process().ends.end() && found->second.get() == end) Process().ends.erase(found);
+}
+
+std::shared_ptr<CopyEnd> CopyEnd::Find(const void* area) {
+  const std::lock_guard lock(Process().mutex);
+  const auto found = Process().ends.find(area);
+  return found == Process().ends.end() ? nullptr : found->second;
+}
+
+uint32_t* CopyEnd::FlagOf(const Signal& signal) {
+  const auto found = std::lower_bound(signals_.begin(), signals_.end(), signal);
+  if (found == signals_.end() || *found != signal) return nullptr;
+  return words_ + kFlags + (found - signals_.begin());
+}
+
+void CopyEnd::Break() {
+  const std::lock_guard lock(mutex_);
+  if (broken() || !copies_) return;
+  came_before_.resize(num_came_);
+  for (size_t i = 0; i < num_came_; ++i) came_before_[i] = __atomic_load_n(came_ + i, __ATOMIC_ACQUIRE);
+  __atomic_store_n(words_ + kTruth, Pipeline::kFailed, __ATOMIC_RELEASE);
+  broken_.store(true, std::memory_order_release);
+}
+
+// What comes after the end was broken is not seen here: whoever stores that has been let go later.
+uint32_t CopyEnd::CameIn(size_t chunk) const {
+  const uint32_t came = __atomic_load_n(came_ + chunk, __ATOMIC_ACQUIRE);
+  return broken() ? came_before_[chunk] : came;
+}
+
+void CopyEnd::LetGo(uint32_t start) {
+  if (!copies_) return;
+  const auto set = [&](uint32_t* word) { __atomic_store_n(word, start + kFar, __ATOMIC_RELEASE); };
+  set(words_ + kBegun);
+  if (enqueued.load(std::memory_order_acquire) != start) set(words_ + kEnded);
+  for (size_t i = 0; i < signals_.size(); ++i) set(words_ + kFlags + i);
+}
+
+bool CopyEnd::idle() const { return !copies_ || has_ended(enqueued.load(std::memory_order_acquire)); }
+
+void CopyEnd::AddReader(const std::shared_ptr<CopyEnd>& reader) {
+  const std::lock_guard lock(mutex_);
+  readers_.push_back(reader);
+}
+
+void CopyEnd::Close() {
+  if (broken()) {
+    std::vector<std::weak_ptr<CopyEnd>> readers;
+    {
+      const std::lock_guard lock(mutex_);
+      readers = readers_;
+    }
+    for (const std::weak_ptr<CopyEnd>& weak : readers) {
+      const std::shared_ptr<CopyEnd> reader = weak.lock();
+      const auto idle = [&] { return reader == nullptr || reader->idle(); };
+      for (auto pause = kShortest; !idle(); pause = std::min(2 * pause, kLongest))
+        service::PollUntil(-1, 0, service::Clock::now() + pause, {});
+    }
+  }
+  Break();
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,104 @@
+// One rank's end of a part of a pipeline, as the ranks of its process see it that want copy engines.
+//
+// Copy engines know no plans, and what is enqueued for them cannot be taken back. So ranks that use them have to know
+// each other's buffers before they enqueue, and when one of them gives up, what was enqueued must be let go on all of
+// them without harm: chunks that arrive from then on count as failed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/device/cuda/device.h"
+#include "src/exec/platform/pipeline.h"
+
+namespace axccl::exec {
+
+class CopyEnd {
+ public:
+  // A signal that the rank waits for: the value-th one of an endpoint, in a lane of a member.
+  struct Signal {
+    int from = 0;
+    uint32_t lane = 0, endpoint = 0, value = 0;
+    friend auto operator<=>(const Signal&, const Signal&) = default;
+  };
+
+  // `copies`: whether the rank wants copy engines. `signature`: of the call and its plan. `came`: for each of its
+  // chunks, in memory of the host, the last start in which it came; must outlive starts of other ranks.
+  static Result<std::shared_ptr<CopyEnd>> Make(const device::cuda::Device& device, const PipelinePart& part,
+                                               bool copies, uint32_t signature, const uint32_t* came, size_t num_came);
+  ~CopyEnd();
+  CopyEnd(const CopyEnd&) = delete;
+
+  // The ends of a process are known by where their rank's area for the channel is.
+  static void Publish(const void* area, std::shared_ptr<CopyEnd> end);
+  static void Withdraw(const void* area, const CopyEnd* end);
+  static std::shared_ptr<CopyEnd> Find(const void* area);
+
+  bool copies() const { return copies_; }
+  uint32_t signature() const { return signature_; }
+  const Call& call() const { return call_; }
+  int rank() const { return rank_; }
+  const std::vector<Signal>& signals() const { return signals_; }
+
+  // Words in memory of the host. The number of the start in which a signal has come; null if
+  // the rank does not wait for it.
+  uint32_t* FlagOf(const Signal& signal);
+  // What becomes the word of a chunk that has come: Pipeline::kThere, until the end is broken.
+  const uint32_t* truth() const { return words_ + kTruth; }
+  // Streams note that the words of a start have been reset, and that it has ended, and wait for that.
+  Status WriteBegun(uint32_t start, CUstream stream) { return WriteWord(words_ + kBegun, start, stream); }
+  Status AwaitBegun(uint32_t start, CUstream stream) { return AwaitWord(words_ + kBegun, start, stream); }
+  Status WriteEnded(uint32_t start, CUstream stream) { return WriteWord(words_ + kEnded, start, stream); }
+  Status AwaitEnded(uint32_t start, CUstream stream) { return AwaitWord(words_ + kEnded, start, stream); }
+  bool has_begun(uint32_t start) const { return Reached(words_ + kBegun, start); }
+  bool has_ended(uint32_t start) const { return Reached(words_ + kEnded, start); }
+  // The last start that copy engines have been told of.
+  std::atomic<uint32_t> enqueued{0};
+
+  // Words that count starts: streams store them and wait for them, and the host looks.
+  static Status WriteWord(const uint32_t* word, uint32_t value, CUstream stream);
+  static Status AwaitWord(const uint32_t* word, uint32_t value, CUstream stream);
+  static bool Reached(const uint32_t* word, uint32_t value);
+
+  // From now on, no chunk comes any more.
+  void Break();
+  bool broken() const { return broken_.load(std::memory_order_acquire); }
+  // The last start in which a chunk came.
+  uint32_t CameIn(size_t chunk) const;
+  // Lets everything go on that waits for signals of starts up to `start`, or for their beginning, and for the end of
+  // those that have not been enqueued. Must follow Break of all ends.
+  void LetGo(uint32_t start);
+  // Whether nothing that was enqueued runs any more.
+  bool idle() const;
+
+  // `reader` will read this rank's memory.
+  void AddReader(const std::shared_ptr<CopyEnd>& reader);
+  // The rank's pipeline goes. Waits until nobody reads its memory, if the last start may not have come to its end: all
+  // readers have been let go then, or soon will be.
+  void Close();
+
+ private:
+  enum : size_t { kTruth, kBegun, kEnded, kFlags };
+
+  CopyEnd(const PipelinePart& part, bool copies, uint32_t signature, const uint32_t* came, size_t num_came);
+
+  const bool copies_;
+  const uint32_t signature_;
+  const Call call_;
+  const int rank_;
+  const uint32_t* const came_;
+  const size_t num_came_;
+  std::vector<Signal> signals_;  // sorted
+  uint32_t* words_ = nullptr;    // kTruth, ..., then a flag for each signal
+  std::mutex mutex_;             // of Break and readers
+  std::vector<std::weak_ptr<CopyEnd>> readers_;
+  std::atomic<bool> broken_{false};
+  std::vector<uint32_t> came_before_;  // it was broken
+};
+
+}  // namespace axccl::exec

@@ -1,0 +1,84 @@
+// A part of a pipeline on copy engines: the plan's copies, signals and waits become operations of streams, one stream
+// for each lane. None of them takes room on a multiprocessor.
+//
+// Used by one thread at a time, except where it says otherwise.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/exec/cuda/copy_end.h"
+#include "src/exec/cuda/planes.h"
+#include "src/exec/prepared/program.h"
+
+namespace axccl::exec {
+
+class CopyLanes {
+ public:
+  // The addresses of the words of the part's chunks: on the device, and of what came in memory of the host.
+  struct Words {
+    uint32_t *in = nullptr, *out = nullptr, *came = nullptr;
+  };
+  // What a lane waits for.
+  struct Missing {
+    int position = -1;   // the member whose signal is missing; the own one: an input chunk
+    uint32_t chunk = 0;  // that one; -1: nothing is missing
+  };
+
+  // kInvalidArgument if a chunk has too many pieces, as seen by this rank.
+  static Result<std::unique_ptr<CopyLanes>> Make(const device::cuda::Device& device, const PipelinePart& part,
+                                                 std::shared_ptr<CopyEnd> end, const Words& words);
+  ~CopyLanes();
+  CopyLanes(const CopyLanes&) = delete;
+
+  CopyEnd& end() { return *end_; }
+  // `ends` of all members, in their order.
+  Status Bind(std::vector<std::shared_ptr<CopyEnd>> ends);
+  const std::vector<std::shared_ptr<CopyEnd>>& ends() const { return ends_; }
+  // Enqueues a start behind what is on `stream`, which then waits for the end of it.
+  Status Enqueue(uint32_t start, CUstream stream);
+  // What a lane waits for that waits: one of all of these, another one after some calls.
+  Missing FindMissing(uint32_t start);
+
+ private:
+  enum class Kind : uint8_t { kWait, kSignal, kAwait, kCopy, kNotify };
+  struct Op {
+    Kind kind;
+    int position = 0;                // kWait: of the member
+    uint32_t chunk = 0;              // kAwait, kNotify
+    const uint32_t* word = nullptr;  // a flag, or the word of a chunk
+    Plane plane;                     // kCopy
+  };
+  struct Lane {
+    CUstream stream = nullptr;
+    CUevent end = nullptr;
+    std::vector<Op> ops;
+  };
+
+  CopyLanes(const device::cuda::Device& device, const PipelinePart& part, std::shared_ptr<CopyEnd> end,
+            const Words& words)
+      : device_(device), part_(part), words_(words), end_(std::move(end)) {}
+  Status MakeLanes();
+  Status CheckPieces() const;
+  tensor::Shape ShapeOf(uint32_t slice) const;
+  Place PlaceOf(const plan::Operand& operand, uint32_t slice) const;
+  void Translate(const Step& step, uint32_t lane, std::vector<Op>* ops) const;
+  void AddSignal(const Step& step, uint32_t lane, std::vector<Op>* ops) const;
+  void AddCopies(const Step& step, std::vector<Op>* ops) const;
+  Status Enqueue(const Op& op, uint32_t start, CUstream stream) const;
+
+  const device::cuda::Device& device_;
+  const PipelinePart part_;
+  const Words words_;
+  const std::shared_ptr<CopyEnd> end_;
+  std::vector<std::shared_ptr<CopyEnd>> ends_;
+  std::vector<Lane> lanes_;
+  CUevent begin_ = nullptr;
+  size_t looks_ = 0;
+  uint32_t* passed_ = nullptr;  // in memory of the host, for each input chunk: the last start in which it was ready
+};
+
+}  // namespace axccl::exec

@@ -1,0 +1,376 @@
+// The starts of a pipeline on a GPU, and what calls on its chunks enqueue.
+#include <algorithm>
+#include <chrono>
+
+#include "src/base/service_fd.h"
+#include "src/device/host/waiting.h"
+#include "src/exec/cuda/pipeline.h"
+
+namespace axccl::exec {
+
+using device::cuda::Driver;
+using device::cuda::Scope;
+namespace cuda = kernels::cuda;
+
+namespace {
+
+// How long a thread sleeps between two looks: longer and longer.
+constexpr std::chrono::microseconds kShortest{20}, kLongest{1000};
+constexpr int kLooksAwake = 200;  // before it sleeps
+
+}  // namespace
+
+Status CudaPipeline::CheckStream(CUstream stream) const {
+  AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(stream));
+  const uint64_t started = capture_.load(std::memory_order_acquire);
+  if (is_abandoned())
+    return MakeStatus(Code::kInvalidUsage,
+                      "the capture in which the pipeline was started has ended without axcclPipelineFinish, so nothing "
+                      "will come of that start; start and finish the pipeline in one capture");
+  if (capture == started) return Status();
+  if (started == 0)
+    return MakeStatus(Code::kInvalidUsage,
+                      "stream %p is being captured, and the pipeline was started outside of that capture; start and "
+                      "finish it inside, or use a stream that is not captured",
+                      static_cast<void*>(stream));
+  if (capture != 0)
+    return MakeStatus(Code::kInvalidUsage,
+                      "stream %p is captured into another graph than the pipeline's start; use a stream of the same "
+                      "capture, or one that is not captured so far",
+                      static_cast<void*>(stream));
+  // Another stream joins the capture, which the legacy stream cannot.
+  if (stream != nullptr && stream != CU_STREAM_LEGACY) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "the stream is the legacy one, which cannot be captured, and the pipeline was started in a "
+                    "capture; use another stream");
+}
+
+// The driver has taken the stream out of the capture if that has ended.
+bool CudaPipeline::is_abandoned() const {
+  const uint64_t started = capture_.load(std::memory_order_acquire);
+  if (started == 0) return false;
+  const Scope scope(*device_);
+  const Result<uint64_t> capture = CaptureOf(stream_);
+  return capture.ok() && capture.value() != started;
+}
+
+Status CudaPipeline::Start(StreamRef ref) {
+  const Scope scope(*device_);
+  const auto stream = static_cast<CUstream>(ref.cuda);
+  AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(stream));
+  if (capture != 0 && wants_copies())
+    return MakeStatus(Code::kInvalidUsage,
+                      "stream %p is being captured, and signals between copy engines differ from start to start, which "
+                      "a graph cannot do; create the pipeline with axcclEngineKernel",
+                      static_cast<void*>(stream));
+  owner_->CountOperation();
+  Status started;
+  for (const Part& part : parts_) {
+    if (started.ok()) started = part.channel->members().Check(-1);
+  }
+  if (started.ok()) {
+    const std::lock_guard lock(rank_->launching());
+    started = Enqueue(stream, capture);
+  }
+  if (wants_copies() && copying_->broken()) Break();  // before this start, perhaps
+  if (started.ok()) return started;
+  // An error of an earlier kernel comes first, whichever call of the driver returns it.
+  if (const Status health = rank_->CheckDevice(); !health.ok()) started = health;
+  owner_->Fail(started);
+  return started;
+}
+
+// The application orders the launches of graphs with each other and with starts outside of them.
+Status CudaPipeline::Enqueue(CUstream stream, uint64_t capture) {
+  const Driver& driver = Driver::Loaded();
+  const bool captured = capture != 0;
+  const Events& events = events_[captured];
+  const bool again = captured ? capture_.load(std::memory_order_relaxed) == capture : starts_ > 0;
+  if (again) AXCCL_RETURN_IF_ERROR(FollowEnd(stream, captured));
+  const uint32_t start = captured ? 0 : starts_.load(std::memory_order_relaxed) + 1;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemsetD32Async(memory_, kNotYet, chunks_[kIn] + chunks_[kOut], stream));
+  if (wants_copies()) AXCCL_RETURN_IF_ERROR(copying_->WriteBegun(start, stream));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(events.reset, stream));
+  capture_.store(capture, std::memory_order_release);
+  if (!captured) starts_.store(start, std::memory_order_release);
+  AXCCL_RETURN_IF_ERROR(Record(captured));
+  return captured ? Run(0, true) : Advance();
+}
+
+Status CudaPipeline::Record(bool captured) {
+  for (const Part& part : parts_) {
+    AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
+    AXCCL_RETURN_IF_ERROR(channel->Meet().status());
+    part.channel->log().Record(part.call);
+    if (captured) channel->Replays();
+    owner_->NoteAlgorithm(part.algorithm);
+  }
+  return Status();
+}
+
+// Kernels of ranks that do not know each other wait on the device; copy engines cannot.
+Status CudaPipeline::Advance() {
+  if (wants_copies() && copying_->broken()) return Status();
+  AXCCL_ASSIGN_OR_RETURN(const bool bound, Bind());
+  const uint32_t starts = starts_.load(std::memory_order_relaxed);
+  for (uint32_t next = enqueued_.load(std::memory_order_relaxed) + 1; bound && next != starts + 1; ++next) {
+    AXCCL_RETURN_IF_ERROR(Run(next, false));
+    enqueued_.store(next, std::memory_order_release);
+  }
+  return Status();
+}
+
+Result<bool> CudaPipeline::Bind() {
+  for (Part& part : parts_) {
+    if (bound_) return true;
+    AXCCL_ASSIGN_OR_RETURN(const bool bound, BindPart(&part));
+    if (!bound) return false;
+  }
+  bound_ = true;
+  return true;
+}
+
+// All ranks of the part decide alike.
+Result<bool> CudaPipeline::BindPart(Part* part) {
+  if (part->lanes == nullptr || !part->lanes->ends().empty()) return true;
+  AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part->channel, CudaPlace::kPipeline));
+  AXCCL_ASSIGN_OR_RETURN(const int missing, channel->Meet());
+  if (missing >= 0) return false;
+  std::vector<std::shared_ptr<CopyEnd>> ends;
+  bool all = true;
+  for (const Member& member : rank_->links().MembersOf(*part->channel, CudaPlace::kPipeline)) {
+    ends.push_back(CopyEnd::Find(member.block + member.layout.lines));
+    if (ends.back() == nullptr) return false;
+    all = all && ends.back()->copies();
+  }
+  const std::lock_guard lock(mutex_);
+  if (all) {
+    AXCCL_RETURN_IF_ERROR(part->lanes->Bind(std::move(ends)));
+  } else {
+    part->lanes = nullptr;
+  }
+  return true;
+}
+
+// Enqueues a start on the pipeline's own streams.
+Status CudaPipeline::Run(uint32_t mark, bool captured) {
+  const Driver& driver = Driver::Loaded();
+  const Events& events = events_[captured];
+  if (wants_copies()) {
+    AXCCL_RETURN_IF_ERROR(copying_->AwaitBegun(mark, stream_));
+  } else {
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream_, events.reset, 0));
+  }
+  if (!captured) AXCCL_RETURN_IF_ERROR(rank_->orders().Follow(order_.get(), stream_));
+  AXCCL_RETURN_IF_ERROR(FillZeros(mark));
+  AXCCL_RETURN_IF_ERROR(Launch(mark));
+  for (const Part& part : parts_) {
+    if (part.lanes != nullptr) AXCCL_RETURN_IF_ERROR(part.lanes->Enqueue(mark, stream_));
+  }
+  for (const Part& part : parts_) {
+    if (part.end->copies()) AXCCL_RETURN_IF_ERROR(part.end->WriteEnded(mark, stream_));
+  }
+  if (!captured) AXCCL_RETURN_IF_ERROR(rank_->orders().Launched(order_.get(), stream_));
+  return device::cuda::Check(driver.cuEventRecord(events.done, stream_), "cuEventRecord");
+}
+
+Status CudaPipeline::Launch(uint32_t mark) {
+  cuda::Launch launch;
+  for (const Part& part : parts_) {
+    if (part.lanes == nullptr) launch.tasks[launch.num_tasks++] = part.task;
+  }
+  if (launch.num_tasks == 0) return Status();
+  launch.lanes = lanes_;
+  launch.mark = mark;
+  return interpreter_->Launch(&launch, blocks_, threads_, stream_);
+}
+
+Status CudaPipeline::FillZeros(uint32_t mark) {
+  if (first_zero_ == kNoZeros) return Status();
+  const Driver& driver = Driver::Loaded();
+  for (const Plane& plane : zeros_) AXCCL_RETURN_IF_ERROR(ClearPlane(plane, stream_));
+  const size_t num = chunks_[kOut] - first_zero_;
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuMemsetD32Async(WordOf(kOut, static_cast<int64_t>(first_zero_)), kThere, num, stream_));
+  return device::cuda::Check(
+      driver.cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(came_ + first_zero_), mark, num, stream_),
+      "cuMemsetD32Async");
+}
+
+// The stream waits for the end of the last start. If that has not been enqueued, there is no event to wait for.
+Status CudaPipeline::FollowEnd(CUstream stream, bool captured) {
+  const Driver& driver = Driver::Loaded();
+  const uint32_t starts = starts_.load(std::memory_order_relaxed);
+  if (captured || enqueued_.load(std::memory_order_acquire) == starts)
+    return device::cuda::Check(driver.cuStreamWaitEvent(stream, events_[captured].done, 0), "cuStreamWaitEvent");
+  return copying_->AwaitEnded(starts, stream);
+}
+
+Status CudaPipeline::Finish(StreamRef ref) {
+  const Scope scope(*device_);
+  const auto stream = static_cast<CUstream>(ref.cuda);
+  AXCCL_RETURN_IF_ERROR(CheckStream(stream));
+  const std::lock_guard lock(rank_->launching());
+  return FollowEnd(stream, is_captured());
+}
+
+// ---- copy engines ----
+
+// As kernels do, it reports a wait again and again.
+Status CudaPipeline::Attend() {
+  const Scope scope(*device_);
+  AXCCL_RETURN_IF_ERROR(Advance());
+  const uint32_t start = starts_.load(std::memory_order_relaxed);
+  for (const Part& part : parts_) {
+    if (part.lanes == nullptr || start == 0 || !copying_->has_begun(start) || copying_->has_ended(start)) continue;
+    AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
+    if (part.lanes->ends().empty()) {
+      channel->TellWait(start - 1, part.call, cuda::Wait::kUnmet, part.call.count);
+      continue;
+    }
+    const CopyLanes::Missing missing = part.lanes->FindMissing(start);
+    if (missing.position < 0) continue;
+    const bool own = missing.position == part.channel->self();
+    channel->TellWait(start - 1, part.call, own ? cuda::Wait::kInput : static_cast<uint32_t>(missing.position),
+                      own ? missing.chunk : part.call.count);
+  }
+  return Status();
+}
+
+void CudaPipeline::Break() {
+  const Scope scope(*device_);
+  const std::lock_guard lock(mutex_);
+  const uint32_t start = starts_.load(std::memory_order_acquire);
+  for (const Part& part : parts_) {
+    if (part.lanes == nullptr) continue;
+    part.end->Break();
+    for (const auto& end : part.lanes->ends()) end->Break();
+  }
+  for (const Part& part : parts_) {
+    part.end->LetGo(start);
+  }
+  if (start != 0) (void)FailWords().ok();
+}
+
+// If the words have not been reset yet, they are all 0 when they are.
+Status CudaPipeline::FailWords() {
+  const Driver& driver = Driver::Loaded();
+  const size_t num = chunks_[kIn] + chunks_[kOut];
+  if (driver.cuEventQuery(events_[0].reset) == CUDA_ERROR_NOT_READY) {
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(relief_, events_[0].reset, 0));
+    return device::cuda::Check(driver.cuMemsetD32Async(memory_, kFailed, num, relief_), "cuMemsetD32Async");
+  }
+  std::vector<uint32_t> words(num);
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemcpyDtoHAsync(words.data(), memory_, num * sizeof(uint32_t), relief_));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamSynchronize(relief_));
+  for (size_t i = 0; i < num;) {
+    const auto begin = std::find(words.begin() + static_cast<ptrdiff_t>(i), words.end(), kNotYet);
+    const auto end = std::find_if(begin, words.end(), [](uint32_t word) { return word != kNotYet; });
+    if (begin == end) break;
+    AXCCL_RETURN_IF_CUDA_ERROR(
+        driver.cuMemsetD32Async(memory_ + static_cast<size_t>(begin - words.begin()) * sizeof(uint32_t), kFailed,
+                                static_cast<size_t>(end - begin), relief_));
+    i = static_cast<size_t>(end - words.begin());
+  }
+  return Status();
+}
+
+// ---- chunks ----
+
+// Streams that wait for a word must have got past it, because the words are freed next.
+void CudaPipeline::WaitIdle() {
+  const Driver& driver = Driver::Loaded();
+  const Scope scope(*device_);
+  if (starts_.load(std::memory_order_acquire) == 0) return;
+  const auto pending = [&] { return !owner_->failed() && enqueued_ != starts_; };
+  for (auto pause = kShortest; pending(); pause = std::min(2 * pause, kLongest))
+    service::PollUntil(-1, 0, service::Clock::now() + pause, {});
+  driver.cuEventSynchronize(events_[0].done);
+  if (relief_ != nullptr) driver.cuStreamSynchronize(relief_);
+  const std::lock_guard lock(mutex_);
+  if (ready_ != nullptr) driver.cuStreamSynchronize(ready_);
+  for (const auto& [id, event] : users_) driver.cuEventSynchronize(event);
+}
+
+// ---- chunks ----
+
+Status CudaPipeline::Wait(int64_t chunk) {
+  auto pause = kShortest;
+  for (int looks = 0; !HasCome(chunk); ++looks) {
+    // It may have come before that.
+    if (owner_->failed() && !HasCome(chunk)) return owner_->Failure();
+    if (looks < kLooksAwake) {
+      device::host::CpuRelax();
+      continue;
+    }
+    service::PollUntil(-1, 0, service::Clock::now() + pause, {});
+    pause = std::min(2 * pause, kLongest);
+  }
+  return Status();
+}
+
+Result<bool> CudaPipeline::Test(int64_t chunk) {
+  if (HasCome(chunk)) return true;
+  if (owner_->failed() && !HasCome(chunk)) return owner_->Failure();
+  return HasCome(chunk);
+}
+
+// Enqueues an operation on a word, behind the reset of the last start.
+Status CudaPipeline::Use(CUstream stream, const char* what, CUresult (*enqueue)(CUstream, CUdeviceptr),
+                         CUdeviceptr word) {
+  const Driver& driver = Driver::Loaded();
+  const Scope scope(*device_);
+  AXCCL_RETURN_IF_ERROR(CheckStream(stream));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, events().reset, 0));
+  AXCCL_RETURN_IF_ERROR(device::cuda::Check(enqueue(stream, word), what));
+  if (is_captured()) return Status();
+  unsigned long long id = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &id));
+  const std::lock_guard lock(mutex_);
+  auto user = std::find_if(users_.begin(), users_.end(), [id](const auto& known) { return known.first == id; });
+  if (user == users_.end()) {
+    CUevent event = nullptr;
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
+    user = users_.insert(user, {id, event});
+  }
+  return device::cuda::Check(driver.cuEventRecord(user->second, stream), "cuEventRecord");
+}
+
+Status CudaPipeline::StreamWait(int64_t chunk, StreamRef stream) {
+  const auto wait = [](CUstream on, CUdeviceptr word) {
+    return Driver::Loaded().cuStreamWaitValue32(on, word, kThere, CU_STREAM_WAIT_VALUE_GEQ);
+  };
+  return Use(static_cast<CUstream>(stream.cuda), "cuStreamWaitValue32", wait, WordOf(kOut, chunk));
+}
+
+Status CudaPipeline::StreamReady(int64_t chunk, StreamRef stream) {
+  const auto write = [](CUstream on, CUdeviceptr word) {
+    return Driver::Loaded().cuStreamWriteValue32(on, word, kThere, CU_STREAM_WRITE_VALUE_DEFAULT);
+  };
+  return Use(static_cast<CUstream>(stream.cuda), "cuStreamWriteValue32", write, WordOf(kIn, chunk));
+}
+
+void CudaPipeline::Ready(int64_t chunk) {
+  const Status status = DeclareReady(WordOf(kIn, chunk));
+  if (!status.ok()) owner_->Fail(status);
+}
+
+Status CudaPipeline::DeclareReady(CUdeviceptr word) {
+  const Driver& driver = Driver::Loaded();
+  const Scope scope(*device_);
+  const std::lock_guard lock(mutex_);
+  if (ready_ == nullptr) AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamCreate(&ready_, CU_STREAM_NON_BLOCKING));
+  if (const uint32_t start = starts_.load(std::memory_order_acquire); ready_for_ != start) {
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(ready_, events_[0].reset, 0));
+    ready_for_ = start;
+  }
+  return device::cuda::Check(driver.cuStreamWriteValue32(ready_, word, kThere, CU_STREAM_WRITE_VALUE_DEFAULT),
+                             "cuStreamWriteValue32");
+}
+
+Pipeline::Word* CudaPipeline::Expose(Side side) {
+  static_assert(sizeof(Word) == sizeof(uint32_t));
+  return reinterpret_cast<Word*>(WordOf(side, 0));
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,228 @@
+// Pipelines whose data copy engines move: who decides that, in what order chunks come, and what is refused.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/cuda/graph.h"
+#include "tests/cuda/pipeline_end.h"
+#include "tests/cuda/words.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Clique;
+using harness::Cuda;
+using harness::ExpectLastErrorHas;
+using harness::RankContext;
+using harness::RunRanks;
+
+constexpr axcclPipelineKind_t kMoves[] = {axcclPipelineAllGather, axcclPipelineAllToAll};
+
+void Finish(End* end, axcclStream_t stream) {
+  ASSERT_OK(axcclPipelineFinish(end->handle(), Cuda(stream)));
+  ASSERT_OK(harness::SynchronizeStream(stream));
+  for (int64_t chunk = 0; chunk < end->info().out_chunks; ++chunk) ASSERT_EQ(end->Check(chunk), "");
+}
+
+// Kernels move the data as soon as one rank wants them.
+TEST(PipelineEngines, DifferBetweenRanks) {
+  RunRanks(harness::Threads(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    for (const axcclPipelineKind_t kind : kMoves) {
+      for (const int kernels : {0, 1, 3}) {
+        const axcclEngine_t engine = context.rank() < kernels ? axcclEngineKernel : axcclEngineCopy;
+        End end({kind, ncclInt32, 5, 16, 3, axcclDefaultOrder, false, How::kThread, engine}, clique, 0);
+        for (int start = 0; start < 3; ++start) {
+          end.Prepare(start);
+          ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+          ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
+        }
+        EXPECT_EQ(end.engine(), kernels == 0 ? axcclEngineCopy : axcclEngineKernel);
+        end.Destroy();
+      }
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+TEST(PipelineEngines, FollowTheConfiguration) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    ncclUniqueId id;
+    ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    ncclComm_t comm = nullptr;
+    ASSERT_OK(ncclCommInitRankConfig(&comm, 2, id, context.rank(), &config));
+    Clique clique;
+    ASSERT_TRUE(clique.Adopt(comm));
+    for (const axcclPipelineKind_t kind : {axcclPipelineAllGather, axcclPipelineAllReduce}) {
+      for (const axcclEngine_t engine : {axcclEngineAuto, axcclEngineKernel}) {
+        End end({kind, ncclInt32, 4, 16, 2, axcclDefaultOrder, false, How::kThread, engine}, 2, context.rank());
+        ASSERT_OK(end.Create(axcclDefaultChannel(comm)));
+        end.Prepare(0);
+        ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+        ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
+        const bool copies = kind == axcclPipelineAllGather && engine == axcclEngineAuto;
+        EXPECT_EQ(end.engine(), copies ? axcclEngineCopy : axcclEngineKernel);
+        end.Destroy();
+      }
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+class PipelineOrder : public testing::TestWithParam<axcclEngine_t> {};
+INSTANTIATE_TEST_SUITE_P(Engines, PipelineOrder, testing::Values(axcclEngineKernel, axcclEngineCopy),
+                         [](const auto& info) { return info.param == axcclEngineCopy ? "Copy" : "Kernel"; });
+
+// The chunks of the output that come once all ranks have declared as many chunks ready as this one, up to `chunk`.
+std::vector<int64_t> Enabled(const End& end, int rank, int ranks, int64_t chunk) {
+  const int64_t slices = end.c().slices, slice = chunk % slices, block = chunk / slices;
+  switch (end.c().kind) {
+    case axcclPipelineAllToAll:
+      return {(2 * rank - block + ranks) % ranks * slices + slice};
+    case axcclPipelineReduceScatter:
+      return block == rank ? std::vector<int64_t>{slice} : std::vector<int64_t>{};
+    default:
+      std::vector<int64_t> chunks;
+      for (int64_t c = slice; c < end.info().out_chunks; c += slices) chunks.push_back(c);
+      return chunks;
+  }
+}
+
+// Every rank declares a chunk ready only after it has used what those before it have brought. If chunks were held back,
+// all would wait for ever.
+TEST_P(PipelineOrder, ChunkByChunk) {
+  RunRanks(harness::Threads(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<axcclPipelineKind_t> kinds{axcclPipelineAllGather, axcclPipelineAllToAll};
+    if (GetParam() == axcclEngineKernel)
+      kinds.insert(kinds.end(), {axcclPipelineAllReduce, axcclPipelineReduceScatter});
+    for (const axcclPipelineKind_t kind : kinds) {
+      ASSERT_TRUE(context.Step("kind %d", kind));
+      End end({kind, ncclInt32, 6, 16, 4, axcclDefaultOrder, true, How::kThread, GetParam()}, clique, 0);
+      end.Prepare(1);
+      ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      for (int64_t p = 0; p < end.info().in_chunks; ++p) {
+        const int64_t ready = end.ChunkAt(axcclIn, p);
+        end.Produce(ready);
+        ASSERT_OK(axcclPipelineReady(end.handle(), ready));
+        for (const int64_t chunk : Enabled(end, context.rank(), context.nranks(), ready)) {
+          ASSERT_OK(axcclPipelineWait(end.handle(), chunk));
+          ASSERT_EQ(end.Check(chunk), "");
+        }
+      }
+      ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
+      end.Destroy();
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Rank 2 starts when the others have used each other's chunks.
+TEST_P(PipelineOrder, ALateRankDelaysItsOwnChunksOnly) {
+  RunRanks(harness::Threads(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    End end({axcclPipelineAllGather, ncclInt32, 6, 16, 2, axcclDefaultOrder, false, How::kThread, GetParam()}, clique,
+            0);
+    ASSERT_TRUE(context.Barrier());
+    for (int start = 0; start < 3; ++start) {
+      end.Prepare(start);
+      if (context.rank() != 2) {
+        ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+        for (int64_t chunk = 0; chunk < 4; ++chunk) {
+          ASSERT_OK(axcclPipelineWait(end.handle(), chunk));
+          ASSERT_EQ(end.Check(chunk), "");
+        }
+        int done = 1;
+        ASSERT_OK(axcclPipelineTest(end.handle(), 4, &done));
+        EXPECT_EQ(done, 0);
+      }
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 2) {
+        ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      }
+      ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
+    }
+    end.Destroy();
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Rank 1 creates its pipeline when rank 0 has enqueued two steps, with nobody to look after them.
+TEST_P(PipelineOrder, ARankCreatesLate) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case c{axcclPipelineAllGather, ncclInt32, 6, 16, 2, axcclDefaultOrder, false, How::kThread, GetParam()};
+    std::unique_ptr<End> end;
+    if (context.rank() == 1) {
+      ASSERT_TRUE(context.Barrier());
+    }
+    end = std::make_unique<End>(c, clique, 0);
+    end->Prepare(1);
+    for (int start = 0; start < 2; ++start) {
+      ASSERT_OK(axcclPipelineStart(end->handle(), Cuda(clique.stream())));
+      ASSERT_OK(axcclPipelineFinish(end->handle(), Cuda(clique.stream())));
+    }
+    if (context.rank() == 0) {
+      ASSERT_TRUE(context.Barrier());
+    }
+    ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+    for (int64_t chunk = 0; chunk < end->info().out_chunks; ++chunk) ASSERT_EQ(end->Check(chunk), "");
+    end->Destroy();
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// ---- refused ----
+
+TEST(PipelineCopies, AreRefused) {
+  RunRanks(harness::OneThread(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+    for (const axcclPipelineKind_t kind : {axcclPipelineAllReduce, axcclPipelineReduceScatter}) {
+      End end({kind, ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, axcclEngineCopy}, 1, 0);
+      EXPECT_EQ(end.Create(channel), ncclInvalidArgument);
+      ExpectLastErrorHas({"axcclPipelineCreate", "axcclEngineCopy", "do not reduce", "axcclEngineKernel"});
+    }
+    // Elements one by one, in three dimensions.
+    constexpr int64_t kSizes[] = {3, 40, 40, 40}, kStrides[] = {1, 6600, 164, 4};
+    Words in(270000), out(200000);
+    axcclPipelineSpec_t spec = AXCCL_PIPELINE_SPEC_INITIALIZER;
+    spec.in.datatype = spec.out.datatype = ncclInt32;
+    spec.in.num_dims = spec.out.num_dims = 4;
+    spec.in.sizes = spec.out.sizes = kSizes;
+    spec.in.strides = kStrides;
+    spec.in.data = in.get();
+    spec.out.data = out.get();
+    spec.slice_dim = 3;
+    spec.engine = axcclEngineCopy;
+    axcclPipeline_t pipeline = nullptr;
+    EXPECT_EQ(axcclPipelineCreate(&pipeline, &spec, channel), ncclInvalidArgument);
+    ExpectLastErrorHas({"axcclPipelineCreate", "the input", "pieces", "axcclEngineKernel"});
+    EXPECT_EQ(pipeline, nullptr);
+    End end({axcclPipelineAllGather, ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, axcclEngineCopy},
+            clique, 0);
+    Words data(100, 1);
+    Graph graph;
+    ASSERT_NO_FATAL_FAILURE(graph.Capture(clique.stream(), [&] {
+      EXPECT_EQ(axcclPipelineStart(end.handle(), Cuda(clique.stream())), ncclInvalidUsage);
+      ExpectLastErrorHas({"axcclPipelineStart", "captured", "copy engines", "axcclEngineKernel"});
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+    }));
+    end.Prepare(0);
+    ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+    ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
+    end.Destroy();
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests
