@@ -24,16 +24,6 @@ using harness::Layout;
 using harness::RankContext;
 using harness::RunRanks;
 
-// Makes `then` wait for what is on `first` now.
-void Follow(axcclStream_t first, axcclStream_t then) {
-  const GpuDriver* const driver = EnterGpu();
-  void* event = nullptr;
-  ASSERT_EQ(driver->create_event(&event, 2), 0);
-  ASSERT_EQ(driver->record_event(event, first), 0);
-  ASSERT_EQ(driver->stream_wait_event(then, event, 0), 0);
-  ASSERT_EQ(driver->destroy_event(event), 0);
-}
-
 // What a host function of a graph finds in each launch.
 struct Seen {
   const End* end;

@@ -57,6 +57,16 @@ inline ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {
   return state;
 }
 
+// Makes `then` wait for what is on `first` now.
+inline void Follow(axcclStream_t first, axcclStream_t then) {
+  const harness::GpuDriver* const driver = harness::EnterGpu();
+  void* event = nullptr;
+  ASSERT_EQ(driver->create_event(&event, 2), 0);
+  ASSERT_EQ(driver->record_event(event, first), 0);
+  ASSERT_EQ(driver->stream_wait_event(then, event, 0), 0);
+  ASSERT_EQ(driver->destroy_event(event), 0);
+}
+
 // All ranks share one multiprocessor.
 inline harness::RunOptions SmallGpu(int devices = 1) {
   harness::RunOptions options;

@@ -1,7 +1,6 @@
 #include "src/exec/cuda/copy_end.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <utility>
 
@@ -18,15 +17,12 @@ namespace {
 // A number of a start that no start will have soon.
 constexpr uint32_t kFar = 1u << 30;
 
-// How long a thread sleeps between two looks.
-constexpr std::chrono::microseconds kShortest{20}, kLongest{1000};
-
-struct Table {
+struct EndTable {
   std::mutex mutex;
   std::map<const void*, std::shared_ptr<CopyEnd>> ends;
 };
-Table& Process() {
-  static auto* const table = new Table;
+EndTable& Ends() {
+  static auto* const table = new EndTable;
   return *table;
 }
 
@@ -85,20 +81,20 @@ bool CopyEnd::Reached(const uint32_t* word, uint32_t value) {
 }
 
 void CopyEnd::Publish(const void* area, std::shared_ptr<CopyEnd> end) {
-  const std::lock_guard lock(Process().mutex);
-  Process().ends[area] = std::move(end);
+  const std::lock_guard lock(Ends().mutex);
+  Ends().ends[area] = std::move(end);
 }
 
 void CopyEnd::Withdraw(const void* area, const CopyEnd* end) {
-  const std::lock_guard lock(Process().mutex);
-  const auto found = Process().ends.find(area);
-  if (found != Process().ends.end() && found->second.get() == end) Process().ends.erase(found);
+  const std::lock_guard lock(Ends().mutex);
+  const auto found = Ends().ends.find(area);
+  if (found != Ends().ends.end() && found->second.get() == end) Ends().ends.erase(found);
 }
 
 std::shared_ptr<CopyEnd> CopyEnd::Find(const void* area) {
-  const std::lock_guard lock(Process().mutex);
-  const auto found = Process().ends.find(area);
-  return found == Process().ends.end() ? nullptr : found->second;
+  const std::lock_guard lock(Ends().mutex);
+  const auto found = Ends().ends.find(area);
+  return found == Ends().ends.end() ? nullptr : found->second;
 }
 
 uint32_t* CopyEnd::FlagOf(const Signal& signal) {
@@ -147,8 +143,7 @@ void CopyEnd::Close() {
     for (const std::weak_ptr<CopyEnd>& weak : readers) {
       const std::shared_ptr<CopyEnd> reader = weak.lock();
       const auto idle = [&] { return reader == nullptr || reader->idle(); };
-      for (auto pause = kShortest; !idle(); pause = std::min(2 * pause, kLongest))
-        service::PollUntil(-1, 0, service::Clock::now() + pause, {});
+      service::PollUntil(-1, 0, service::Clock::time_point::max(), idle);
     }
   }
   Break();

@@ -282,9 +282,8 @@ void CudaPipeline::WaitIdle() {
   const Driver& driver = Driver::Loaded();
   const Scope scope(*device_);
   if (starts_.load(std::memory_order_acquire) == 0) return;
-  const auto pending = [&] { return !owner_->failed() && enqueued_ != starts_; };
-  for (auto pause = kShortest; pending(); pause = std::min(2 * pause, kLongest))
-    service::PollUntil(-1, 0, service::Clock::now() + pause, {});
+  const auto enqueued = [&] { return owner_->failed() || enqueued_ == starts_; };
+  service::PollUntil(-1, 0, service::Clock::time_point::max(), enqueued);
   driver.cuEventSynchronize(events_[0].done);
   if (relief_ != nullptr) driver.cuStreamSynchronize(relief_);
   const std::lock_guard lock(mutex_);
