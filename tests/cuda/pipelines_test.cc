@@ -135,12 +135,14 @@ TEST_P(PipelineTest, ShapesOfModels) {
   const Layout layout = GetParam();
   RunOptions options;
   options.deadline = std::chrono::seconds(60);
+  if (layout.processes > 1) options.environment = {{"AXCCL_TEST_GPU_MEMORY", "device"}};
   RunRanks(
       layout, [&](RankContext& context) { RunCases(context, Shapes(layout.nranks())); }, options);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PipelineTest,
-                         testing::Values(harness::Threads(2), harness::Threads(3), harness::Threads(4)),
+                         testing::Values(harness::Threads(2), harness::Threads(3), harness::Threads(4),
+                                         harness::Processes(2), harness::Processes(3), Layout{2, 2, 1}),
                          [](const auto& info) { return info.param.Text(); });
 
 // ---- kernels that wait for words ----

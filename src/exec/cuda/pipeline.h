@@ -4,7 +4,7 @@
 // words, which are in memory of the device. The kernel also stores into host memory which chunks have come, so threads
 // look there.
 //
-// The ranks of a pipeline are in one process and read each other's memory.
+// The ranks of a pipeline read each other's memory, that of other processes as pipeline_buffers.h says.
 #pragma once
 
 #include <atomic>
