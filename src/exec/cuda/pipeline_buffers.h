@@ -11,6 +11,7 @@
 // Must be destroyed before the CudaBuffers. Used by one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -19,6 +20,8 @@
 #include "src/exec/channel/members.h"
 #include "src/exec/cuda/buffers.h"
 #include "src/exec/platform/pipeline.h"
+#include "src/tensor/view.h"
+#include "transports/cuda_ipc/exports.h"
 
 namespace axccl::exec {
 
