@@ -421,6 +421,44 @@ TEST(Failures, ARankThatLeavesBeforeItStarts) {
   }
 }
 
+// Rank 0 gives up and frees its memory while kernels of rank 1 read it.
+TEST(Failures, MemoryThatIsStillRead) {
+  RunRanks(harness::Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    constexpr int64_t kRows = 64, kWidth = 1 << 16;
+    constexpr size_t kBytes = kRows * kWidth * sizeof(int32_t);
+    auto memory = std::make_unique<Memory>(Kind::kOfLibrary, 3 * kBytes);
+    const Case c{axcclPipelineAllGather, ncclInt32, kRows, kWidth, kRows};
+    End end(c, 2, context.rank(), memory->at(0), memory->at(kBytes));
+    ASSERT_OK(end.Create(axcclDefaultChannel(clique.comm())));
+    ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+    ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
+    if (context.rank() == 0) {
+      ASSERT_NE(context.Await(0), 0u);
+      ASSERT_OK(ncclCommAbort(clique.comm()));
+      clique.ForgetComms();
+      end.Destroy();
+      memory = nullptr;
+    } else {
+      ASSERT_OK(axcclPipelineWait(end.handle(), 0));
+      context.Set(0, 1);
+      for (int64_t chunk = 0; chunk < end.info().out_chunks; ++chunk) {
+        const ncclResult_t waited = axcclPipelineWait(end.handle(), chunk);
+        EXPECT_TRUE(waited == ncclSuccess || waited == ncclRemoteError) << waited;
+      }
+    }
+    ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 1) {
+      ASSERT_OK(ncclCommAbort(clique.comm()));
+      clique.ForgetComms();
+      end.Destroy();
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
 // Rank 1 has no descriptor left with which to map what rank 0 offers.
 TEST(Failures, APeerThatCannotMapTheMemory) {
   RunRanks(harness::Processes(2), [](RankContext& context) {
