@@ -28,8 +28,10 @@ Status CudaChannel::Settle() {
   return Status();
 }
 
-// The members of a pipeline have exported their buffers before they publish their areas, so this look finds them all.
-// A member that has met the others has looked. So it is enough that all have mapped the buffers of this rank.
+// The members of a pipeline have exported their buffers before they publish their areas, so this look finds them all,
+// and the kernels here, which wait for it, find them mapped. They also wait until all members have mapped those of this
+// rank, because a member that cannot must read nothing. A member that has met the others has looked, too, so none waits
+// for a look that does not come.
 Result<int> CudaChannel::FindMissing() {
   AXCCL_ASSIGN_OR_RETURN(const int missing, channel_->members().Connect());
   CudaBuffers* const buffers = parts_.links->buffers();
