@@ -46,7 +46,7 @@
  *
  * Where memory is. As with other calls, peers reach memory of ncclMemAlloc directly. What they read of other memory
  * (inputs; for all_reduce, and for more than 16 ranks, outputs, too) is registered for the pipeline's life, as by
- * ncclCommRegister; where that cannot be done, it is copied into memory that they reach.
+ * ncclCommRegister; where that cannot be done, it is copied into memory that they reach (on GPUs it is refused).
  *
  * Between machines, and for blocks of up to 256 bytes that are not reduced, chunks go through slots of shared memory
  * that the pipeline keeps: twice the size of the input, or a few times that.
@@ -65,10 +65,11 @@
  * orders launches of graphs with the same pipeline and its other starts by streams and events, and launches none once
  * the pipeline has been destroyed. All ranks of a pipeline start it equally often; those that capture may differ.
  *
- * Limits. The GPU ranks of a pipeline must be in one process and reach each other's memory, and have one of the
- * channels that AXCCL_GPU_CHANNELS counts (a permute has up to two). No pipeline reduces by a callback. All of these
- * are ncclInvalidUsage. GPU ranks that start pipelines in another order than their peers wait for each other until
- * AXCCL_TIMEOUT.
+ * Limits. The GPU ranks of a pipeline must reach each other's memory (not with NCCL_P2P_DISABLE=1), and what ranks of
+ * other processes read (above) must be memory of cudaMalloc or ncclMemAlloc, each buffer in one allocation. Their
+ * pipelines have one of the channels that AXCCL_GPU_CHANNELS counts (a permute has up to two). No pipeline reduces by a
+ * callback. All of these are ncclInvalidUsage. GPU ranks that start pipelines in another order than their peers wait
+ * for each other until AXCCL_TIMEOUT.
  *
  * Errors. At once and with nothing changed: what the collective refuses (views.h); ncclInvalidArgument also for a
  * slice_dim out of range, S below 1 or above the size of that dimension in a block, more than 65536 chunks of a side,

@@ -77,6 +77,9 @@ bool ReadsOutputs(const exec::Program& program) {
 Result<std::shared_ptr<Pipeline>> Pipeline::Make(Communicator* comm, const Request& request) {
   std::shared_ptr<Pipeline> pipeline(new Pipeline);
   AXCCL_RETURN_IF_ERROR(pipeline->AddParts(comm, request));
+  // First, so that memory that is refused shifts no pipeline against those of other ranks.
+  for (size_t i = 0; i < pipeline->needs_.size(); ++i)
+    AXCCL_RETURN_IF_ERROR(comm->device().ShareBuffers(&pipeline->parts_[i], pipeline->needs_[i].ranks));
   AXCCL_ASSIGN_OR_RETURN(pipeline->channels_,
                          comm->channels().AddForPipeline(request.on, request.on_name, pipeline->needs_));
   for (size_t i = 0; i < pipeline->channels_.size(); ++i) {

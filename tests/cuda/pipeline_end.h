@@ -37,14 +37,14 @@ struct Case {
   }
 };
 
-// In managed memory. Used by one thread, apart from what the library may do.
+// In memory that the test can access, too (harness/gpu.h). Used by one thread, apart from what the library may do.
 class End {
  public:
-  // Creates nothing yet.
-  End(const Case& c, int nranks, int rank)
+  // Creates nothing yet. Null: in memory of its own, which stays.
+  End(const Case& c, int nranks, int rank, char* in = nullptr, char* out = nullptr)
       : c_(c), n_(nranks), rank_(rank), in_blocks_(Splits() ? n_ : 1), out_blocks_(Joins() ? n_ : 1) {
-    in_ = Buffer(in_blocks_);
-    out_ = Buffer(out_blocks_);
+    in_ = in != nullptr ? in : Buffer(in_blocks_);
+    out_ = out != nullptr ? out : Buffer(out_blocks_);
     spec_.kind = c.kind;
     spec_.in.datatype = spec_.out.datatype = c.type;
     spec_.in.num_dims = spec_.out.num_dims = 2;

@@ -33,6 +33,13 @@ class PipelineFailures : public testing::TestWithParam<axcclEngine_t> {
     if (engine() == axcclEngineCopy) return {axcclPipelineAllGather, axcclPipelineAllToAll};
     return {axcclPipelineAllGather, axcclPipelineReduceScatter, axcclPipelineAllReduce, axcclPipelineAllToAll};
   }
+  // Two ranks: threads, and processes, between which there are no copy engines.
+  void RunBoth(const harness::Body& body, RunOptions options = {}) const {
+    RunRanks(harness::Threads(2), body, options);
+    if (engine() == axcclEngineCopy) return;
+    options.environment.emplace_back("AXCCL_TEST_GPU_MEMORY", "device");
+    RunRanks(harness::Processes(2), body, options);
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Engines, PipelineFailures, testing::Values(axcclEngineKernel, axcclEngineCopy),
@@ -59,7 +66,7 @@ void ExpectWordsSet(const End& end) {
 
 // Rank 1 declares nothing ready. Rank 0 waits for its chunks in every way there is, and then gives up.
 TEST_P(PipelineFailures, AbortWhileAChunkIsAwaited) {
-  RunRanks(harness::Threads(2), [this](RankContext& context) {
+  RunBoth([this](RankContext& context) {
     for (const axcclPipelineKind_t kind : Kinds()) {
       ASSERT_TRUE(context.Step("kind %d", kind));
       Clique clique;
@@ -134,7 +141,7 @@ TEST_P(PipelineFailures, AChunkThatIsNeverReady) {
     ASSERT_NO_FATAL_FAILURE(
         ExpectFailure(context, &clique, &end, ncclTimeout, {"AXCCL_TIMEOUT", "a pipeline of axcclAll"}));
   };
-  RunRanks(harness::Threads(2), body, options);
+  RunBoth(body, options);
 }
 
 TEST_P(PipelineFailures, AChunkOfItsOwnThatIsNeverReady) {
@@ -178,12 +185,12 @@ TEST_P(PipelineFailures, ARankThatNeverStarts) {
     clique.ForgetComms();
     ASSERT_TRUE(context.Barrier());
   };
-  RunRanks(harness::Threads(2), body, options);
+  RunBoth(body, options);
 }
 
 // Ranks cut the same call into different slices.
 TEST_P(PipelineFailures, DifferentPipelines) {
-  RunRanks(harness::Threads(2), [this](RankContext& context) {
+  RunBoth([this](RankContext& context) {
     for (const axcclPipelineKind_t kind : Kinds()) {
       Clique clique;
       ASSERT_TRUE(clique.Init(context));
@@ -240,7 +247,7 @@ void ExpectRefused(RankContext& context) {
   const Case c{axcclPipelineAllGather, ncclInt32, 4, 8, 2};
   End end(c, context.nranks(), context.rank());
   EXPECT_EQ(end.Create(axcclDefaultChannel(clique.comm())), ncclInvalidUsage);
-  ExpectLastErrorHas({"axcclPipelineCreate", "ranks of one process", "axcclAllGather"});
+  ExpectLastErrorHas({"axcclPipelineCreate", "NCCL_P2P_DISABLE", "axcclAllGather"});
   Words data(3000, 1);  // the communicator still works
   ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
   ASSERT_TRUE(clique.Synchronize());
@@ -248,12 +255,11 @@ void ExpectRefused(RankContext& context) {
   ASSERT_TRUE(context.Barrier());
 }
 
-TEST(Refused, RanksOfSeveralProcesses) { RunRanks(harness::Processes(2), ExpectRefused); }
-
 TEST(Refused, RanksThatMeetInHostMemory) {
   RunOptions options;
   options.environment = {{"NCCL_P2P_DISABLE", "1"}};
-  RunRanks(harness::Threads(2), ExpectRefused, options);
+  for (const harness::Layout& layout : {harness::Threads(2), harness::Processes(2)})
+    RunRanks(layout, ExpectRefused, options);
 }
 
 }  // namespace

@@ -110,13 +110,14 @@ void RunCases(RankContext& context, const std::vector<Case>& cases) {
 }
 
 // The shapes of a transformer whose weights are spread over the ranks: [S, D] gathered along D, sums of [S, D, 8], and
-// blocks that all ranks need in turn. What is not reduced is moved by kernels and by copy engines.
-std::vector<Case> Shapes(int ranks) {
+// blocks that all ranks need in turn. What is not reduced is moved by kernels and, within a process, by copy engines.
+std::vector<Case> Shapes(const Layout& layout) {
+  const int ranks = layout.nranks();
   std::vector<Case> cases;
   const auto add = [&](Case c) {
     cases.push_back(c);
     c.engine = axcclEngineCopy;
-    if (!c.reduces()) cases.push_back(c);
+    if (!c.reduces() && layout.processes == 1) cases.push_back(c);
   };
   int n = 0;
   for (const int64_t slices : {1, 2, 7}) {
@@ -142,12 +143,14 @@ TEST_P(PipelineTest, ShapesOfModels) {
   const Layout layout = GetParam();
   RunOptions options;
   options.deadline = std::chrono::seconds(60);
+  if (layout.processes > 1) options.environment = {{"AXCCL_TEST_GPU_MEMORY", "device"}};
   RunRanks(
-      layout, [&](RankContext& context) { RunCases(context, Shapes(layout.nranks())); }, options);
+      layout, [&](RankContext& context) { RunCases(context, Shapes(layout)); }, options);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PipelineTest,
-                         testing::Values(harness::Threads(2), harness::Threads(3), harness::Threads(4)),
+                         testing::Values(harness::Threads(2), harness::Threads(3), harness::Threads(4),
+                                         harness::Processes(2), harness::Processes(3), Layout{2, 2, 1}),
                          [](const auto& info) { return info.param.Text(); });
 
 // ---- kernels that wait for words ----

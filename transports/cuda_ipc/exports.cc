@@ -34,29 +34,55 @@ Exports::~Exports() {
 
 Exports::Place Exports::Find(CUdeviceptr pointer, uint64_t bytes, bool kept) {
   std::lock_guard lock(mutex_);
+  const Result<Known*> known = Know(pointer, bytes);
+  if (!known.ok()) return {};
+  known.value()->found = true;
+  known.value()->kept |= kept;
+  return PlaceIn(*known.value(), pointer);
+}
+
+Result<Exports::Place> Exports::Hold(CUdeviceptr pointer, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  AXCCL_ASSIGN_OR_RETURN(Known* const known, Know(pointer, bytes));
+  ++known->holds;
+  return PlaceIn(*known, pointer);
+}
+
+// The allocation that contains the bytes, exported; an error if it cannot be shared.
+Result<Exports::Known*> Exports::Know(CUdeviceptr pointer, uint64_t bytes) {
   LookAtNext();
-  const Result<Range> range = RangeOf(device_, pointer);
-  if (!range.ok()) return {};
-  const CUdeviceptr base = range.value().base;
-  auto known = known_.find(base);
+  AXCCL_ASSIGN_OR_RETURN(const Range range, RangeOf(device_, pointer));
+  auto known = known_.find(range.base);
   // The allocation was freed, and its addresses were reused.
-  if (known != known_.end() && known->second.id != range.value().id) {
+  if (known != known_.end() && known->second.id != range.id) {
     Retire(known);
     known = known_.end();
   }
-  if (known == known_.end()) Add(range.value());
-  known = known_.find(base);
-  if (known == known_.end()) return {};
+  if (known == known_.end()) Add(range);
+  known = known_.find(range.base);
+  if (known == known_.end())
+    return MakeStatus(Code::kInvalidUsage, "rank %zu shares %u allocations already, the most at a time", rank_,
+                      ExportTable::kNumbers - 1);
   if (known->second.file && AllAnswered(known->second.number)) known->second.file.Close();
-  // The rest may be in another allocation, at the addresses that follow.
-  if (pointer - base + bytes > known->second.bytes) return {};
-  known->second.kept |= kept;
-  return {known->second.number, pointer - base};
+  if (known->second.number == 0) return known->second.why_not;
+  if (pointer - range.base + bytes <= known->second.bytes) return &known->second;
+  return MakeStatus(Code::kInvalidUsage, "it begins in an allocation of %llu bytes and ends behind that",
+                    static_cast<unsigned long long>(range.bytes));
+}
+
+Exports::Place Exports::PlaceIn(const Known& known, CUdeviceptr pointer) const {
+  return {known.number, pointer - known.base, own().entries[known.number].generation.load(std::memory_order_relaxed)};
 }
 
 bool Exports::Has(size_t rank, uint32_t number) const {
   const uint64_t generation = own().entries[number].generation.load(std::memory_order_relaxed);
   return rank == rank_ || tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire) == 2 * generation + 1;
+}
+
+bool Exports::Lacks(size_t rank, uint32_t number) const {
+  const uint64_t generation = own().entries[number].generation.load(std::memory_order_relaxed);
+  return rank != rank_ && generation != 0 &&
+         tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire) == 2 * generation;
 }
 
 // Whether all peers have answered, in either way.
@@ -75,10 +101,12 @@ void Exports::Add(const Range& range) {
   const uint32_t number = FreeNumber();
   if (number == 0) return;
   Known& known = known_[range.base];
+  known.base = range.base;
   known.id = range.id;
   known.bytes = range.bytes;
   Result<Exported> exported = Export(device_, range);
   if (!exported.ok()) {
+    known.why_not = exported.status();
     if (!std::exchange(explained_, true))
       AXCCL_INFO(kReg, "rank %zu: memory at %p is not shared with other processes: %.*s", rank_,
                  reinterpret_cast<void*>(range.base), static_cast<int>(exported.status().message().size()),
@@ -106,12 +134,27 @@ uint32_t Exports::FreeNumber() const {
   return 0;
 }
 
+Exports::KnownMap::iterator Exports::At(CUdeviceptr pointer) {
+  auto known = known_.upper_bound(pointer);
+  if (known == known_.begin()) return known_.end();
+  --known;
+  return pointer - known->first < known->second.bytes ? known : known_.end();
+}
+
 void Exports::LetGo(CUdeviceptr pointer) {
   std::lock_guard lock(mutex_);
-  auto known = known_.upper_bound(pointer);
-  if (known == known_.begin()) return;
-  --known;
-  if (pointer - known->first < known->second.bytes && !known->second.kept) Retire(known);
+  const auto known = At(pointer);
+  if (known == known_.end() || known->second.kept) return;
+  known->second.found = false;
+  if (known->second.holds == 0) Retire(known);
+}
+
+// If the allocation was freed meanwhile, there may be another one at its addresses.
+void Exports::Release(CUdeviceptr pointer, const Place& place) {
+  std::lock_guard lock(mutex_);
+  const auto known = At(pointer);
+  if (known == known_.end() || PlaceIn(known->second, pointer).generation != place.generation) return;
+  if (--known->second.holds == 0 && !known->second.found) Retire(known);
 }
 
 void Exports::Freed(CUdeviceptr base) {

@@ -56,30 +56,45 @@ class Exports {
   struct Place {
     uint32_t number = 0;  // 0: in no allocation that can be shared
     uint64_t offset = 0;
+    uint64_t generation = 0;  // of the number
   };
   // Finds the allocation that contains [pointer, pointer + bytes), and exports it if it is new. If an earlier
   // allocation there was freed, publishes that to the peers. `kept`: the place will be used repeatedly, as by a graph.
   Place Find(CUdeviceptr pointer, uint64_t bytes, bool kept = false);
+  // The same, and the allocation stays exported until it is freed or all that hold it have released it. An error says
+  // why it cannot be shared.
+  Result<Place> Hold(CUdeviceptr pointer, uint64_t bytes);
+  // Ends a hold of [pointer, ...). Peers release the allocation at their next look, unless Find has found it, too.
+  void Release(CUdeviceptr pointer, const Place& place);
   // Whether a peer can use the allocation.
   bool Has(size_t rank, uint32_t number) const;
+  // Whether it has looked, and cannot use it.
+  bool Lacks(size_t rank, uint32_t number) const;
   // The allocation that contains `pointer` will not be used soon: peers release it at their next look, and a later use
-  // exports it again. No work that uses its number may be running. A kept allocation stays.
+  // exports it again. No work that uses its number may be running. An allocation that is kept or held stays.
   void LetGo(CUdeviceptr pointer);
   // For all ranks of the process: what begins at `base` is about to be freed, kept or not.
   static void Freed(CUdeviceptr base);
 
  private:
   struct Known {
+    CUdeviceptr base = 0;
     uint64_t id = 0;
     uint64_t bytes = 0;
     uint32_t number = 0;
+    Status why_not;      // the reason if there is no number
+    bool found = false;  // by Find, since the last LetGo
     bool kept = false;
+    int holds = 0;
     service::Fd file;  // for peers to take
   };
   using KnownMap = std::map<CUdeviceptr, Known>;  // by base
 
   ExportTable& own() const { return *tables_[rank_]; }
+  Result<Known*> Know(CUdeviceptr pointer, uint64_t bytes);
   void Add(const Range& range);
+  Place PlaceIn(const Known& known, CUdeviceptr pointer) const;
+  KnownMap::iterator At(CUdeviceptr pointer);
   uint32_t FreeNumber() const;
   bool AllAnswered(uint32_t number) const;
   void Retire(KnownMap::iterator known);

@@ -51,6 +51,9 @@ Status Imports::LookAt(size_t rank) {
     Taken& taken = all[number];
     const uint64_t generation = peers_[rank].table->entries[number].generation.load(std::memory_order_acquire);
     if (generation == taken.generation) continue;
+    // It may take memory back that kernels here still use, so that stays mapped until this object ends.
+    const std::atomic<uint32_t>* const error = peers_[rank].error;
+    if (error != nullptr && error->load(std::memory_order_acquire) != 0) return Status();
     if (taken.mapped) CloseLater(device_, taken.imported);
     taken = {};
     if (generation == 0) {
@@ -74,14 +77,18 @@ Status Imports::Take(size_t rank, uint32_t number, uint64_t generation) {
   const Result<CUdeviceptr> address = Map(peer, base, handle, &taken);
   taken.generation = generation;
   if (address.ok()) {
-    const uint64_t word = address.value();
-    AXCCL_RETURN_IF_ERROR(device_.Upload(maps_of(rank) + number * sizeof(word), &word, sizeof(word)));
+    AXCCL_RETURN_IF_ERROR(PutAddress(rank, number, address.value()));
   } else if (!std::exchange(explained_, true)) {
     AXCCL_INFO(kReg, "rank %zu on CUDA device %d does not map memory of rank %zu: %.*s", rank_, device_.ordinal(), rank,
                static_cast<int>(address.status().message().size()), address.status().message().data());
   }
   peers_[rank_].table->Answer(rank, number)->store(2 * generation + address.ok(), std::memory_order_release);
   return Status();
+}
+
+Status Imports::PutAddress(size_t rank, uint32_t number, CUdeviceptr address) const {
+  const uint64_t word = address;
+  return device_.Upload(maps_of(rank) + number * sizeof(word), &word, sizeof(word));
 }
 
 Result<CUdeviceptr> Imports::Map(const Peer& peer, uint64_t base, const Handle& handle, Taken* taken) const {

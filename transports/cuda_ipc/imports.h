@@ -2,6 +2,7 @@
 // kernels find them by number. Used by one thread at a time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -17,7 +18,8 @@ class Imports {
   struct Peer {
     ExportTable* table = nullptr;  // as mapped in this process
     uint32_t pid = 0;
-    bool here = false;  // in this process: its addresses need no translation
+    bool here = false;                             // in this process: its addresses need no translation
+    const std::atomic<uint32_t>* error = nullptr;  // not 0 once the rank has failed
   };
   // `peers`: all ranks, including this one.
   static Result<std::unique_ptr<Imports>> Create(const device::cuda::Device& device, size_t rank,
@@ -25,9 +27,11 @@ class Imports {
   // No kernel may use any of it any more.
   ~Imports();
 
-  // Imports what peers have exported since, and releases what they have freed. Waits for no kernel. If an import fails,
-  // the published answer says so.
+  // Imports what peers have exported since, and releases what they have freed, unless they have failed. Waits for no
+  // kernel. If an import fails, the published answer says so.
   Status Look();
+  // Puts an export of this rank into its own map, for kernels that use the place that they announce.
+  Status MapOwn(uint32_t number, CUdeviceptr base) { return PutAddress(rank_, number, base); }
   // One word for each number of the rank: the address of the allocation in this process.
   CUdeviceptr maps_of(size_t rank) const { return maps_ + rank * kMapBytes; }
 
@@ -48,6 +52,7 @@ class Imports {
       : device_(device), rank_(rank), peers_(std::move(peers)), seen_(peers_.size()) {}
   Status LookAt(size_t rank);
   Status Take(size_t rank, uint32_t number, uint64_t generation);
+  Status PutAddress(size_t rank, uint32_t number, CUdeviceptr address) const;
   Result<CUdeviceptr> Map(const Peer& peer, uint64_t base, const Handle& handle, Taken* taken) const;
 
   const device::cuda::Device& device_;

@@ -16,7 +16,8 @@ Result<std::unique_ptr<CudaBuffers>> CudaBuffers::Create(const device::cuda::Dev
   std::vector<Imports::Peer> peers;
   for (size_t r = 0; r < members.size(); ++r) {
     typed.push_back(reinterpret_cast<ExportTable*>(tables[r]));
-    peers.push_back({typed.back(), members[r].reach->pid(), members[r].reach->same_process()});
+    peers.push_back(
+        {typed.back(), members[r].reach->pid(), members[r].reach->same_process(), &members[r].header->error});
   }
   std::unique_ptr<CudaBuffers> buffers(new CudaBuffers(device, rank, std::move(typed)));
   AXCCL_ASSIGN_OR_RETURN(buffers->imports_, Imports::Create(device, rank, std::move(peers)));
@@ -24,7 +25,7 @@ Result<std::unique_ptr<CudaBuffers>> CudaBuffers::Create(const device::cuda::Dev
 }
 
 Status CudaBuffers::Place(const Call& call, const Members& members, bool captured, kernels::cuda::Task* task) {
-  AXCCL_RETURN_IF_ERROR(imports_->Look());
+  AXCCL_RETURN_IF_ERROR(Look());
   const plan::Contract contract{call.kind, members.size(), call.root};
   const uint64_t block = call.count * ElementSize(call.type);
   const auto inputs = static_cast<uint64_t>(plan::InputBlocks(contract, members.self()));
@@ -32,6 +33,15 @@ Status CudaBuffers::Place(const Call& call, const Members& members, bool capture
   task->input_map = Find(call.input, block * inputs, members, captured, &task->input_offset);
   task->output_map = Find(call.output, block * outputs, members, captured, &task->output_offset);
   return Status();
+}
+
+Result<cuda_ipc::Exports::Place> CudaBuffers::Hold(const void* memory, uint64_t bytes) {
+  const auto pointer = reinterpret_cast<CUdeviceptr>(memory);
+  AXCCL_ASSIGN_OR_RETURN(const cuda_ipc::Exports::Place place, exports_.Hold(pointer, bytes));
+  const Status mapped = imports_->MapOwn(place.number, pointer - place.offset);
+  if (mapped.ok()) return place;
+  exports_.Release(pointer, place);
+  return mapped;
 }
 
 // An empty buffer counts as mapped.

@@ -22,10 +22,26 @@ class CudaBuffers {
                                                      const std::vector<std::byte*>& tables,
                                                      const std::vector<Member>& members);
 
-  // Writes into `task` where the members find input and output of `call`; kUnmapped unless all have mapped them by now.
-  // Offers new memory to the members, and imports what they have offered. `captured`: the task may run any number of
-  // times.
+  // For calls: writes into `task` where the members find input and output of `call`; kUnmapped unless all have mapped
+  // them by now. Offers new memory to the members, and imports what they have offered. `captured`: the task may run any
+  // number of times.
   Status Place(const Call& call, const Members& members, bool captured, kernels::cuda::Task* task);
+  // Imports what the members have offered, and releases what they have freed.
+  Status Look() { return imports_->Look(); }
+
+  // For pipelines (pipeline_buffers.h): offers the memory until it is released. An error says why it cannot be shared.
+  Result<cuda_ipc::Exports::Place> Hold(const void* memory, uint64_t bytes);
+  void Release(const void* memory, const cuda_ipc::Exports::Place& place) {
+    exports_.Release(reinterpret_cast<CUdeviceptr>(memory), place);
+  }
+  // Whether the rank has mapped it, or never will.
+  bool IsMapped(const cuda_ipc::Exports::Place& place, int rank) const {
+    return exports_.Has(static_cast<size_t>(rank), place.number);
+  }
+  bool IsUnmappable(const cuda_ipc::Exports::Place& place, int rank) const {
+    return exports_.Lacks(static_cast<size_t>(rank), place.number);
+  }
+
   // The buffer will not be used soon, and no running work uses it.
   void LetGo(const void* buffer) { exports_.LetGo(reinterpret_cast<CUdeviceptr>(buffer)); }
   CUdeviceptr maps_of(size_t rank) const { return imports_->maps_of(rank); }

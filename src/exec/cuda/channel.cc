@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/exec/cuda/packing.h"
+#include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/program.h"
 #include "src/exec/cuda/views.h"
 
@@ -78,9 +79,9 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   on_device.rows = block + member.layout.rows;
   on_device.announcements = block + member.layout.announcements;
   on_device.scratch = block + member.layout.scratch;
-  const bool shared = parts_.links->buffers() != nullptr && member.rank != members_->own().rank;
+  const CudaBuffers* const buffers = parts_.links->buffers();
   on_device.maps = reinterpret_cast<const uint64_t*>(
-      shared ? parts_.links->buffers()->maps_of(static_cast<size_t>(member.rank)) : maps_);
+      buffers != nullptr ? buffers->maps_of(static_cast<size_t>(member.rank)) : maps_);
   return on_device;
 }
 
@@ -152,6 +153,8 @@ Result<cuda::Task> CudaChannel::MakeSlicedTask(const PipelinePart& part, const L
   task.cut.partition.count = call.count;
   task.cut.partition.lanes = static_cast<uint32_t>(part.program->lanes.size());
   task.sliced = reinterpret_cast<const cuda::Sliced*>(sliced);
+  buffers_ = part.buffers;
+  if (buffers_ != nullptr) buffers_->PutPlaces(table.memory);
   return task;
 }
 

@@ -52,8 +52,8 @@ class CudaChannel {
   // From now on, the channel's operations are those of graphs, too.
   void Replays() { parts_.waits->Replays(wait_); }
 
-  // For created channels and those of pipelines (meeting.cc): looks for the members, unless they have been found.
-  // Returns the position of one that is missing, -1 if none is.
+  // For created channels and those of pipelines (meeting.cc): looks for the members, unless they have been found, and
+  // for buffers that pipelines read. Returns the position of one that is missing, -1 if none is.
   Result<int> Meet();
   // The same; returns an error when a member will never come.
   Status CheckMeeting();
@@ -74,6 +74,8 @@ class CudaChannel {
   Result<kernels::cuda::Task> TaskOf(const Call& call, const Prepared& prepared, const Lent& table);
   Status OfferDirect(const Call& call, const Prepared& direct, bool captured, kernels::cuda::Task* task);
   Status Settle();
+  Result<int> FindMissing();
+  Status CheckMissing(int position) const;
   kernels::cuda::Member OnDevice(const Member& member) const;
 
   const CudaParts parts_;
@@ -88,6 +90,7 @@ class CudaChannel {
   std::shared_ptr<Channel> hold_;              // for created channels: `channel_`, while kernels may use it
   kernels::cuda::Meeting* meeting_ = nullptr;  // for created channels
   bool met_ = true;
+  std::shared_ptr<const PipelineBuffers> buffers_;  // PipelinePart::buffers
 };
 
 }  // namespace axccl::exec

@@ -47,7 +47,7 @@ class CudaLinks {
   Status ClearArea(int area);
 
   // Null if ranks do not announce their buffers.
-  CudaBuffers* buffers() { return buffers_.get(); }
+  CudaBuffers* buffers() const { return buffers_.get(); }
   // Allowed by all ranks.
   const Protocols& protocols() const { return protocols_; }
   // The number of ranks of the communicator on this device.

@@ -75,11 +75,11 @@ Status CudaPipeline::CheckPart(const PipelinePart& part) const {
   const char* const name = schedule.algorithm.c_str();
   for (int p = 0; p < part.channel->size(); ++p) {
     const int peer = part.channel->member(p).rank;
-    if (rank_->links().of(peer).addresses()) continue;
+    if (rank_->links().of(peer).addresses() || rank_->links().buffers() != nullptr) continue;
     return MakeStatus(Code::kInvalidUsage,
-                      "pipelines of GPU ranks are for ranks of one process that read each other's memory so far, and "
-                      "rank %d does not reach that of rank %d so; make the ranks threads of one process, on devices "
-                      "with peer access, or use axcclAllGather and its siblings on slices",
+                      "pipelines of GPU ranks are for ranks that read each other's memory, and rank %d does not reach "
+                      "that of rank %d so (NCCL_DEBUG=INFO prints why); use devices with peer access, without "
+                      "NCCL_P2P_DISABLE, or use axcclAllGather and its siblings on slices",
                       rank_->rank(), peer);
   }
   if (schedule.lanes > cuda::kMaxLanes)

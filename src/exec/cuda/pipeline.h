@@ -10,7 +10,7 @@
 // Where all ranks of a part want that and are in one process, copy engines move its data instead (copy_lanes.h). They
 // must know each other then: a start waits in the host until they do, and is enqueued by whoever looks next (Attend).
 //
-// The ranks of a pipeline are in one process and read each other's memory.
+// The ranks of a pipeline read each other's memory, that of other processes as pipeline_buffers.h says.
 #pragma once
 
 #include <atomic>

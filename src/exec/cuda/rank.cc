@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/exec/cuda/pipeline.h"
+#include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/pointers.h"
 
 namespace axccl::exec {
@@ -98,6 +99,16 @@ Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& ca
   return LaunchGroup({StreamCall{owner->shared_from_this(), this, channel, call, stream, nullptr, channel->Hold()}});
 }
 
+Status CudaRank::ShareBuffers(PipelinePart* part, std::span<const int32_t> ranks) {
+  const auto reader = std::find_if(ranks.begin(), ranks.end(), [&](int32_t r) { return !links_.of(r).addresses(); });
+  if (reader == ranks.end() || links_.buffers() == nullptr) return Status();
+  const auto position = static_cast<int>(std::find(ranks.begin(), ranks.end(), options_.rank) - ranks.begin());
+  const std::lock_guard lock(launching_);
+  const Scope scope(*device_);
+  AXCCL_ASSIGN_OR_RETURN(part->buffers, PipelineBuffers::Share(links_.buffers(), *part, ranks, position, *reader));
+  return Status();
+}
+
 Result<std::shared_ptr<Pipeline>> CudaRank::MakePipeline(Channel* on, std::vector<PipelinePart> parts) {
   return CudaPipeline::Make(this, on, std::move(parts));
 }
@@ -147,6 +158,8 @@ Status CudaRank::CheckReport() {
     // Threads that enqueue meanwhile also look for the members, so there is nothing to wait for.
     if (const std::unique_lock lock(launching_, std::try_to_lock); lock.owns_lock()) {
       AXCCL_RETURN_IF_ERROR(channels_.CheckMeetings());
+      // Releases memory of peers' pipelines that are gone.
+      if (channels_.any_created() && links_.buffers() != nullptr) AXCCL_RETURN_IF_ERROR(links_.buffers()->Look());
       const std::lock_guard attended(attended_->mutex);
       for (CudaPipeline* pipeline : attended_->pipelines) AXCCL_RETURN_IF_ERROR(pipeline->Attend());
     }

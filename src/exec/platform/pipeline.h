@@ -20,6 +20,7 @@
 namespace axccl::exec {
 
 struct Program;
+class PipelineBuffers;  // of a GPU rank
 
 // A collective of a pipeline, on a channel of its own. Most pipelines have one; a permute has one for each message.
 struct PipelinePart {
@@ -27,8 +28,9 @@ struct PipelinePart {
   Call call;                   // on one view with slices
   std::shared_ptr<const Program> program;
   plan::Slicing slicing;
-  bool outputs_are_read = false;  // by other ranks
-  bool copies = false;            // the rank wants copy engines for it
+  bool outputs_are_read = false;                   // by other ranks
+  bool copies = false;                             // the rank wants copy engines for it
+  std::shared_ptr<const PipelineBuffers> buffers;  // see RankDevice::ShareBuffers
 };
 
 class Pipeline {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "src/base/status.h"
@@ -67,6 +68,9 @@ class RankDevice : public StateMaker {
   // Checks and launches one call, on the caller's thread as far as it can go without waiting.
   virtual Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) = 0;
 
+  // Must come before MakePipeline, and before the part has a channel: lets the part's ranks find the buffers that they
+  // will read. kInvalidUsage if they cannot.
+  virtual Status ShareBuffers(PipelinePart*, std::span<const int32_t> /*ranks*/) { return Status(); }
   // Makes a pipeline on the channel `on`, whose order the channels of its parts share. kInvalidUsage where the device
   // has none for these ranks.
   virtual Result<std::shared_ptr<Pipeline>> MakePipeline(Channel* on, std::vector<PipelinePart> parts) = 0;
