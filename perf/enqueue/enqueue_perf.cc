@@ -20,7 +20,7 @@
 #include "perf/common/calls.h"
 #include "perf/common/json.h"
 #include "perf/common/options.h"
-#include "perf/enqueue/place.h"
+#include "perf/common/place.h"
 
 namespace axccl::perf {
 namespace {

@@ -14,9 +14,26 @@ namespace {
 constexpr const char* kPatterns[] = {"ag_matmul", "matmul_ar", "matmul_rs", "ag_matmul_own"};
 constexpr const char* kMemories[] = {"nccl", "malloc"};
 constexpr const char* kModes[] = {"bulk", "calls", "pipeline"};
+constexpr const char* kDevices[] = {"host", "cuda"};
+constexpr const char* kEngines[] = {"auto", "kernel", "copy"};
 
 // Long options without a letter of their own.
-enum Long { kPattern = 256, kMode, kRanks, kRank, kM, kK, kN, kSlices, kBalance, kTrace, kMemory };
+enum Long {
+  kPattern = 256,
+  kMode,
+  kRanks,
+  kRank,
+  kM,
+  kK,
+  kN,
+  kSlices,
+  kBalance,
+  kTrace,
+  kMemory,
+  kDevice,
+  kEngine,
+  kPlain
+};
 
 constexpr option kOptions[] = {
     {"pattern", required_argument, nullptr, kPattern},
@@ -32,6 +49,9 @@ constexpr option kOptions[] = {
     {"balance", no_argument, nullptr, kBalance},
     {"trace", required_argument, nullptr, kTrace},
     {"memory", required_argument, nullptr, kMemory},
+    {"device", required_argument, nullptr, kDevice},
+    {"engine", required_argument, nullptr, kEngine},
+    {"plain", no_argument, nullptr, kPlain},
     {"output_file", required_argument, nullptr, 'J'},
     {"help", no_argument, nullptr, 'h'},
     {nullptr, 0, nullptr, 0},
@@ -42,7 +62,7 @@ constexpr option kOptions[] = {
       "USAGE: %s [option value]...\n"
       "Times a matrix product and a collective, one after the other (bulk), with a call for each slice (calls), and as "
       "a\n"
-      "pipeline. D ranks, S slices, [M, K] x [K, N] in float; <D>: a dimension of which each rank has one index.\n"
+      "pipeline. D ranks, S slices, [M, K] x [K, N]; <D>: a dimension of which each rank has one index.\n"
       "  --pattern ag_matmul      all_gather of [S, <D>, M/SD, K], x [K, N] (default)\n"
       "            matmul_ar      [S, <D>, M/S, K/D] x [<D>, K/D, N], all_reduce\n"
       "            matmul_rs      [S, <D>, D, M/SD, K/D] x [<D>, K/D, N], reduce_scatter\n"
@@ -55,6 +75,11 @@ constexpr option kOptions[] = {
       "  --ranks D                processes (2); --rank R: this one of them, started by hand, with NCCL_COMM_ID\n"
       "  -t N                     threads of one process instead, a rank each\n"
       "  --memory nccl|malloc     ncclMemAlloc (default) or aligned heap memory\n"
+      "  --device host|cuda       cuda: elements are bfloat16, cuBLAS multiplies where it can be loaded, and ranks "
+      "have\n"
+      "                           the GPUs in turn\n"
+      "  --engine auto|kernel|copy  of pipelines on GPUs (auto)\n"
+      "  --plain                  on GPUs a plain kernel multiplies\n"
       "  -N rounds                of which the medians count (5)\n"
       "  --trace FILE             one more round, as Chrome trace events (Perfetto)\n"
       "  -J FILE                  the figures as JSON\n",
@@ -79,6 +104,16 @@ int64_t Number(const char* option, int64_t least, int64_t most) {
     Fail(kExitUsage, "option %s %s: pass a number from %lld to %lld", option, optarg, static_cast<long long>(least),
          static_cast<long long>(most));
   return value;
+}
+
+// Of devices.
+void RefuseOptions(const OverlapOptions& o) {
+  if (!o.gpu && (o.plain || o.engine != axcclEngineAuto))
+    Fail(kExitUsage, "options --plain and --engine are for --device cuda");
+  if (!o.gpu) return;
+  if (o.malloc) Fail(kExitUsage, "option --memory malloc: GPUs have memory of ncclMemAlloc only");
+  if (!o.trace_path.empty()) Fail(kExitUsage, "option --trace: only host ranks know when chunks come");
+  if (o.rank >= 0) Fail(kExitUsage, "option --rank: ranks on GPUs are on one machine; give --ranks alone, or -t");
 }
 
 }  // namespace
@@ -143,6 +178,15 @@ OverlapOptions ParseOverlapOptions(int argc, char** argv) {
       case kMemory:
         o.malloc = Find<int>("memory", kMemories) == 1;
         break;
+      case kDevice:
+        o.gpu = Find<int>("device", kDevices) == 1;
+        break;
+      case kEngine:
+        o.engine = Find<axcclEngine_t>("engine", kEngines);
+        break;
+      case kPlain:
+        o.plain = true;
+        break;
       case 'J':
         o.json_path = optarg;
         break;
@@ -155,6 +199,7 @@ OverlapOptions ParseOverlapOptions(int argc, char** argv) {
   if (optind < argc) Fail(kExitUsage, "'%s' is no option; --help lists them", argv[optind]);
   if (ranks_given && threads_given) Fail(kExitUsage, "options --ranks and -t: give one of them");
   if (threads_given) o.ranks = o.threads;
+  RefuseOptions(o);
   const std::string refusal = RefuseSizes(o);
   if (!refusal.empty()) Fail(kExitUsage, "%s", refusal.c_str());
   return o;

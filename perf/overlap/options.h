@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "axccl/pipelines.h"
+
 namespace axccl::perf::overlap {
 
 // A matrix product and a collective of its input or output, with D ranks and S slices; <D> is a dimension of which each
@@ -32,6 +34,9 @@ struct OverlapOptions {
   int rounds = 5;
   bool balance = false;
   bool malloc = false;
+  bool gpu = false;    // ranks on GPUs
+  bool plain = false;  // products on GPUs by a plain kernel
+  axcclEngine_t engine = axcclEngineAuto;
   std::string trace_path, json_path;  // empty: none
 };
 

@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,9 +23,10 @@
 #include "perf/common/json.h"
 #include "perf/common/launch.h"
 #include "perf/common/options.h"
+#include "perf/overlap/gpu_steps.h"
+#include "perf/overlap/host_steps.h"
 #include "perf/overlap/matmul.h"
 #include "perf/overlap/options.h"
-#include "perf/overlap/rank.h"
 #include "perf/overlap/trace.h"
 
 namespace axccl::perf::overlap {
@@ -52,20 +52,20 @@ struct Row {
 // What a thread knows of the run.
 class Measurement {
  public:
-  Measurement(const OverlapOptions& options, int rank, ncclComm_t comm, axcclStream_t stream, Exchange* exchange)
-      : options_(options), rank_(rank), comm_(comm), stream_(stream), exchange_(exchange) {}
+  Measurement(const OverlapOptions& options, int rank, ncclComm_t comm, Exchange* exchange)
+      : options_(options), rank_(rank), comm_(comm), exchange_(exchange) {}
 
   const OverlapOptions& options() const { return options_; }
 
   // Changes the size that changes computation alone.
   void Balance() {
     for (int trial = 0; trial < kMostTrials; ++trial) {
-      OverlapRank here(options_, rank_, comm_, stream_);
+      const std::unique_ptr<Steps> here = MakeSteps();
       std::vector<double> compute, communicate;
-      (void)Time(&here, Mode::kBulk, Parts::kBoth);
+      (void)Time(here.get(), Mode::kBulk, Parts::kBoth);
       for (int i = 0; i < kRoundsOfTrial; ++i) {
-        compute.push_back(Time(&here, Mode::kBulk, Parts::kCompute));
-        communicate.push_back(Time(&here, Mode::kBulk, Parts::kCommunicate));
+        compute.push_back(Time(here.get(), Mode::kBulk, Parts::kCompute));
+        communicate.push_back(Time(here.get(), Mode::kBulk, Parts::kCommunicate));
       }
       const double factor = MedianOf(communicate) / MedianOf(compute);
       if (factor < kBalanced && factor > 1 / kBalanced) return;
@@ -78,7 +78,7 @@ class Measurement {
   }
 
   std::vector<Row> Measure() {
-    here_.emplace(options_, rank_, comm_, stream_);
+    here_ = MakeSteps();
     std::vector<std::vector<double>> times[3];
     modes_ = options_.modes;
     if (!here_->refusal().empty()) std::erase(modes_, Mode::kPipeline);
@@ -86,7 +86,7 @@ class Measurement {
     for (int round = 0; round <= options_.rounds; ++round) {  // the first one does not count
       for (size_t i = 0; i < modes_.size(); ++i) {
         for (const Parts parts : {Parts::kBoth, Parts::kCompute, Parts::kCommunicate}) {
-          const double seconds = Time(&*here_, modes_[i], parts);
+          const double seconds = Time(here_.get(), modes_[i], parts);
           if (round != 0) times[static_cast<size_t>(parts)][i].push_back(seconds);
         }
       }
@@ -97,8 +97,8 @@ class Measurement {
       rows.push_back({modes_[i], median(Parts::kCompute, i), median(Parts::kCommunicate, i), median(Parts::kBoth, i)});
     return rows;
   }
-  // Of the pipelines, after Measure.
-  const std::string& refusal() const { return here_->refusal(); }
+  // After Measure.
+  const Steps& steps() const { return *here_; }
 
   void WriteTrace() {
     Trace trace;
@@ -114,7 +114,12 @@ class Measurement {
   void End() { here_.reset(); }
 
  private:
-  double Time(OverlapRank* here, Mode mode, Parts parts) {
+  std::unique_ptr<Steps> MakeSteps() const {
+    if (options_.gpu) return std::make_unique<GpuSteps>(options_, rank_, comm_);
+    return std::make_unique<HostSteps>(options_, rank_, comm_);
+  }
+
+  double Time(Steps* here, Mode mode, Parts parts) {
     if (parts == Parts::kBoth) here->Spoil();
     exchange_->Barrier();
     const double begin = Trace::Now();
@@ -131,9 +136,8 @@ class Measurement {
   OverlapOptions options_;
   const int rank_;
   const ncclComm_t comm_;
-  const axcclStream_t stream_;
   Exchange* const exchange_;
-  std::optional<OverlapRank> here_;
+  std::unique_ptr<Steps> here_;
   std::vector<Mode> modes_;
 };
 
@@ -144,11 +148,12 @@ const Row* BulkOf(const std::vector<Row>& rows) {
   return nullptr;
 }
 
-void Print(const OverlapOptions& o, const std::vector<Row>& rows, const std::string& refusal) {
-  std::printf("# %s %s: %d ranks (%s), m %lld, k %lld, n %lld, %lld slices, %s; products by %s, one thread each\n",
+void Print(const OverlapOptions& o, const std::vector<Row>& rows, const Steps& steps) {
+  std::printf("# %s %s: %d ranks (%s), m %lld, k %lld, n %lld, %lld slices, %s; products by %s, pipeline by %s\n",
               ProgramName().c_str(), PatternName(o.pattern), o.ranks, o.threads > 1 ? "threads" : "processes",
               static_cast<long long>(o.m), static_cast<long long>(o.k), static_cast<long long>(o.n),
-              static_cast<long long>(o.slices), o.malloc ? "heap memory" : "ncclMemAlloc", MatmulName());
+              static_cast<long long>(o.slices), o.malloc ? "heap memory" : "ncclMemAlloc", steps.multiplier().c_str(),
+              steps.engine().c_str());
   std::printf("# medians of %d rounds, ms of the slowest rank; overlap = the longer part alone / both\n", o.rounds);
   std::printf("# %8s %12s %15s %12s %9s %9s\n", "mode", "computation", "communication", "both", "overlap", "x bulk");
   const Row* const bulk = BulkOf(rows);
@@ -158,11 +163,11 @@ void Print(const OverlapOptions& o, const std::vector<Row>& rows, const std::str
     std::printf("  %8s %12.3f %15.3f %12.3f %8.1f%% %9s\n", ModeName(row.mode), row.compute * 1e3,
                 row.communicate * 1e3, row.both * 1e3, row.efficiency() * 100, ratio);
   }
-  if (!refusal.empty()) std::printf("# pipeline is left out: %s\n", refusal.c_str());
+  if (!steps.refusal().empty()) std::printf("# pipeline is left out: %s\n", steps.refusal().c_str());
   std::printf("# every row of every result is correct\n");
 }
 
-void WriteJson(const OverlapOptions& o, const std::vector<Row>& rows) {
+void WriteJson(const OverlapOptions& o, const std::vector<Row>& rows, const Steps& steps) {
   const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(o.json_path.c_str(), "wx"), &std::fclose);
   if (!file) Fail(kExitUsage, "option -J: cannot create %s: %s", o.json_path.c_str(), std::strerror(errno));
   JsonWriter json(file.get());
@@ -173,7 +178,8 @@ void WriteJson(const OverlapOptions& o, const std::vector<Row>& rows) {
   json.Key("k").Int(o.k);
   json.Key("n").Int(o.n);
   json.Key("slices").Int(o.slices);
-  json.Key("matmul").String(MatmulName());
+  json.Key("matmul").String(steps.multiplier());
+  json.Key("engine").String(steps.engine());
   json.Key("results").BeginList();
   for (const Row& row : rows) {
     json.BeginObject();
@@ -190,34 +196,35 @@ void WriteJson(const OverlapOptions& o, const std::vector<Row>& rows) {
 void RunRank(const OverlapOptions& options, const World& world, const ncclUniqueId& id, int thread) {
   const int rank = world.process * options.threads + thread;
   ncclComm_t comm = nullptr;
-  axcclStream_t stream = nullptr;
-  PERF_CALL(axcclHostSetDevice(thread));
+  if (options.gpu) {
+    const Gpu enter(rank, true);
+  } else {
+    PERF_CALL(axcclHostSetDevice(thread));
+  }
   PERF_CALL(ncclCommInitRank(&comm, options.ranks, id, rank));
-  PERF_CALL(axcclStreamCreate(&stream, axcclStreamNonBlocking));
   std::unique_ptr<Exchange> exchange;
   if (world.page != nullptr) {
     exchange = std::make_unique<PageExchange>(world.page.get(), rank, options.ranks);
   } else {
     exchange = std::make_unique<CommExchange>(std::vector<ncclComm_t>{comm}, thread);
   }
-  Measurement measurement(options, rank, comm, stream, exchange.get());
+  Measurement measurement(options, rank, comm, exchange.get());
   if (options.balance) measurement.Balance();
   const std::vector<Row> rows = measurement.Measure();
   if (rank == 0) {
-    Print(measurement.options(), rows, measurement.refusal());
-    if (!options.json_path.empty()) WriteJson(measurement.options(), rows);
+    Print(measurement.options(), rows, measurement.steps());
+    if (!options.json_path.empty()) WriteJson(measurement.options(), rows, measurement.steps());
   }
   if (!options.trace_path.empty()) measurement.WriteTrace();
   measurement.End();
   exchange.reset();
-  PERF_CALL(axcclStreamDestroy(stream));
   PERF_CALL(ncclCommDestroy(comm));
 }
 
 int OverlapMain(int argc, char** argv) {
   SetProgramName(argv[0]);
-  setenv("AXCCL_DEVICE", "host", 0);
   const OverlapOptions options = ParseOverlapOptions(argc, argv);
+  setenv("AXCCL_DEVICE", options.gpu ? "cuda" : "host", options.gpu);
   UseOneThread();
   Options places;
   places.ranks = options.ranks / options.threads;

@@ -93,6 +93,8 @@ TEST(OverlapTool, RefusesSizesThatDoNotFit) {
   refused({"--m", "36"}, "option --m 36: has to be a multiple of slices x ranks = 8");
   refused({"--pattern", "matmul_ar", "--k", "25"}, "option --k 25: has to be a multiple of ranks = 2");
   refused({"--mode", "blocks"}, "option --mode blocks: pass one of bulk, calls, pipeline");
+  refused({"--engine", "copy"}, "options --plain and --engine are for --device cuda");
+  refused({"--device", "cuda", "--memory", "malloc"}, "option --memory malloc: GPUs have memory of ncclMemAlloc only");
   refused({"--n", "0"}, "option --n 0: pass a number from 1 to 1048576");
 }
 

@@ -13,6 +13,8 @@ class Place {
  public:
   // Uses GPUs if there are any, unless AXCCL_DEVICE, which the library reads as well, is "host".
   Place();
+  // A function of the driver, on GPUs.
+  static void* Find(const char* name);
 
   bool on_gpus() const { return gpus_ > 0; }
   // The device of rank `rank`: ranks are assigned to the GPUs in turn; on the host each has one of its own.

@@ -1,4 +1,4 @@
-#include "perf/enqueue/place.h"
+#include "perf/common/place.h"
 
 #include <dlfcn.h>
 
@@ -58,6 +58,13 @@ bool HostWanted() {
 }
 
 }  // namespace
+
+void* Place::Find(const char* name) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  void* const function = library != nullptr ? dlsym(library, name) : nullptr;
+  if (function == nullptr) Fail(kExitFailed, "the CUDA driver has no %s", name);
+  return function;
+}
 
 Place::Place() {
   if (!HostWanted() && Get() != nullptr && Get()->cuDeviceGetCount(&gpus_) != 0) gpus_ = 0;
