@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 
 # Found by the line above.
-from gpu_check import (bars, bench, build, clients, dimensions, enqueue, main, mps, nccl_tests, processes, ranks,  # noqa: E402
+from gpu_check import (bars, bench, build, clients, dimensions, enqueue, main, mps, nccl_tests, overlap, processes, ranks,  # noqa: E402
                        report, resources, steps, suites, torch_tests)
 
 OUTPUT = """# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
@@ -127,6 +127,8 @@ class Dimensions(unittest.TestCase):
 
 class Enqueue(unittest.TestCase):
     def test_figures_are_of_bars(self):
+        found = overlap.figures([(2, "ag_matmul", "copy", "bulk", 3.0, 0.5), (2, "ag_matmul", "copy", "pipeline", 2.0, 0.9)])
+        self.assertEqual([(f.case, f.value, f.where) for f in found], [("overlap, copy", 0.9, "ag_matmul, 2 ranks")])
         found = enqueue.figures([(2, "group", 1.0), (8, "call", 3.0)])
         self.assertEqual([(figure.value, figure.where) for figure in found], [(1.0, "2 ranks"), (3.0, "8 ranks")])
         self.assertTrue({figure.case for figure in found} <= {bar.case for bar in bars.BARS})

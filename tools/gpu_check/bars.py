@@ -46,6 +46,8 @@ BARS = [
         least=True, unit="x"),
     Bar("enqueue, call", "host time to enqueue an all_reduce of 8 B, a call of a rank", "enqueue", 4, unit="us"),
     Bar("enqueue, group", "the same in groups of all ranks of a thread", "enqueue", 4, unit="us"),
+    *[Bar("overlap, " + engine, f"a product and a collective in a pipeline by {text}, 2 and 4 ranks: the longer part alone / both",
+          "overlap", limit, least=True) for engine, text, limit in (("copy", "copy engines", 0.9), ("kernel", "a kernel", 0.8))],
     *[Bar("two processes, " + operation, operation + " of 256 MiB, two processes that share a GPU under MPS: time in one / time",
           "processes", 0.7, least=True) for operation in ("all_reduce", "all_gather")],
     Bar("spills", "functions of the interpreter kernel with spills, but for what calls save", "resources", 0,

@@ -12,6 +12,7 @@ It begins with the requirements, what was measured, and whether each requirement
   benchmark    collectives against a device-to-device copy, and 8-byte latency; ranks share GPUs
   dimensions   all_gather along dimension 1 against dimension 0, and against an ordinary one followed by copies
   enqueue      the host's part of an operation
+  overlap      collectives beside matrix products, by calls and by pipelines
   processes    two processes that share a GPU, also under this run's own MPS daemon
   resources    registers, spills and occupancy of the kernel
 
@@ -30,12 +31,13 @@ import sys
 import tempfile
 import time
 
-from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, nccl_tests, processes, report, resources,
-                       steps, suites, torch_tests)
+from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, nccl_tests, overlap, processes, report,
+                       resources, steps, suites, torch_tests)
 
 # The parts in order, and their time limits in seconds.
 LIMITS = {"machine": 120, "build": 3600, "tests": 1800, "sanitizers": 1800, "nccl-tests": 3600, "torch": 900, "jax": 900,
-          "torch-tests": 3600, "benchmark": 1800, "dimensions": 900, "enqueue": 300, "processes": 900, "resources": 120}
+          "torch-tests": 3600, "benchmark": 1800, "dimensions": 900, "enqueue": 300, "overlap": 600,
+          "processes": 900, "resources": 120}
 PARTS = list(LIMITS)
 
 
@@ -106,6 +108,7 @@ def functions(chosen):
         "benchmark": lambda setup: bench.benchmark(setup, bench_sizes(chosen), repeats),
         "dimensions": lambda setup: dimensions.check(setup, min(dimensions.SIZE, chosen.max_bytes), repeats, chosen.python),
         "enqueue": lambda setup: enqueue.check(setup, (5, 3) if chosen.software else (20, 101)),
+        "overlap": overlap.check,
         "processes": lambda setup: processes.check(setup, min(processes.SIZE, chosen.max_bytes), repeats),
         "resources": resources.check,
     }
