@@ -87,7 +87,8 @@ TEST_P(OrderTest, TwoPipelinesInOppositeOrder) {
     SmallPipeline b(axcclDefaultChannel(clique.comm()), context.rank());
     (context.rank() == 0 ? a : b).Step(Cuda(clique.stream()));
     (context.rank() == 0 ? b : a).Step(Cuda(clique.stream(0, 1)));
-    clique.ExpectMismatch({"mismatch", "a pipeline of axcclAllGather", "waits for rank"});
+    clique.ExpectMismatch({"mismatch", "called pipeline 0 on the default channel, a pipeline of axcclAllGather",
+                           "called pipeline 1 on the default channel, a pipeline", "waits for rank", "same order"});
   });
 }
 

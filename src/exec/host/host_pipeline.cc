@@ -235,10 +235,10 @@ Poll HostPipeline::Progress(uint64_t start) {
   if (std::exchange(begun_, start) != start) {
     for (const auto& run : runs_) run->Begin();
     std::fill(run_ended_.begin(), run_ended_.end(), false);
-    if (reset_.load(std::memory_order_acquire) >= start) {
-      FillZeros();
+    if (reset_.load(std::memory_order_acquire) < start || Differs()) {
+      NoteFailure(owner_->Failure());  // and the outputs are not this pipeline's, or not yet
     } else {
-      NoteFailure(owner_->Failure());  // and the outputs are not this pipeline's yet
+      FillZeros();
     }
   }
   bool done = true, again = false;
@@ -257,11 +257,21 @@ Poll HostPipeline::Progress(uint64_t start) {
   return again || StandsStill() ? Poll::kAgain : Poll::kBlocked;
 }
 
+// Whether ranks have created different pipelines; the communicator has failed then.
+bool HostPipeline::Differs() {
+  if (owner_->failed()) return false;
+  Status differs = CatchAll("comparing pipelines", comparison_);
+  if (differs.ok()) return false;
+  owner_->Fail(std::move(differs));
+  return true;
+}
+
 // Whether nothing moves any more because ranks wait for each other; the communicator has failed then.
 bool HostPipeline::StandsStill() {
   bool asks = false;
   for (size_t i = 0; i < runs_.size(); ++i) asks |= !run_ended_[i] && runs_[i]->TakeStandstill();
   if (!asks) return false;
+  if (Differs()) return true;
   bool stands_still = false;
   // If there is no memory for a look, it is repeated later.
   (void)CatchAll("looking for ranks that wait for each other", [&] {

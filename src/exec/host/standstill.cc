@@ -63,6 +63,7 @@ uint64_t PeerWordOf(const Channel& channel) {
 
 std::string TextOf(const Channel& channel, const Call& call) {
   std::string text = DescribeCall(call);
+  if (KindOf(channel) == kPipeline) return channel.members().Name() + ", " + text;
   if (IsMessage(channel)) text += (Sends(channel) ? " to rank " : " from rank ") + std::to_string(PeerOf(channel).rank);
   return text;
 }
