@@ -1,6 +1,9 @@
 // Pipelines of ranks on several hosts: chunks travel in messages.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <thread>
+
 #include "tests/harness/test_hosts.h"
 #include "tests/harness/timing.h"
 #include "tests/pipelines/chunk_order.h"
@@ -114,6 +117,70 @@ TEST_P(HostsPipelineTest, PairsDifferOnTheLastRank) {
         clique.ForgetComms();
       },
       options);
+}
+
+// ---- ranks that go ----
+
+// Every rank has seen the first chunks and waits for the last ones when the last rank goes.
+void LoseTheLast(RankContext& context, axcclPipelineKind_t kind, bool dies) {
+  Clique clique;
+  ASSERT_TRUE(clique.Init(context));
+  const int n = context.nranks();
+  const cudaStream_t stream = harness::Cuda(clique.stream());
+  IntCase c = CaseOf(kind, n, 3);
+  c.columns = 100, c.produced = true;
+  IntPipeline pipeline(c, context.rank(), axcclDefaultChannel(clique.comm()));
+  const uint32_t* const words = pipeline.Words(axcclOut);
+  ASSERT_OK(pipeline.Step(0, stream));
+  ASSERT_TRUE(clique.Synchronize());
+  pipeline.Prepare(1);
+  ASSERT_OK(axcclPipelineStart(pipeline.handle(), stream));
+  for (int64_t chunk = 0; chunk < pipeline.in_chunks(); ++chunk) {
+    if (chunk % c.slices == c.slices - 1) continue;
+    pipeline.Produce(chunk, 1);
+    ASSERT_OK(axcclPipelineReady(pipeline.handle(), chunk));
+  }
+  for (int64_t chunk = 0; chunk < pipeline.out_chunks(); chunk += c.slices)
+    ASSERT_OK(axcclPipelineWait(pipeline.handle(), chunk));
+  std::thread poller([&] {
+    for (int64_t chunk = 0; chunk < pipeline.out_chunks(); ++chunk) {
+      const uint32_t word = axcclDeviceAwait(&words[chunk]);
+      if (chunk % c.slices == c.slices - 1) {
+        EXPECT_EQ(word, 2u);
+      } else if (word == 1) {
+        EXPECT_EQ(pipeline.CheckChunk(chunk, 1), "");
+      }
+    }
+  });
+  EXPECT_TRUE(context.Barrier());
+  const bool goes = context.rank() == n - 1;
+  if (goes && dies) context.Die();
+  if (goes) {
+    EXPECT_OK(ncclCommAbort(clique.comm()));
+  }
+  poller.join();
+  if (!goes) {
+    EXPECT_OK(axcclPipelineFinish(pipeline.handle(), stream));
+    EXPECT_EQ(axcclStreamSynchronize(clique.stream()), ncclRemoteError);
+    EXPECT_TRUE(context.Barrier(1, n - 1));
+    EXPECT_OK(ncclCommAbort(clique.comm()));
+  }
+  clique.ForgetComms();
+}
+
+TEST_P(HostsPipelineTest, EveryWordEndsWhenARankGoes) {
+  const auto hosts = harness::TestHosts::Create(GetParam().hosts);
+  ASSERT_NE(hosts, nullptr);
+  harness::RunOptions options;
+  options.hosts = hosts.get();
+  for (const auto kind : {axcclPipelineAllGather, axcclPipelineAllReduce, axcclPipelinePermute}) {
+    for (const bool dies : {false, true}) {
+      if (dies && GetParam().layout.threads > 1) continue;
+      SCOPED_TRACE(std::string(KindName(kind)) + (dies ? ", dies" : ", aborts"));
+      harness::RunRanks(
+          GetParam().layout, [&](RankContext& context) { LoseTheLast(context, kind, dies); }, options);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, HostsPipelineTest,
