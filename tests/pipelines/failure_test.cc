@@ -17,6 +17,7 @@
 #include "tests/harness/client.h"
 #include "tests/harness/residue.h"
 #include "tests/harness/timing.h"
+#include "tests/pipelines/gate.h"
 #include "tests/pipelines/int_pipeline.h"
 
 namespace axccl::tests {
@@ -107,9 +108,7 @@ class Part {
   // All of the input, or all but the last chunk in the order.
   void Declare(bool all) {
     for (int64_t p = all ? 0 : 1; p <= pipeline_->in_chunks() - 1; ++p) {
-      const int64_t chunk = pipeline_->ChunkAt(axcclIn, all ? p : p - 1);
-      pipeline_->Produce(chunk, 1);
-      (void)axcclPipelineReady(pipeline_->handle(), chunk);
+      (void)pipeline_->Declare(pipeline_->ChunkAt(axcclIn, all ? p : p - 1), 1);
     }
   }
   void SeeFirst() {
@@ -227,7 +226,8 @@ class Part {
       }
       (void)axcclPipelineStreamWait(pipeline_->handle(), chunk, Cuda(stream_));
     }
-    Declare(true);  // after all
+    for (int64_t chunk = 0; chunk < pipeline_->in_chunks(); ++chunk)
+      (void)axcclPipelineReady(pipeline_->handle(), chunk);
   }
   void ExpectCode(ncclResult_t result) const {
     const bool stops = trial_.way == Way::kStops;
@@ -315,15 +315,6 @@ INSTANTIATE_TEST_SUITE_P(Trials, FailureTest, testing::ValuesIn(Trials()),
 
 // ---- aborts around a stream that has not come to the start ----
 
-struct Gate {
-  std::atomic<bool> open{false};
-  static void Pass(void* self) { static_cast<Gate*>(self)->open.wait(false); }
-  void Open() {
-    open.store(true);
-    open.notify_all();
-  }
-};
-
 // The run leaves while the stream comes to the start, at the same time on all ranks of a process.
 TEST(PipelineFailure, TheStreamComesToAStartThatHasFailed) {
   RunRanks(Threads(kRanks), [](RankContext& context) {
@@ -400,8 +391,7 @@ TEST(PipelineFailure, NothingIsLeftOfPipelinesThatWereAborted) {
           pipeline.Prepare(0);
           ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
           if (round % 4 < 2 && pipeline.in_chunks() > 0) {
-            pipeline.Produce(0, 0);
-            ASSERT_OK(axcclPipelineReady(pipeline.handle(), 0));
+            ASSERT_OK(pipeline.Declare(0, 0));
           }
           ASSERT_TRUE(context.Barrier(1));
           std::thread aborter([&] { EXPECT_OK(ncclCommAbort(comm)); });
@@ -457,8 +447,7 @@ struct Pair {
   void Begin(int64_t declared) {
     EXPECT_OK(axcclPipelineStart(pipeline->handle(), Cuda(stream)));
     for (int64_t chunk = 0; chunk < declared; ++chunk) {
-      pipeline->Produce(chunk, 1);
-      (void)axcclPipelineReady(pipeline->handle(), chunk);
+      (void)pipeline->Declare(chunk, 1);
       if (chunk < kSlices - 1) (void)axcclPipelineWait(pipeline->handle(), chunk);
     }
   }

@@ -68,8 +68,7 @@ TEST_P(HostsPipelineTest, APermuteThatStandsStillForLong) {
           pipeline.Prepare(step);
           ASSERT_OK(axcclPipelineStart(pipeline.handle(), harness::Cuda(clique.stream())));
           for (int64_t chunk = 0; chunk < pipeline.in_chunks(); ++chunk) {
-            pipeline.Produce(chunk, step);
-            ASSERT_OK(axcclPipelineReady(pipeline.handle(), chunk));
+            ASSERT_OK(pipeline.Declare(chunk, step));
             ASSERT_OK(axcclPipelineWait(pipeline.handle(), chunk));
             // Longer than after which ranks look whether they wait for each other.
             int done = 0;
@@ -137,8 +136,7 @@ void LoseTheLast(RankContext& context, axcclPipelineKind_t kind, bool dies) {
   ASSERT_OK(axcclPipelineStart(pipeline.handle(), stream));
   for (int64_t chunk = 0; chunk < pipeline.in_chunks(); ++chunk) {
     if (chunk % c.slices == c.slices - 1) continue;
-    pipeline.Produce(chunk, 1);
-    ASSERT_OK(axcclPipelineReady(pipeline.handle(), chunk));
+    ASSERT_OK(pipeline.Declare(chunk, 1));
   }
   for (int64_t chunk = 0; chunk < pipeline.out_chunks(); chunk += c.slices)
     ASSERT_OK(axcclPipelineWait(pipeline.handle(), chunk));
