@@ -143,11 +143,9 @@ Status HostPipeline::MakeRuns(std::vector<PipelinePart> parts) {
 // ---- starts ----
 
 bool HostPipeline::IssueIdle(Stream* stream, uint64_t* order, uint64_t* own) {
-  if (stream->device() != device_->ordinal()) return false;
-  if (stream == device_->null_stream() && device::host::OtherNullStreamsHold(device_)) return false;
+  if (stream->device() != device_->ordinal() || device::host::OtherNullStreamsHold(device_, stream)) return false;
   const std::lock_guard lock(device_->submission());
-  if (!order_->Idle() || !timeline_->Idle() || !stream->timeline()->Idle() || device_->LegacyHolds(stream))
-    return false;
+  if (!order_->Idle() || !timeline_->Idle() || !device::host::Through(device_, stream)) return false;
   *order = order_->Issue();
   *own = timeline_->Issue();
   return true;
@@ -182,8 +180,8 @@ bool HostPipeline::StartAtOnce(Stream* stream, std::unique_ptr<Run>* run) {
 // the start returns, even if another thread drives the queue just now, or another call is before this one on the
 // channel.
 bool HostPipeline::IsAtStart(Stream* stream, uint64_t start) const {
-  if (ended_.load(std::memory_order_acquire) + 1 < start) return false;
-  if (stream == device_->null_stream() && device::host::OtherNullStreamsHold(device_)) return false;
+  if (ended_.load(std::memory_order_acquire) + 1 < start || device::host::OtherNullStreamsHold(device_, stream))
+    return false;
   return device::host::Through(Device::Get(stream->device()), stream);
 }
 
