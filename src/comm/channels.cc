@@ -320,8 +320,9 @@ Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(exec::Channel* o
     const bool first = channels.empty();  // others may have the same ranks
     const ChannelName name{static_cast<int64_t>(first ? id : Mix(id, kPipelines)), need.ranks, "",
                            "pipeline " + std::to_string(number) + " on " + on_name};
-    uint64_t bytes = 0;
-    const ChannelLayout layout = ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes, &bytes);
+    uint64_t bytes = kCacheLine;
+    ChannelLayout layout;
+    if (runs(need)) layout = ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes, &bytes);
     made.emplace_back();
     AXCCL_RETURN_IF_ERROR(
         Make(name, on->order(), on->group_order(), layout, bytes, first ? &call : nullptr, &made.back()));

@@ -91,6 +91,24 @@ TEST(PipelineLife, AThousandAtOnce) {
       options);
 }
 
+// What one takes while it does nothing, of any kind.
+TEST(PipelineLife, TakesLittleMemory) {
+  RunRanks(Threads(8), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    for (const axcclPipelineKind_t kind : kPipelineKinds) {
+      IntCase c = CaseOf(kind, 8, 8);
+      c.columns = 100;
+      IntPipeline pipeline(c, context.rank(), axcclDefaultChannel(clique.comm()));
+      axcclPipelineInfo_t info{};
+      info.size = sizeof(info);
+      ASSERT_OK(axcclPipelineGetInfo(pipeline.handle(), &info));
+      const auto chunks = static_cast<size_t>(info.in_chunks + info.out_chunks);
+      EXPECT_LE(info.memory_bytes, (16u << 10) + 8 * chunks) << KindName(kind);
+    }
+  });
+}
+
 size_t ResidentPages() {
   std::ifstream file("/proc/self/statm");
   size_t all = 0, resident = 0;
