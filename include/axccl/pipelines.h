@@ -49,7 +49,8 @@
  * ncclCommRegister; where that cannot be done, it is copied into memory that they reach.
  *
  * Between machines, and for blocks of up to 256 bytes that are not reduced, chunks go through slots of shared memory
- * that the pipeline keeps: twice the size of the input, or a few times that.
+ * that the pipeline keeps: twice the size of the input, or a few times that. Between machines, nothing of the first
+ * start moves before all ranks have begun it.
  *
  * On GPUs, a start launches a kernel on a stream of the pipeline's own, of the highest priority. Kernels that wait for
  * words must leave it room: call axcclPipelineStart, and let `stream` get there, before they can fill the device; the

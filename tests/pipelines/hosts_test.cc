@@ -1,9 +1,6 @@
 // Pipelines of ranks on several hosts: chunks travel in messages.
 #include <gtest/gtest.h>
 
-#include <string>
-#include <thread>
-
 #include "tests/harness/test_hosts.h"
 #include "tests/harness/timing.h"
 #include "tests/pipelines/chunk_order.h"
@@ -81,104 +78,6 @@ TEST_P(HostsPipelineTest, APermuteThatStandsStillForLong) {
         }
       },
       options);
-}
-
-// Every rank learns of it, although the messages of a permute are of two ranks only.
-TEST_P(HostsPipelineTest, PairsDifferOnTheLastRank) {
-  const auto hosts = harness::TestHosts::Create(GetParam().hosts);
-  ASSERT_NE(hosts, nullptr);
-  harness::RunOptions options;
-  options.hosts = hosts.get();
-  harness::RunRanks(
-      GetParam().layout,
-      [](RankContext& context) {
-        Clique clique;
-        ASSERT_TRUE(clique.Init(context));
-        const int n = context.nranks();
-        IntCase c = CaseOf(axcclPipelinePermute, n, 2);
-        if (context.rank() == n - 1) c.pairs = ShiftPairs(n, 0);
-        IntPipeline pipeline(c, context.rank(), axcclDefaultChannel(clique.comm()));
-        ncclResult_t ended = ncclSuccess;
-        while (ended == ncclSuccess) {
-          ASSERT_TRUE(context.Step("another start"));
-          pipeline.Prepare(0);
-          ASSERT_OK(axcclPipelineStart(pipeline.handle(), harness::Cuda(clique.stream())));
-          ASSERT_OK(axcclPipelineFinish(pipeline.handle(), harness::Cuda(clique.stream())));
-          ended = axcclStreamSynchronize(clique.stream());
-        }
-        EXPECT_EQ(ended, ncclInvalidUsage);
-        harness::ExpectLastErrorHas(
-            {"mismatch: pipeline 0 on the default channel is a pipeline of axcclCollectivePermute", "other pairs",
-             "same order"});
-        for (int chunk = 0; chunk < 2; ++chunk) EXPECT_EQ(axcclDeviceAwait(&pipeline.Words(axcclOut)[chunk]), 2u);
-        ASSERT_TRUE(context.Barrier());
-        EXPECT_OK(ncclCommAbort(clique.comm()));
-        clique.ForgetComms();
-      },
-      options);
-}
-
-// ---- ranks that go ----
-
-// Every rank has seen the first chunks and waits for the last ones when the last rank goes.
-void LoseTheLast(RankContext& context, axcclPipelineKind_t kind, bool dies) {
-  Clique clique;
-  ASSERT_TRUE(clique.Init(context));
-  const int n = context.nranks();
-  const cudaStream_t stream = harness::Cuda(clique.stream());
-  IntCase c = CaseOf(kind, n, 3);
-  c.columns = 100, c.produced = true;
-  IntPipeline pipeline(c, context.rank(), axcclDefaultChannel(clique.comm()));
-  const uint32_t* const words = pipeline.Words(axcclOut);
-  ASSERT_OK(pipeline.Step(0, stream));
-  ASSERT_TRUE(clique.Synchronize());
-  pipeline.Prepare(1);
-  ASSERT_OK(axcclPipelineStart(pipeline.handle(), stream));
-  for (int64_t chunk = 0; chunk < pipeline.in_chunks(); ++chunk) {
-    if (chunk % c.slices == c.slices - 1) continue;
-    ASSERT_OK(pipeline.Declare(chunk, 1));
-  }
-  for (int64_t chunk = 0; chunk < pipeline.out_chunks(); chunk += c.slices)
-    ASSERT_OK(axcclPipelineWait(pipeline.handle(), chunk));
-  std::thread poller([&] {
-    for (int64_t chunk = 0; chunk < pipeline.out_chunks(); ++chunk) {
-      const uint32_t word = axcclDeviceAwait(&words[chunk]);
-      if (chunk % c.slices == c.slices - 1) {
-        EXPECT_EQ(word, 2u);
-      } else if (word == 1) {
-        EXPECT_EQ(pipeline.CheckChunk(chunk, 1), "");
-      }
-    }
-  });
-  EXPECT_TRUE(context.Barrier());
-  const bool goes = context.rank() == n - 1;
-  if (goes && dies) context.Die();
-  if (goes) {
-    EXPECT_OK(ncclCommAbort(clique.comm()));
-  }
-  poller.join();
-  if (!goes) {
-    EXPECT_OK(axcclPipelineFinish(pipeline.handle(), stream));
-    EXPECT_EQ(axcclStreamSynchronize(clique.stream()), ncclRemoteError);
-    EXPECT_TRUE(context.Barrier(1, n - 1));
-    EXPECT_OK(ncclCommAbort(clique.comm()));
-  }
-  clique.ForgetComms();
-}
-
-TEST_P(HostsPipelineTest, EveryWordEndsWhenARankGoes) {
-  const auto hosts = harness::TestHosts::Create(GetParam().hosts);
-  ASSERT_NE(hosts, nullptr);
-  harness::RunOptions options;
-  options.hosts = hosts.get();
-  for (const auto kind : {axcclPipelineAllGather, axcclPipelineAllReduce, axcclPipelinePermute}) {
-    for (const bool dies : {false, true}) {
-      if (dies && GetParam().layout.threads > 1) continue;
-      SCOPED_TRACE(std::string(KindName(kind)) + (dies ? ", dies" : ", aborts"));
-      harness::RunRanks(
-          GetParam().layout, [&](RankContext& context) { LoseTheLast(context, kind, dies); }, options);
-    }
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, HostsPipelineTest,
