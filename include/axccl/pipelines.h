@@ -49,7 +49,8 @@
  * ncclCommRegister; where that cannot be done, it is copied into memory that they reach (on GPUs it is refused).
  *
  * Between machines, and for blocks of up to 256 bytes that are not reduced, chunks go through slots of shared memory
- * that the pipeline keeps: twice the size of the input, or a few times that.
+ * that the pipeline keeps: twice the size of the input, or a few times that. Between machines, nothing of the first
+ * start moves before all ranks have begun it.
  *
  * On GPUs, a start launches a kernel on a stream of the pipeline's own, of the highest priority, or fills several such
  * streams with the work of copy engines (axcclEngine_t). Kernels that wait for words must leave it room: call
@@ -74,9 +75,12 @@
  * Errors. At once and with nothing changed: what the collective refuses (views.h); ncclInvalidArgument also for a
  * slice_dim out of range, S below 1 or above the size of that dimension in a block, more than 65536 chunks of a side,
  * an order or engine that the kind does not have, a chunk or position that does not exist; ncclInvalidUsage for calls
- * out of order, as below. Later, on all ranks and naming both: ncclInvalidUsage when ranks of a channel create or start
- * different pipelines (kind, sizes, dimensions, operator, slices, order, flags), or start them in another order
- * relative to other calls. ncclGetLastError has the text. After an error of a start, the communicator has failed.
+ * out of order, as below. Later, on all ranks and naming both: ncclInvalidUsage when the first, second, ... pipelines
+ * that ranks create on a channel differ (in anything but buffers, strides and engine), or ranks start them in another
+ * order relative to each other or to other calls. Host ranks compare what they have created when a start begins, and
+ * while it waits, and wait for no rank for that: a permute in which a rank has all that it needs may end before another
+ * rank has created its end, and the next start is the error. ncclGetLastError has the text. After an error of a start,
+ * the communicator has failed.
  */
 #ifndef AXCCL_PIPELINES_H_
 #define AXCCL_PIPELINES_H_

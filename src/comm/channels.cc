@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/sizes.h"
 #include "src/comm/block.h"
+#include "src/comm/channel_slots.h"
 #include "src/comm/communicator.h"
 #include "src/tensor/replica_groups.h"
 #include "transports/shm/heap.h"
@@ -20,13 +21,6 @@ using exec::ChannelLayout;
 using exec::ChannelSlot;
 using exec::kChannelWords;
 using exec::Member;
-
-// A member's table of channels is in its block of the communicator.
-std::byte* BlockOf(const Member& member) { return reinterpret_cast<std::byte*>(member.header); }
-
-// The content of a word of the table of channels.
-uint64_t KeyIn(uint64_t word) { return word & ~exec::kSlotBits; }
-uint32_t SlotIn(uint64_t word) { return static_cast<uint32_t>(word & exec::kSlotBits); }
 
 uint64_t KeyOf(const ChannelName& name, uint32_t generation) {
   constexpr uint64_t kNotZero = uint64_t{1} << 63;
@@ -40,28 +34,6 @@ uint64_t OffsetIn(const Block& block, const void* memory) {
 void FreeMemory(void* memory) {
   if (auto heap = shm::Heap::Get(); heap.ok()) (void)heap.value()->Free(memory).ok();
 }
-
-// Holds a peer's slot while it is read, so that its owner does not free the part meanwhile.
-class SlotUse {
- public:
-  // `word` is the value that was read at `place` of the peer's table.
-  SlotUse(const exec::BlockLayout& layout, const Member& peer, uint32_t place, uint64_t word)
-      : slot_(layout.SlotOf(BlockOf(peer), SlotIn(word))) {
-    slot_->users.fetch_add(1, std::memory_order_seq_cst);
-    valid_ = layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst) == word;
-  }
-  ~SlotUse() {
-    if (slot_ != nullptr) slot_->users.fetch_sub(1, std::memory_order_seq_cst);
-  }
-  SlotUse(const SlotUse&) = delete;
-  SlotUse& operator=(const SlotUse&) = delete;
-  bool valid() const { return valid_; }
-  void Keep() { slot_ = nullptr; }
-
- private:
-  ChannelSlot* slot_;
-  bool valid_;
-};
 
 }  // namespace
 
@@ -93,7 +65,10 @@ GroupChannel::GroupChannel(ChannelTable* table, ChannelName name, Part part, std
       name_(std::move(name)),
       part_(part),
       found_(name_.ranks.size(), kNotFound),
-      created_(name_.ranks.size()) {}
+      created_(name_.ranks.size()),
+      agreed_(name_.ranks.size()) {
+  agreed_[static_cast<size_t>(self)] = true;
+}
 
 // Does not throw: if there is no memory for noting it for later, the heap loses the part until the communicator ends.
 GroupChannel::~GroupChannel() {
@@ -237,13 +212,14 @@ bool GroupChannel::HasJoined(int position) const {
 }
 
 // A member creates the channels of one id that it shares with this rank in the order in which this rank does. So if it
-// has one that this rank never had, and does not have ours, it will never create ours.
+// has one that this rank never had, and does not have ours, it will never create ours. Not so of pipelines, which are
+// compared in another way, and may have several channels of one id.
 Status GroupChannel::CheckMissing(int position) const {
   const Member& peer = member(position);
   const auto index = static_cast<size_t>(position);
   if (found_[index] != kNotFound || created_[index]) return CheckUnused(position);
   const exec::BlockLayout& layout = table_->comm_->block().layout();
-  for (uint32_t place = 0; place < kChannelWords; ++place) {
+  for (uint32_t place = 0; name_.pipeline_on.empty() && place < kChannelWords; ++place) {
     if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_relaxed) == 0) continue;
     Status status = CheckOther(peer, place);
     // Ours may have come since the last look, and the other one after it.
@@ -328,25 +304,30 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
 }
 
 Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(exec::Channel* on, const std::string& on_name,
-                                                                std::span<const Needs> needs) {
+                                                                const exec::Call& call, std::span<const Needs> needs) {
   constexpr uint64_t kPipelines = 0x9e37;
   std::vector<std::shared_ptr<GroupChannel>> made;  // destroyed without the lock, if one of them fails
   made.reserve(needs.size());
   std::lock_guard lock(mutex_);
   const bool takes_areas = comm_->device().traits().takes_areas;
-  if (takes_areas) AXCCL_RETURN_IF_ERROR(CheckAreas(needs.size()));
+  const auto runs = [](const Needs& need) { return need.lanes != 0; };
+  if (takes_areas)
+    AXCCL_RETURN_IF_ERROR(CheckAreas(static_cast<size_t>(std::count_if(needs.begin(), needs.end(), runs))));
   uint32_t& number = pipelines_[on->order_key()];
   const uint64_t id = Mix(Mix(on->order_key(), kPipelines), number);
   std::vector<GroupChannel*> channels;
   for (const Needs& need : needs) {
-    const ChannelName name{static_cast<int64_t>(id), need.ranks, "",
+    const bool first = channels.empty();  // others may have the same ranks
+    const ChannelName name{static_cast<int64_t>(first ? id : Mix(id, kPipelines)), need.ranks, "",
                            "pipeline " + std::to_string(number) + " on " + on_name};
-    uint64_t bytes = 0;
-    const ChannelLayout layout = ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes, &bytes);
+    uint64_t bytes = kCacheLine;
+    ChannelLayout layout;
+    if (runs(need)) layout = ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes, &bytes);
     made.emplace_back();
-    AXCCL_RETURN_IF_ERROR(Make(name, on->order(), on->group_order(), layout, bytes, &made.back()));
+    AXCCL_RETURN_IF_ERROR(
+        Make(name, on->order(), on->group_order(), layout, bytes, first ? &call : nullptr, &made.back()));
     channels.push_back(made.back().get());
-    if (takes_areas) AXCCL_RETURN_IF_ERROR(TakeArea(&made.back()->part_));
+    if (takes_areas && runs(need)) AXCCL_RETURN_IF_ERROR(TakeArea(&made.back()->part_));
   }
   for (const std::shared_ptr<GroupChannel>& channel : made) {
     channel->PutOn(on);
@@ -361,11 +342,12 @@ Status ChannelTable::MakeUsual(const ChannelName& name, device::host::TimelinePt
   uint64_t bytes = 0;
   const ChannelLayout layout = ChannelLayout::Created(static_cast<uint32_t>(name.ranks.size()), comm_->settings().lanes,
                                                       comm_->settings().scratch_bytes, &bytes);
-  return Make(name, std::move(order), group_order, layout, bytes, channel);
+  return Make(name, std::move(order), group_order, layout, bytes, nullptr, channel);
 }
 
 Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
-                          const ChannelLayout& layout, uint64_t bytes, std::shared_ptr<GroupChannel>* channel) {
+                          const ChannelLayout& layout, uint64_t bytes, const exec::Call* created_call,
+                          std::shared_ptr<GroupChannel>* channel) {
   Sweep();
   const Identity& identity = comm_->identity();
   const auto size = static_cast<uint32_t>(name.ranks.size());
@@ -406,26 +388,38 @@ Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr ord
     free_slots_.pop_back();
   }
 
-  const exec::BlockLayout& table = comm_->block().layout();
-  ChannelSlot* slot = table.SlotOf(comm_->block().data(), part.slot);
-  slot->offset.store(static_cast<uint64_t>(part.memory - heap->base()), std::memory_order_relaxed);
-  slot->id.store(name.id, std::memory_order_relaxed);
-  slot->area.store(0, std::memory_order_relaxed);
-  slot->generation = part.generation;
-  slot->size = size;
-  std::copy(name.ranks.begin(), name.ranks.end(), slot->Ranks());
-  std::memset(static_cast<void*>(slot->Joined(size)), 0, size);
-  table.KeyOf(comm_->block().data(), part.place)->store(part.key | part.slot, std::memory_order_seq_cst);
-  // Sends everything except the count of users, which members keep in their mirrors.
-  constexpr size_t kUsers = offsetof(ChannelSlot, users), kBehind = offsetof(ChannelSlot, area);
-  const uint64_t at = OffsetIn(comm_->block(), slot);
-  const auto behind = static_cast<uint32_t>(sizeof(ChannelSlot) - kBehind + size * sizeof(int32_t));
-  const transport::Reach::Stretch sent[] = {{at, kUsers, false, false}, {at + kBehind, behind, false, false}};
-  PublishEntry(part, sent);
+  FillSlot(**channel, static_cast<uint64_t>(part.memory - heap->base()), created_call);
   for (int p = 0; p < (*channel)->size(); ++p) {
     if (p != (*channel)->self()) exec::WakeMember((*channel)->member(p));
   }
   return Status();
+}
+
+void ChannelTable::FillSlot(const GroupChannel& channel, uint64_t offset, const exec::Call* created_call) {
+  const GroupChannel::Part& part = channel.part();
+  const std::vector<int32_t>& ranks = channel.name().ranks;
+  const exec::BlockLayout& table = comm_->block().layout();
+  std::byte* const block = comm_->block().data();
+  ChannelSlot* slot = table.SlotOf(block, part.slot);
+  slot->offset.store(offset, std::memory_order_relaxed);
+  slot->id.store(channel.name().id, std::memory_order_relaxed);
+  slot->area.store(0, std::memory_order_relaxed);
+  slot->generation = part.generation;
+  slot->size = static_cast<uint32_t>(ranks.size());
+  std::copy(ranks.begin(), ranks.end(), slot->Ranks());
+  std::memset(static_cast<void*>(slot->Joined(ranks.size())), 0, ranks.size());
+  std::atomic<uint64_t>* const words = table.CreatedCallOf(block, part.slot);
+  if (created_call != nullptr) exec::RecordedCall::Write(*created_call, words);
+  table.KeyOf(block, part.place)->store(part.key | part.slot, std::memory_order_seq_cst);
+  // Sends everything except the count of users, which members keep in their mirrors.
+  constexpr size_t kUsers = offsetof(ChannelSlot, users), kBehind = offsetof(ChannelSlot, area);
+  const uint64_t at = OffsetIn(comm_->block(), slot);
+  const auto behind = static_cast<uint32_t>(sizeof(ChannelSlot) - kBehind + ranks.size() * sizeof(int32_t));
+  const auto of_call = static_cast<uint32_t>(exec::OpRecord::kCallWords * sizeof(uint64_t));
+  const transport::Reach::Stretch sent[] = {{at, kUsers, false, false},
+                                            {at + kBehind, behind, false, false},
+                                            {OffsetIn(comm_->block(), words), of_call, false, false}};
+  PublishEntry(part, std::span(sent).first(created_call != nullptr ? 3 : 2));
 }
 
 Status ChannelTable::Enter(GroupChannel::Part* part) const {

@@ -72,6 +72,9 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   Result<exec::Channel*> PairChannel(int position, bool sending);
   // This is the channel of a pipeline on that one.
   void PutOn(exec::Channel* on);
+  // For the first channel of a pipeline: returns an error if a member has created another one under the same number.
+  // Looks at the members that have been found to agree no more. Used by the thread that drives the pipeline.
+  Status CompareCreated();
   void* user = nullptr;  // set by the API; guarded by the table
 
  private:
@@ -89,6 +92,7 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   void Leave();
   uint32_t PlaceAt(const exec::Member& peer) const;
   bool IsGoneFrom(const exec::Member& peer, uint64_t key) const;
+  Result<bool> Agrees(const exec::Member& peer) const;
   Status CheckUnused(int position) const;
   Result<bool> Find(size_t position, exec::Member* member);
   bool HasJoined(int position) const;
@@ -102,6 +106,7 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   uint64_t main_key_ = 0;        // for messages: the key of their channel
   // Likewise, on GPU ranks: this rank saw that the member has created it, and has not used it.
   std::vector<bool> created_;
+  std::vector<bool> agreed_;  // by position: see CompareCreated
   // For a pipeline: the channel that it is on, and, if that was created, what keeps it alive.
   exec::Channel* on_ = nullptr;
   std::shared_ptr<exec::Channel> on_hold_;
@@ -117,16 +122,17 @@ class ChannelTable {
   // before other calls here can find it. kInvalidUsage when there are too many, or the live one has the other order.
   using Note = std::function<void(GroupChannel*, bool made)>;
   Result<GroupChannel*> Acquire(ChannelName name, bool group_order, const Note& note);
-  // What a channel for one plan needs of each of its ranks.
+  // What a channel for one plan needs of each of its ranks. Without lanes: nothing runs on it.
   struct Needs {
     std::vector<int32_t> ranks;  // of the communicator
     uint32_t lanes = 1, endpoints = 1;
     uint64_t scratch_bytes = 0;
   };
   // Makes the channels of a pipeline on the channel `on`, which is called `name`. The number of such calls, the same on
-  // all ranks of that channel, tells pipelines apart; a call that fails does not count. Devices of which channels take
-  // an area have one for each of them. To be released one by one.
-  Result<std::vector<GroupChannel*>> AddForPipeline(exec::Channel* on, const std::string& name,
+  // all ranks of that channel, tells pipelines apart; a call that fails does not count. The first of them has all ranks
+  // of `on`, and says to them that the pipeline is for `call` (GroupChannel::CompareCreated). Devices of which channels
+  // take an area have one for each on which something runs. To be released one by one.
+  Result<std::vector<GroupChannel*>> AddForPipeline(exec::Channel* on, const std::string& name, const exec::Call& call,
                                                     std::span<const Needs> needs);
   // Removes the channel if `last` returns true, which is called while no other thread can acquire it; otherwise returns
   // null. The channel is destroyed when the caller and its running operations have dropped it.
@@ -144,7 +150,10 @@ class ChannelTable {
 
   // *channel must outlive the lock that the caller holds, because destroying a channel takes that lock.
   Status Make(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
-              const exec::ChannelLayout& layout, uint64_t bytes, std::shared_ptr<GroupChannel>* channel);
+              const exec::ChannelLayout& layout, uint64_t bytes, const exec::Call* created_call,
+              std::shared_ptr<GroupChannel>* channel);
+  // Makes the channel known, as one at that offset of the heap.
+  void FillSlot(const GroupChannel& channel, uint64_t offset, const exec::Call* created_call);
   // The same with the layout that all channels have which run any call.
   Status MakeUsual(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
                    std::shared_ptr<GroupChannel>* channel);

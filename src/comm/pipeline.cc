@@ -78,18 +78,22 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Make(Communicator* comm, const Reque
   std::shared_ptr<Pipeline> pipeline(new Pipeline);
   AXCCL_RETURN_IF_ERROR(pipeline->AddParts(comm, request));
   // First, so that memory that is refused shifts no pipeline against those of other ranks.
-  for (size_t i = 0; i < pipeline->needs_.size(); ++i)
-    AXCCL_RETURN_IF_ERROR(comm->device().ShareBuffers(&pipeline->parts_[i], pipeline->needs_[i].ranks));
-  AXCCL_ASSIGN_OR_RETURN(pipeline->channels_,
-                         comm->channels().AddForPipeline(request.on, request.on_name, pipeline->needs_));
-  for (size_t i = 0; i < pipeline->channels_.size(); ++i) {
-    pipeline->parts_[i].channel = pipeline->channels_[i];
-    pipeline->parts_[i].copies = request.copies;
-    pipeline->memory_bytes_ += pipeline->channels_[i]->part().bytes;
+  auto part = pipeline->parts_.begin();
+  for (const ChannelTable::Needs& needs : pipeline->needs_) {
+    if (needs.lanes != 0) AXCCL_RETURN_IF_ERROR(comm->device().ShareBuffers(&*part++, needs.ranks));
   }
+  AXCCL_ASSIGN_OR_RETURN(pipeline->channels_,
+                         comm->channels().AddForPipeline(request.on, request.on_name, request.call, pipeline->needs_));
+  part = pipeline->parts_.begin();
+  for (GroupChannel* const channel : pipeline->channels_) {
+    pipeline->memory_bytes_ += channel->part().bytes;
+    if (channel->member(0).layout.lanes != 0) (part++)->channel = channel;
+  }
+  for (PipelinePart& one : pipeline->parts_) one.copies = request.copies;
   Status made = CatchAll("axcclPipelineCreate", [&]() -> Status {
-    for (const PipelinePart& part : pipeline->parts_) pipeline->Register(comm, part);
+    for (const PipelinePart& one : pipeline->parts_) pipeline->Register(comm, one);
     AXCCL_ASSIGN_OR_RETURN(pipeline->run_, comm->device().MakePipeline(request.on, std::move(pipeline->parts_)));
+    pipeline->run_->SetComparison([first = pipeline->channels_[0]] { return first->CompareCreated(); });
     return Status();
   });
   pipeline->parts_.clear();
@@ -101,9 +105,12 @@ Result<std::shared_ptr<Pipeline>> Pipeline::Make(Communicator* comm, const Reque
 Status Pipeline::AddParts(Communicator* comm, const Request& request) {
   const exec::Channel& on = *request.on;
   const Call& call = request.call;
-  if (call.kind == Kind::kSendRecv) return AddPermuted(comm, request);
   std::vector<int32_t> ranks;
   for (int p = 0; p < on.size(); ++p) ranks.push_back(on.member(p).rank);
+  if (call.kind == Kind::kSendRecv) {
+    needs_.push_back({.ranks = std::move(ranks), .lanes = 0, .endpoints = 0});
+    return AddPermuted(comm, request);
+  }
   const Contract contract{call.kind, on.size(), call.root};
   AXCCL_RETURN_IF_ERROR(AddPart(comm, call, contract, on.self(), std::move(ranks)));
   const auto order = static_cast<algo::ChunkOrder>(call.views->slices.order);

@@ -58,9 +58,10 @@ class Pipeline {
                  std::vector<int32_t> ranks);
   void Register(Communicator* comm, const exec::PipelinePart& part);
 
-  std::vector<exec::PipelinePart> parts_;   // until `run_` is made of them
-  std::vector<ChannelTable::Needs> needs_;  // of the parts with channels
-  std::vector<GroupChannel*> channels_;     // alive as long as this and the communicator are
+  std::vector<exec::PipelinePart> parts_;  // until `run_` is made of them
+  // Of the parts with channels; before them, of a channel on which nothing runs, if none of theirs has all ranks.
+  std::vector<ChannelTable::Needs> needs_;
+  std::vector<GroupChannel*> channels_;  // alive as long as this and the communicator are
   std::vector<Registration> registered_;
   std::shared_ptr<exec::Pipeline> run_;
   const char* algorithm_ = "";

@@ -49,6 +49,8 @@ BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_b
   at += kChannelWords * sizeof(std::atomic<uint64_t>);
   layout.slots = at;
   at += kMaxChannels * ChannelSlot::Bytes(ranks);
+  layout.created = at;
+  at += kMaxChannels * sizeof(std::atomic<uint64_t>) * OpRecord::kCallWords;
   layout.pairs = at;
   layout.pair_bytes = RoundUp(kPairControl + sizeof(Apart), kCacheLine);
   at += 2 * ranks * layout.pair_bytes;

@@ -41,11 +41,6 @@ struct OpRecord {
     kCall,
     kCount,
     kPlan,  // the plan that the rank runs for the call (PlanWord); 0: unknown
-    kInputKind,
-    kOutputKind,  // announced: for several operands, the kind that is hardest to access
-    kInput,
-    kOutput,  // announced, for calls without views
-    kFactor,  // announced, if each rank has its own
     // For calls on views: how many, the hash of all their forms, the scale, and the form and type of the first.
     kOperands,
     kHash,
@@ -54,9 +49,15 @@ struct OpRecord {
     kType,
     kSlices,  // for pipelines: see Slices::Packed
     kSizes,
+    kCallWords = kSizes + tensor::kMaxDims,  // so far, what the call is
+    kInputKind = kCallWords,
+    kOutputKind,  // announced: for several operands, the kind that is hardest to access
+    kInput,
+    kOutput,  // announced, for calls without views
+    kFactor,  // announced, if each rank has its own
     // Announced, for calls on views: how many words the operands take, and those words if there is room for them; more
     // are in the announcements of the channel (see host/view_operands.h).
-    kDetails = kSizes + tensor::kMaxDims,
+    kDetails,
     kDetailWords,
     kWords = 39
   };
@@ -127,7 +128,7 @@ struct alignas(kCacheLine) WaitBoard {
 inline constexpr int kWaitBoards = 8;
 
 struct BlockHeader {
-  static constexpr uint64_t kMagic = 0x6b636f6c42784103ull;
+  static constexpr uint64_t kMagic = 0x6b636f6c42784104ull;
   static constexpr uint64_t kProbe = 0x5afe0b5e55ed0001ull;
   uint64_t magic;
   uint32_t rank;
@@ -147,6 +148,8 @@ struct BlockHeader {
 // where this rank's part of it is, so that peers can check what they have found, and has a byte for each member that
 // says that the member has found it. The members' ranks follow, then these bytes. Slots lie close together, so a
 // channel without operations takes no pages for itself.
+//
+// A slot of a pipeline's channel that all of its ranks have says, elsewhere, which call they must all have created.
 //
 // Slots are found through a table with open addressing. A word that is not 0 holds the channel's key and, in the low
 // bits, its slot, and says that the slot belongs to that channel; kGoneSlot: the rank had the channel and it is gone. A
@@ -238,6 +241,7 @@ struct BlockLayout {
   uint64_t contributions = 0;       // offset of their contents, likewise
   uint64_t keys = 0;                // offset of the words of created channels, kChannelWords
   uint64_t slots = 0;               // offset of their slots, kMaxChannels
+  uint64_t created = 0;             // offset of the calls that pipelines were created for, by slot
   uint64_t pairs = 0;               // offset of the pair channels
   uint64_t pair_bytes = 0;          // control part of one pair channel
   uint64_t pair_scratch = 0;        // offset of the pair channels' scratch; 0: apart
@@ -262,6 +266,10 @@ struct BlockLayout {
   }
   ChannelSlot* SlotOf(std::byte* block, uint32_t index) const {
     return reinterpret_cast<ChannelSlot*>(block + slots + index * ChannelSlot::Bytes(ranks));
+  }
+  // OpRecord::kCallWords of them; see RecordedCall.
+  std::atomic<uint64_t>* CreatedCallOf(std::byte* block, uint32_t slot) const {
+    return reinterpret_cast<std::atomic<uint64_t>*>(block + created) + size_t{slot} * OpRecord::kCallWords;
   }
   static BlockLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes, bool mirrored = false);
   // The pair channel src -> dst in the block of `owner`, which is one of the two.

@@ -214,6 +214,59 @@ TEST_P(PipelineFailures, DifferentPipelines) {
   });
 }
 
+// Pairs of a permute differ: each rank sends to itself, or to the next one.
+TEST_P(PipelineFailures, DifferentPairs) {
+  RunRanks(harness::Threads(3), [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    constexpr int64_t kSize = 8;
+    const int64_t to_next[] = {0, 1, 1, 2, 2, 0}, to_self[] = {0, 0, 1, 1, 2, 2};
+    Words in(kSize), out(kSize);
+    axcclPipelineSpec_t spec = AXCCL_PIPELINE_SPEC_INITIALIZER;
+    spec.kind = axcclPipelinePermute;
+    spec.pairs = context.rank() == 2 ? to_self : to_next;
+    spec.num_pairs = 3;
+    spec.in.datatype = spec.out.datatype = ncclInt32;
+    spec.in.num_dims = spec.out.num_dims = 1;
+    spec.in.sizes = spec.out.sizes = &kSize;
+    spec.in.data = in.get();
+    spec.out.data = out.get();
+    spec.engine = engine();
+    axcclPipeline_t pipeline = nullptr;
+    ASSERT_OK(axcclPipelineCreate(&pipeline, &spec, axcclDefaultChannel(clique.comm())));
+    ASSERT_TRUE(context.Barrier());
+    const ncclResult_t started = axcclPipelineStart(pipeline, Cuda(clique.stream()));
+    EXPECT_EQ(started, ncclInvalidUsage);
+    ExpectLastErrorHas({"axcclPipelineStart", "pipeline 0 on the default channel", "pairs", "same specs"});
+    EXPECT_EQ(AwaitError(clique.comm(), 3000), ncclInvalidUsage);
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(axcclPipelineDestroy(pipeline));
+    ASSERT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Two pipelines that differ, in another order on each rank.
+TEST_P(PipelineFailures, CreatedInDifferentOrders) {
+  RunRanks(harness::Threads(2), [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case a{axcclPipelineAllGather, ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
+    const Case b{axcclPipelineAllToAll, ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
+    End first(context.rank() == 0 ? a : b, clique, 0), second(context.rank() == 0 ? b : a, clique, 0);
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_EQ(axcclPipelineStart(first.handle(), Cuda(clique.stream())), ncclInvalidUsage);
+    ExpectLastErrorHas({"pipeline 0 on the default channel", "axcclAllGather", "axcclAllToAll", "same order"});
+    first.Destroy();
+    second.Destroy();
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
 // Rank 1 has not even created its pipeline when rank 0 starts and finishes its own.
 TEST_P(PipelineFailures, ARankThatNeverCreates) {
   RunOptions options;

@@ -31,6 +31,7 @@ std::vector<Region> Regions(const BlockLayout& layout, uint32_t owner) {
   regions.push_back({"contributions", layout.contributions, 2 * kControlSlots * kControlBytes});
   regions.push_back({"keys", layout.keys, kChannelWords * sizeof(uint64_t)});
   regions.push_back({"slots", layout.slots, kMaxChannels * ChannelSlot::Bytes(layout.ranks)});
+  regions.push_back({"created", layout.created, kMaxChannels * OpRecord::kCallWords * sizeof(uint64_t)});
   regions.push_back({"scratch", layout.channel.scratch, layout.channel.scratch_bytes});
   for (uint32_t peer = 0; peer < layout.ranks; ++peer) {
     if (peer == owner) continue;

@@ -175,6 +175,12 @@ void RankContext::Die() {
   for (;;) pause();
 }
 
+void RankContext::Freeze() {
+  shared_->slots[thread_].state.store(3);
+  kill(getpid(), SIGSTOP);
+  for (;;) pause();
+}
+
 // ---- Runner ----
 
 class Runner {

@@ -88,6 +88,8 @@ class RankContext {
 
   // Ends this process as SIGKILL does; the run does not count it as a failure. Does not return.
   [[noreturn]] void Die();
+  // Stops this process as SIGSTOP does. Another rank is to kill it; the run does not count that as a failure.
+  [[noreturn]] void Freeze();
 
  private:
   friend class Runner;

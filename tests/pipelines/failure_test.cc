@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -15,6 +17,7 @@
 #include "tests/harness/client.h"
 #include "tests/harness/residue.h"
 #include "tests/harness/timing.h"
+#include "tests/pipelines/gate.h"
 #include "tests/pipelines/int_pipeline.h"
 
 namespace axccl::tests {
@@ -36,7 +39,9 @@ constexpr int kRanks = 3, kVictim = 2;
 constexpr int64_t kSlices = 3;
 constexpr int kGoneCell = 20, kPidCell = 21, kSeenCell = 22;  // kSeenCell + rank
 
-enum class Way { kDies, kAborts, kStops };
+// kStops: and goes on when the others have waited for as long as they are to. kFreezes: it is killed as it is. kIsLeft:
+// it stops, and the others abort.
+enum class Way { kDies, kAborts, kStops, kFreezes, kIsLeft };
 enum class When { kBeforeStart, kBetweenChunks, kAfterTheLastChunk, kInFinish };
 
 struct Trial {
@@ -46,13 +51,24 @@ struct Trial {
   Memory memory;
 
   std::string Text() const {
-    constexpr const char* kWays[] = {"Dies", "Aborts", "Stops"};
+    constexpr const char* kWays[] = {"Dies", "Aborts", "Stops", "Freezes", "IsLeft"};
     constexpr const char* kMoments[] = {"BeforeStart", "BetweenChunks", "AfterTheLastChunk", "InFinish"};
     return std::string(kWays[static_cast<int>(way)]) + kMoments[static_cast<int>(when)];
   }
   // Whether survivors get chunks that cannot come.
   bool Holds() const { return when == When::kBetweenChunks || when == When::kInFinish; }
+  // Whether the victim goes on in the end.
+  bool Continues() const { return way == Way::kStops || way == Way::kIsLeft; }
 };
+
+void AwaitStopped(const RankContext& context, pid_t process) {
+  for (std::string text; !context.AnyFailed(); std::this_thread::yield()) {
+    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+    std::getline(stat, text);
+    const size_t name = text.rfind(')');
+    if (name != std::string::npos && text.compare(name, 3, ") T") == 0) return;
+  }
+}
 
 // One rank's part in a trial.
 class Part {
@@ -72,14 +88,18 @@ class Part {
     ASSERT_TRUE(context_.Barrier(1));
     context_.rank() == kVictim ? Victim() : Survivor();
   }
-  uint64_t ended_ns() const { return ended_; }
+  // How long words took to end after what ends them.
+  double WaitedNs() const { return static_cast<double>(ended_) - static_cast<double>(left_ != 0 ? left_ : GoneNs()); }
+  bool aborted() const { return left_ != 0 || (trial_.way == Way::kAborts && context_.rank() == kVictim); }
 
  private:
+  uint64_t GoneNs() const { return context_.Get(kGoneCell); }
   void Leave() {
     context_.Set(kPidCell, static_cast<uint64_t>(getpid()));
     context_.Set(kGoneCell, NowNs());
     if (trial_.way == Way::kDies) context_.Die();
-    if (trial_.way == Way::kStops) raise(SIGSTOP);
+    if (trial_.way == Way::kFreezes) context_.Freeze();
+    if (trial_.Continues()) raise(SIGSTOP);
     if (trial_.way == Way::kAborts) {
       EXPECT_OK(ncclCommAbort(comm_));
     }
@@ -88,9 +108,7 @@ class Part {
   // All of the input, or all but the last chunk in the order.
   void Declare(bool all) {
     for (int64_t p = all ? 0 : 1; p <= pipeline_->in_chunks() - 1; ++p) {
-      const int64_t chunk = pipeline_->ChunkAt(axcclIn, all ? p : p - 1);
-      pipeline_->Produce(chunk, 1);
-      (void)axcclPipelineReady(pipeline_->handle(), chunk);
+      (void)pipeline_->Declare(pipeline_->ChunkAt(axcclIn, all ? p : p - 1), 1);
     }
   }
   void SeeFirst() {
@@ -155,11 +173,17 @@ class Part {
     Declare(!trial_.Holds());
     if (trial_.Holds()) SeeFirst();
     context_.Await(kGoneCell);
+    if (trial_.way == Way::kFreezes && context_.rank() == 0) KillTheFrozen();
+    if (trial_.way == Way::kIsLeft) LeaveTheStopped();
     poller.join();
     // What the victim declares, and what rank 0 holds back, is all that rank 1 needs of an all_to_all.
     const bool has_all = trial_.when == When::kInFinish && trial_.kind == axcclPipelineAllToAll && context_.rank() == 1;
     if (trial_.when != When::kAfterTheLastChunk && !has_all) {
       EXPECT_TRUE(failed_);
+    }
+    if (trial_.way == Way::kIsLeft) {
+      pipeline_ = nullptr;
+      return;
     }
     UseAllCalls();
     const ncclResult_t finished = axcclPipelineFinish(pipeline_->handle(), Cuda(stream_));
@@ -173,6 +197,18 @@ class Part {
     ncclResult_t state = ncclSuccess;
     EXPECT_OK(ncclCommGetAsyncError(comm_, &state));
     ExpectCode(state);
+  }
+  void KillTheFrozen() {
+    const auto victim = static_cast<pid_t>(context_.Get(kPidCell));
+    AwaitStopped(context_, victim);
+    context_.Set(kGoneCell, NowNs());
+    kill(victim, SIGKILL);
+  }
+  void LeaveTheStopped() {
+    AwaitStopped(context_, static_cast<pid_t>(context_.Get(kPidCell)));
+    ASSERT_TRUE(context_.Barrier(4, kVictim));
+    left_ = NowNs();
+    EXPECT_OK(ncclCommAbort(comm_));
   }
   void UseAllCalls() {
     for (int64_t chunk = 0; chunk < pipeline_->out_chunks(); ++chunk) {
@@ -190,7 +226,8 @@ class Part {
       }
       (void)axcclPipelineStreamWait(pipeline_->handle(), chunk, Cuda(stream_));
     }
-    Declare(true);  // after all
+    for (int64_t chunk = 0; chunk < pipeline_->in_chunks(); ++chunk)
+      (void)axcclPipelineReady(pipeline_->handle(), chunk);
   }
   void ExpectCode(ncclResult_t result) const {
     const bool stops = trial_.way == Way::kStops;
@@ -219,17 +256,8 @@ class Part {
   std::unique_ptr<IntPipeline> pipeline_;
   const uint32_t *out_ = nullptr, *in_ = nullptr;
   std::atomic<bool> failed_{false};
-  uint64_t ended_ = 0;
+  uint64_t left_ = 0, ended_ = 0;
 };
-
-void AwaitStopped(const RankContext& context, pid_t process) {
-  for (std::string text; !context.AnyFailed(); std::this_thread::yield()) {
-    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
-    std::getline(stat, text);
-    const size_t name = text.rfind(')');
-    if (name != std::string::npos && text.compare(name, 3, ") T") == 0) return;
-  }
-}
 
 void RunTrial(RankContext& context, const Trial& trial, double deadline) {
   Clique clique;
@@ -237,22 +265,19 @@ void RunTrial(RankContext& context, const Trial& trial, double deadline) {
   ASSERT_TRUE(context.Step("%s, %s", trial.Text().c_str(), KindName(trial.kind)));
   Part part(context, trial, clique.comm(), clique.stream());
   part.Go();
-  const bool continues = trial.way == Way::kStops;
-  if (context.rank() == 0 && continues) {
+  if (context.rank() == 0 && trial.Continues()) {
     // What all survivors do comes first.
     ASSERT_TRUE(context.Barrier(2, 2));
     const auto victim = static_cast<pid_t>(context.Get(kPidCell));
     AwaitStopped(context, victim);
     kill(victim, SIGCONT);
-  } else if (context.rank() == 1 && continues) {
+  } else if (context.rank() == 1 && trial.Continues()) {
     ASSERT_TRUE(context.Barrier(2, 2));
   }
   if (context.rank() != kVictim && trial.Holds()) {
-    const auto since = static_cast<double>(part.ended_ns() - context.Get(kGoneCell)) - deadline * 1e9;
-    EXPECT_LT(since, static_cast<double>(AllowedNs(700)));
+    EXPECT_LT(part.WaitedNs() - deadline * 1e9, static_cast<double>(AllowedNs(700)));
   }
-  const bool aborted = trial.way == Way::kAborts && context.rank() == kVictim;
-  if (!aborted) {
+  if (!part.aborted()) {
     EXPECT_OK(ncclCommAbort(clique.comm()));
   }
   clique.ForgetComms();
@@ -279,7 +304,7 @@ TEST_P(FailureTest, EveryWordEnds) {
 
 std::vector<Trial> Trials() {
   std::vector<Trial> trials;
-  for (const Way way : {Way::kDies, Way::kAborts, Way::kStops}) {
+  for (const Way way : {Way::kDies, Way::kAborts, Way::kStops, Way::kFreezes, Way::kIsLeft}) {
     for (const When when : {When::kBeforeStart, When::kBetweenChunks, When::kAfterTheLastChunk, When::kInFinish})
       trials.push_back({way, when, axcclPipelineAllGather, Memory::kMalloc});
   }
@@ -289,15 +314,6 @@ INSTANTIATE_TEST_SUITE_P(Trials, FailureTest, testing::ValuesIn(Trials()),
                          [](const auto& info) { return info.param.Text(); });
 
 // ---- aborts around a stream that has not come to the start ----
-
-struct Gate {
-  std::atomic<bool> open{false};
-  static void Pass(void* self) { static_cast<Gate*>(self)->open.wait(false); }
-  void Open() {
-    open.store(true);
-    open.notify_all();
-  }
-};
 
 // The run leaves while the stream comes to the start, at the same time on all ranks of a process.
 TEST(PipelineFailure, TheStreamComesToAStartThatHasFailed) {
@@ -375,8 +391,7 @@ TEST(PipelineFailure, NothingIsLeftOfPipelinesThatWereAborted) {
           pipeline.Prepare(0);
           ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
           if (round % 4 < 2 && pipeline.in_chunks() > 0) {
-            pipeline.Produce(0, 0);
-            ASSERT_OK(axcclPipelineReady(pipeline.handle(), 0));
+            ASSERT_OK(pipeline.Declare(0, 0));
           }
           ASSERT_TRUE(context.Barrier(1));
           std::thread aborter([&] { EXPECT_OK(ncclCommAbort(comm)); });
@@ -404,6 +419,111 @@ TEST(PipelineFailure, NothingIsLeftOfPipelinesThatWereAborted) {
         EXPECT_LE(harness::SharedMappings(), shared + 8);
         EXPECT_OK(ncclCommAbort(clique.comm()));
         clique.ForgetComms();
+      },
+      options);
+}
+
+// ---- residue of ranks that died ----
+
+constexpr int kVictims = 16, kFirstCounted = 4;
+constexpr int kBornCell = 0, kDeadCell = 32;  // + victim
+
+// What rank 0 and a victim have in common. The victim dies in one state after the other.
+struct Pair {
+  Pair(int victim, int rank) {
+    ncclUniqueId id;
+    std::memcpy(&id, RankBoard(), sizeof(id));
+    EXPECT_OK(ncclCommInitRank(&comm, 2, id, rank));
+    EXPECT_OK(axcclStreamCreate(&stream, axcclStreamNonBlocking));
+    IntCase c = CaseOf(victim % 3 == 0 ? axcclPipelineAllReduce : axcclPipelineAllGather, 2, kSlices);
+    c.columns = victim % 2 == 0 ? 3000 : 100, c.produced = true;
+    c.memory = victim % 2 == 0 ? Memory::kMalloc : Memory::kMemAlloc;
+    pipeline = std::make_unique<IntPipeline>(c, rank, axcclDefaultChannel(comm));
+    EXPECT_OK(pipeline->Step(0, Cuda(stream)));
+    EXPECT_OK(axcclStreamSynchronize(stream));
+    pipeline->Prepare(1);
+  }
+  // The other rank may die at any time.
+  void Begin(int64_t declared) {
+    EXPECT_OK(axcclPipelineStart(pipeline->handle(), Cuda(stream)));
+    for (int64_t chunk = 0; chunk < declared; ++chunk) {
+      (void)pipeline->Declare(chunk, 1);
+      if (chunk < kSlices - 1) (void)axcclPipelineWait(pipeline->handle(), chunk);
+    }
+  }
+
+  static std::byte*& RankBoard() {
+    static std::byte* board = nullptr;
+    return board;
+  }
+  ncclComm_t comm = nullptr;
+  axcclStream_t stream = nullptr;
+  std::unique_ptr<IntPipeline> pipeline;
+};
+
+[[noreturn]] void LiveAndDie(RankContext& context, int victim) {
+  context.Await(kBornCell + victim);
+  Pair pair(victim, 1);
+  const auto when = static_cast<When>(victim % 4);
+  if (when != When::kBeforeStart) pair.Begin(when == When::kBetweenChunks ? kSlices - 1 : kSlices);
+  if (when == When::kAfterTheLastChunk) (void)axcclPipelineWait(pair.pipeline->handle(), kSlices - 1);
+  if (when == When::kInFinish) (void)axcclPipelineFinish(pair.pipeline->handle(), Cuda(pair.stream));
+  context.Set(kDeadCell + victim, 1);
+  context.Die();
+}
+
+void Outlive(RankContext& context, int victim) {
+  ASSERT_TRUE(context.Step("victim %d", victim));
+  ncclUniqueId id;
+  ASSERT_OK(ncclGetUniqueId(&id));
+  std::memcpy(context.board(), &id, sizeof(id));
+  context.Set(kBornCell + victim, 1);
+  Pair pair(victim, 0);
+  const auto when = static_cast<When>(victim % 4);
+  if (when == When::kBeforeStart) context.Await(kDeadCell + victim);
+  const uint32_t* const words = pair.pipeline->Words(axcclOut);
+  std::thread poller([&] {
+    for (int64_t chunk = 0; chunk < pair.pipeline->out_chunks(); ++chunk) (void)axcclDeviceAwait(&words[chunk]);
+  });
+  if (when == When::kBeforeStart) {
+    (void)axcclPipelineStart(pair.pipeline->handle(), Cuda(pair.stream));
+  } else {
+    pair.Begin(when == When::kAfterTheLastChunk ? kSlices : kSlices - 1);
+  }
+  context.Await(kDeadCell + victim);
+  poller.join();
+  (void)axcclPipelineFinish(pair.pipeline->handle(), Cuda(pair.stream));
+  (void)axcclStreamSynchronize(pair.stream);
+  EXPECT_OK(ncclCommAbort(pair.comm));
+  pair.pipeline = nullptr;
+  EXPECT_OK(axcclStreamDestroy(pair.stream));
+}
+
+TEST(PipelineFailure, NothingIsLeftOfRanksThatDied) {
+  RunOptions options;
+  options.deadline = std::chrono::seconds(40);
+  RunRanks(
+      Processes(1 + kVictims),
+      [](RankContext& context) {
+        Pair::RankBoard() = context.board();
+        if (context.rank() != 0) LiveAndDie(context, context.rank() - 1);
+        const auto held = [] {
+          return std::array{Entries("/proc/self/fd"), Entries("/proc/self/task"), harness::SharedMappings()};
+        };
+        std::array<int, 3> before{};
+        for (int victim = 0; victim < kVictims; ++victim) {
+          if (victim == kFirstCounted) before = held();
+          Outlive(context, victim);
+          ASSERT_FALSE(testing::Test::HasFailure());
+        }
+        // A thread of the library unmaps memory of peers.
+        const auto grown = [&] {
+          const std::array<int, 3> now = held();
+          return std::max({now[0] - before[0], now[1] - before[1], now[2] - before[2]});
+        };
+        const uint64_t until = NowNs() + AllowedNs(3000);
+        while (grown() > 2 && NowNs() < until) std::this_thread::yield();
+        for (size_t i = 0; i < before.size(); ++i) EXPECT_LE(held()[i], before[i] + 2) << "count " << i;
       },
       options);
 }

@@ -153,6 +153,24 @@ void IntPipeline::Produce(int64_t chunk, int step) {
     in_[block * BlockElements() + e] = InputValue(step, rank_, block, e);
 }
 
+ncclResult_t IntPipeline::Declare(int64_t chunk, int step) {
+  Produce(chunk, step);
+  return axcclPipelineReady(handle_, chunk);
+}
+
+ncclResult_t IntPipeline::DeclareAll(int step) {
+  ncclResult_t result = ncclSuccess;
+  for (int64_t p = 0; p < in_chunks() && result == ncclSuccess; ++p) result = Declare(ChunkAt(axcclIn, p), step);
+  return result;
+}
+
+void IntPipeline::DeclareByWords(uint32_t* in, int step) {
+  for (int64_t chunk = 0; chunk < in_chunks(); ++chunk) {
+    Produce(chunk, step);
+    axcclDeviceReady(&in[chunk]);
+  }
+}
+
 std::string IntPipeline::CheckChunk(int64_t chunk, int step) const {
   const int64_t block = chunk / c_.slices, slice = chunk % c_.slices;
   for (int64_t e = Begin(slice); e < Begin(slice + 1); ++e) {
@@ -180,10 +198,8 @@ bool IntPipeline::Poisoned(int64_t chunk) const {
 ncclResult_t IntPipeline::Step(int step, cudaStream_t stream) {
   Prepare(step);
   if (const ncclResult_t result = axcclPipelineStart(handle_, stream); result != ncclSuccess) return result;
-  for (int64_t p = 0; c_.produced && p < in_chunks(); ++p) {
-    const int64_t chunk = ChunkAt(axcclIn, p);
-    Produce(chunk, step);
-    if (const ncclResult_t result = axcclPipelineReady(handle_, chunk); result != ncclSuccess) return result;
+  if (c_.produced) {
+    if (const ncclResult_t result = DeclareAll(step); result != ncclSuccess) return result;
   }
   return axcclPipelineFinish(handle_, stream);
 }

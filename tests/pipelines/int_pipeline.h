@@ -69,13 +69,19 @@ class IntPipeline {
   void Prepare(int step);
   // Writes the values of an input chunk.
   void Produce(int64_t chunk, int step);
+  // And declares it ready, by the call.
+  ncclResult_t Declare(int64_t chunk, int step);
+  // All chunks of the input, in their order.
+  ncclResult_t DeclareAll(int step);
+  // Writes them and stores their words, `in`.
+  void DeclareByWords(uint32_t* in, int step);
   // "" if the chunk has its value.
   std::string CheckChunk(int64_t chunk, int step) const;
   // All of the output, and what is around the buffers.
   std::string Check(int step) const;
   bool Poisoned(int64_t chunk) const;
 
-  // Starts, declares all input ready, and finishes.
+  // Starts, declares all input ready if that is to be done, and finishes.
   ncclResult_t Step(int step, cudaStream_t stream);
 
  private:

@@ -14,6 +14,7 @@
 #include "tests/harness/client.h"
 #include "tests/harness/random.h"
 #include "tests/harness/residue.h"
+#include "tests/pipelines/gate.h"
 #include "tests/pipelines/int_pipeline.h"
 
 namespace axccl::tests {
@@ -47,13 +48,7 @@ void StepAll(const Pipelines& all, const Clique& clique, int step) {
     all[i]->Prepare(step);
     ASSERT_OK(axcclPipelineStart(all[i]->handle(), Cuda(clique.stream(static_cast<int>(i)))));
   }
-  for (const auto& pipeline : all) {
-    for (int64_t p = 0; p < pipeline->in_chunks(); ++p) {
-      const int64_t chunk = pipeline->ChunkAt(axcclIn, p);
-      pipeline->Produce(chunk, step);
-      ASSERT_OK(axcclPipelineReady(pipeline->handle(), chunk));
-    }
-  }
+  for (const auto& pipeline : all) ASSERT_OK(pipeline->DeclareAll(step));
   for (size_t i = 0; i < all.size(); ++i)
     ASSERT_OK(axcclPipelineFinish(all[i]->handle(), Cuda(clique.stream(static_cast<int>(i)))));
   for (int i = 0; i < clique.size(); ++i) ASSERT_OK(axcclStreamSynchronize(clique.stream(i)));
@@ -94,6 +89,24 @@ TEST(PipelineLife, AThousandAtOnce) {
         }
       },
       options);
+}
+
+// What one takes while it does nothing, of any kind.
+TEST(PipelineLife, TakesLittleMemory) {
+  RunRanks(Threads(8), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    for (const axcclPipelineKind_t kind : kPipelineKinds) {
+      IntCase c = CaseOf(kind, 8, 8);
+      c.columns = 100;
+      IntPipeline pipeline(c, context.rank(), axcclDefaultChannel(clique.comm()));
+      axcclPipelineInfo_t info{};
+      info.size = sizeof(info);
+      ASSERT_OK(axcclPipelineGetInfo(pipeline.handle(), &info));
+      const auto chunks = static_cast<size_t>(info.in_chunks + info.out_chunks);
+      EXPECT_LE(info.memory_bytes, (16u << 10) + 8 * chunks) << KindName(kind);
+    }
+  });
 }
 
 size_t ResidentPages() {
@@ -282,12 +295,7 @@ TEST(PipelineLife, TwoOnOneChannelRunInOrder) {
     c.columns = 100, c.produced = true;
     const Pipelines first = MakeAll(c, clique), second = MakeAll(c, clique);
     const auto declare = [](const Pipelines& all, int step) {
-      for (const auto& pipeline : all) {
-        for (int64_t chunk = 0; chunk < pipeline->in_chunks(); ++chunk) {
-          pipeline->Produce(chunk, step);
-          ASSERT_OK(axcclPipelineReady(pipeline->handle(), chunk));
-        }
-      }
+      for (const auto& pipeline : all) ASSERT_OK(pipeline->DeclareAll(step));
     };
     for (int step = 0; step < 5; ++step) {
       for (size_t i = 0; i < 2; ++i) {
@@ -329,10 +337,7 @@ TEST(PipelineLife, CallsBehindAStartWaitForItsEnd) {
         ASSERT_OK(
             ncclAllReduce(&values[r], &values[r], 1, ncclInt32, ncclSum, clique.comm(r), Cuda(clique.stream(r, 1))));
       }
-      const auto declare = [&](size_t rank, int64_t chunk) {
-        all[rank]->Produce(chunk, step);
-        ASSERT_OK(axcclPipelineReady(all[rank]->handle(), chunk));
-      };
+      const auto declare = [&](size_t rank, int64_t chunk) { ASSERT_OK(all[rank]->Declare(chunk, step)); };
       for (const size_t rank : {0, 1}) declare(rank, 0), declare(rank, 1);
       for (const size_t rank : {0, 1}) ASSERT_OK(axcclPipelineWait(all[rank]->handle(), 1));
       EXPECT_EQ(axcclStreamQuery(clique.stream(0, 1)), ncclInProgress);
@@ -350,15 +355,6 @@ TEST(PipelineLife, CallsBehindAStartWaitForItsEnd) {
 }
 
 // ---- busy streams ----
-
-struct Gate {
-  std::atomic<bool> open{false};
-  static void Pass(void* self) { static_cast<Gate*>(self)->open.wait(false); }
-  void Open() {
-    open.store(true);
-    open.notify_all();
-  }
-};
 
 class BusyTest : public testing::TestWithParam<Layout> {};
 

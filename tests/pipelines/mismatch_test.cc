@@ -1,6 +1,6 @@
 // Ranks that create different pipelines: one field of the spec differs on the last rank. Every rank gets
 // ncclInvalidUsage with a text that names both, all words that are 0 become 2, and no chunk is written that was not
-// there before.
+// there before. Strides and engines may differ.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -54,6 +54,7 @@ struct Difference {
   axcclPipelineKind_t kind;
   Change all, last;  // what is changed on all ranks, and on the last one besides
   const char *first_text, *second_text;
+  std::vector<int64_t> pairs = {};  // of all ranks of a permute
 };
 
 constexpr auto kGather = axcclPipelineAllGather, kScatter = axcclPipelineReduceScatter,
@@ -144,8 +145,8 @@ std::vector<Difference> DifferencesWithin() {
        "in 2 slices along dimension 1"},
       {"slices", kGather, nothing, [](Spec* s, Store*) { s->slices = 3; }, "in 2 slices", "in 3 slices"},
       {"one slice", kReduce, nothing, [](Spec* s, Store*) { s->slices = 1; }, "in 2 slices", "in 1 slice"},
-      {"slices of a message", axcclPipelinePermute, nothing, [](Spec* s, Store*) { s->slices = 6; }, "in 2 slices",
-       "in 6 slices"},
+      {"slice_dim of one block", kReduce, nothing, [](Spec* s, Store*) { s->slice_dim = 1; },
+       "in 2 slices along dimension 0", "in 2 slices along dimension 1"},
       {"order", kGather, [](Spec* s, Store*) { s->order = axcclOwnFirst; },
        [](Spec* s, Store*) { s->order = axcclOwnLast; }, "own first", "own last"},
       {"order of a scatter", kScatter, [](Spec* s, Store*) { s->order = axcclByRank; },
@@ -167,9 +168,66 @@ std::vector<Difference> DifferencesWithin() {
   };
 }
 
+// Permutes, whose ranks may have nothing to do with each other.
+std::vector<Difference> DifferencesOfPairs() {
+  const auto nothing = [](Spec*, Store*) {};
+  const auto pairs = [](std::vector<int64_t> of_last) {
+    return [of_last](Spec* s, Store* t) {
+      t->pairs = of_last;
+      s->pairs = t->pairs.data(), s->num_pairs = static_cast<int>(t->pairs.size() / 2);
+      s->in.data = t->data.data();
+      Resize(s, t, kSide, kSide, kSide, kSide);
+    };
+  };
+  constexpr auto kPermute = axcclPipelinePermute;
+  constexpr auto kName = "axcclCollectivePermute", kOther = "other pairs";
+  return {
+      {"pairs: another target", kPermute, nothing, pairs({0, 0, 1, 1}), kName, kOther, {0, 1, 1, 0}},
+      {"pairs: another source", kPermute, nothing, pairs({0, 1}), kName, kOther, {1, 1}},
+      {"one pair less", kPermute, nothing, pairs({0, 1}), kName, kOther, {0, 1, 1, 0}},
+      {"one pair more", kPermute, nothing, pairs({0, 1, 1, 0}), kName, kOther, {0, 1}},
+      {"no pairs", kPermute, nothing, pairs({}), kName, kOther, {0, 1, 1, 0}},
+      {"pairs where there were none", kPermute, nothing, pairs({1, 0}), kName, kOther, {}},
+      {"sizes of a message",
+       kPermute,
+       nothing,
+       [](Spec* s, Store* t) { Resize(s, t, 5, kSide, 5, kSide); },
+       "[6, 6]",
+       "[5, 6]",
+       {0, 1, 1, 0}},
+      {"slices of a message",
+       kPermute,
+       nothing,
+       [](Spec* s, Store*) { s->slices = 6; },
+       "in 2 slices",
+       "in 6 slices",
+       {0, 1, 1, 0}},
+      {"flags of messages",
+       kPermute,
+       nothing,
+       [](Spec* s, Store*) { s->flags = axcclProducer; },
+       "slices",
+       "produced",
+       {0, 1}},
+      {"not a permute",
+       kPermute,
+       nothing,
+       [](Spec* s, Store* t) {
+         s->kind = kGather;
+         s->in.data = t->data.data();
+         Resize(s, t, 1, 2, t->ranks, 2);
+         s->slices = 1;
+       },
+       kName,
+       "axcclAllGather",
+       {0, 1, 1, 0}},
+  };
+}
+
 std::vector<Difference> Differences() {
   std::vector<Difference> all = DifferencesOfKinds();
-  for (Difference& difference : DifferencesWithin()) all.push_back(std::move(difference));
+  for (auto& differences : {DifferencesWithin(), DifferencesOfPairs()})
+    all.insert(all.end(), differences.begin(), differences.end());
   return all;
 }
 
@@ -180,10 +238,9 @@ class End {
       : kind_(d.kind), rank_(rank), last_(rank == ranks - 1) {
     EXPECT_OK(ncclCommSplit(clique.comm(), 0, rank, &comm_, nullptr));
     IntCase c = CaseOf(d.kind, ranks, 2);
-    c.rows = c.columns = kSide;
+    c.rows = c.columns = kSide, c.pairs = d.pairs;
     c.memory = rank % 2 == 0 ? Memory::kMemAlloc : Memory::kMalloc;
     pipeline_ = std::make_unique<IntPipeline>(c, rank);
-    pipeline_->Prepare(1);
     store_.ranks = ranks;
     d.all(&pipeline_->spec(), &store_);
     if (last_) d.last(&pipeline_->spec(), &store_);
@@ -195,27 +252,35 @@ class End {
   }
   End(const End&) = delete;
 
-  void Start(axcclStream_t stream) {
-    const ncclResult_t started = axcclPipelineStart(pipeline_->handle(), Cuda(stream));
-    EXPECT_TRUE(started == ncclSuccess || started == ncclInvalidUsage) << ncclGetLastError(nullptr);
-    if (started == ncclSuccess) {
-      EXPECT_OK(axcclPipelineFinish(pipeline_->handle(), Cuda(stream)));
-    }
-  }
-  // A rank that gets all from one which agrees with it may be through before the others find out.
-  bool MayBeThrough() const { return kind_ == axcclPipelineBroadcast && rank_ != 0 && !last_; }
-  bool MayHaveAll() const { return kind_ == axcclPipelineBroadcast || kind_ == axcclPipelinePermute; }
-  void ExpectBothNamed(const Difference& d, axcclStream_t stream) {
+  // Returns whether the start fails, as it should. A rank that gets all from ranks which agree with it may be through
+  // before the others find out.
+  bool Fails(const Difference& d, axcclStream_t stream) {
+    Start(stream);
     const ncclResult_t ended = axcclStreamSynchronize(stream);
-    if (ended == ncclSuccess && MayBeThrough()) {
-      EXPECT_EQ(pipeline_->Check(1), "");
-      return;
+    if (ended == ncclSuccess && MayHaveAll()) {
+      if (!last_) {
+        EXPECT_EQ(pipeline_->Check(1), "");
+      }
+      return false;
     }
     EXPECT_EQ(ended, ncclInvalidUsage) << d.name;
     harness::ExpectLastErrorHas({"mismatch", "a pipeline of ", d.first_text, d.second_text});
     ncclResult_t state = ncclSuccess;
     EXPECT_OK(ncclCommGetAsyncError(comm_, &state));
     EXPECT_EQ(state, ncclInvalidUsage);
+    ExpectWordsFailed();
+    return true;
+  }
+  void ExpectNoNewStart(axcclStream_t stream) {
+    EXPECT_NE(axcclPipelineStart(pipeline_->handle(), Cuda(stream)), ncclSuccess);
+  }
+
+ private:
+  bool MayHaveAll() const { return kind_ == axcclPipelineBroadcast || kind_ == axcclPipelinePermute; }
+  void Start(axcclStream_t stream) {
+    pipeline_->Prepare(1);
+    EXPECT_OK(axcclPipelineStart(pipeline_->handle(), Cuda(stream)));
+    EXPECT_OK(axcclPipelineFinish(pipeline_->handle(), Cuda(stream)));
   }
   void ExpectWordsFailed() {
     for (const axcclSide_t side : {axcclIn, axcclOut}) {
@@ -235,11 +300,6 @@ class End {
       EXPECT_TRUE(failed);
     }
   }
-  void ExpectNoNewStart(axcclStream_t stream) {
-    EXPECT_NE(axcclPipelineStart(pipeline_->handle(), Cuda(stream)), ncclSuccess);
-  }
-
- private:
   const axcclPipelineKind_t kind_;
   const int rank_;
   const bool last_;
@@ -265,69 +325,19 @@ TEST_P(MismatchTest, OneFieldDiffersOnTheLastRank) {
           ASSERT_OK(axcclStreamCreate(&stream, axcclStreamNonBlocking));
           {
             End end(d, clique, context.nranks(), context.rank());
-            end.Start(stream);
-            end.ExpectBothNamed(d, stream);
-            if (!end.MayBeThrough()) end.ExpectWordsFailed();
+            const bool failed = end.Fails(d, stream);
             ASSERT_TRUE(context.Barrier());
-            if (!end.MayBeThrough()) end.ExpectNoNewStart(stream);
+            if (failed) {
+              end.ExpectNoNewStart(stream);
+            } else {
+              EXPECT_TRUE(end.Fails(d, stream));
+            }
             ASSERT_TRUE(context.Barrier());
           }
           ASSERT_OK(axcclStreamDestroy(stream));
         }
       },
       options);
-}
-
-INSTANTIATE_TEST_SUITE_P(Layouts, MismatchTest, testing::Values(Processes(2), Processes(3), Threads(2), Threads(3)),
-                         [](const auto& info) { return info.param.Text(); });
-
-// ---- permutes, whose ranks may have nothing to do with each other ----
-
-struct Pairs {
-  const char* name;
-  std::vector<int64_t> usual, last;
-  bool in_touch;  // each of the two ranks waits for the other
-};
-
-TEST(PermuteMismatch, PairsThatDifferOnTheLastRank) {
-  // A rank that expects nothing of another one does not learn that this one waits for it, up to its deadline.
-  const Pairs kCases[] = {{"another target", {0, 1, 1, 0}, {0, 0, 1, 1}, false},
-                          {"one pair less", {0, 1, 1, 0}, {0, 1}, true},
-                          {"one pair more", {0, 1}, {0, 1, 1, 0}, true},
-                          {"none", {0, 1, 1, 0}, {}, false}};
-  for (const Pairs& pairs : kCases) {
-    SCOPED_TRACE(pairs.name);
-    RunOptions options;
-    options.environment = {{"AXCCL_TIMEOUT", "0.3"}};
-    RunRanks(
-        Processes(2),
-        [&pairs](RankContext& context) {
-          Clique clique;
-          ASSERT_TRUE(clique.Init(context));
-          IntCase c = CaseOf(axcclPipelinePermute, 2, 2);
-          c.pairs = context.rank() == 1 ? pairs.last : pairs.usual;
-          IntPipeline pipeline(c, context.rank(), axcclDefaultChannel(clique.comm()));
-          pipeline.Prepare(0);
-          const ncclResult_t started = axcclPipelineStart(pipeline.handle(), Cuda(clique.stream()));
-          EXPECT_TRUE(started == ncclSuccess || started == ncclInvalidUsage);
-          if (started == ncclSuccess) {
-            EXPECT_OK(axcclPipelineFinish(pipeline.handle(), Cuda(clique.stream())));
-          }
-          const ncclResult_t ended = axcclStreamSynchronize(clique.stream());
-          if (pairs.in_touch) {
-            EXPECT_EQ(ended, ncclInvalidUsage);
-            harness::ExpectLastErrorHas({"mismatch", "a pipeline of axcclCollectivePermute", "other pairs"});
-          } else if (context.rank() == 0) {
-            EXPECT_EQ(ended, ncclTimeout);
-            harness::ExpectLastErrorHas({"rank 1", "a pipeline of axcclCollectivePermute", "AXCCL_TIMEOUT"});
-            for (int chunk = 0; chunk < 2; ++chunk) EXPECT_EQ(axcclDeviceAwait(&pipeline.Words(axcclOut)[chunk]), 2u);
-          }
-          ASSERT_TRUE(context.Barrier());
-          EXPECT_OK(ncclCommAbort(clique.comm()));
-          clique.ForgetComms();
-        },
-        options);
-  }
 }
 
 // ---- the order of creation ----
@@ -341,19 +351,75 @@ TEST_P(MismatchTest, PipelinesCreatedInAnotherOrder) {
     const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
     const auto kFirst = other ? axcclPipelineAllToAll : axcclPipelineAllGather;
     const auto kSecond = other ? axcclPipelineAllGather : axcclPipelineAllToAll;
+    IntPipeline same(CaseOf(axcclPipelineBroadcast, n, 2), rank, channel);
     IntPipeline first(CaseOf(kFirst, n, 2), rank, channel), second(CaseOf(kSecond, n, 2), rank, channel);
     IntPipeline& gather = other ? second : first;
+    ASSERT_OK(same.Step(0, Cuda(clique.stream())));
+    ASSERT_TRUE(clique.Synchronize());
+    ASSERT_TRUE(context.Barrier());
     gather.Prepare(0);
-    if (axcclPipelineStart(gather.handle(), Cuda(clique.stream())) == ncclSuccess) {
-      EXPECT_OK(axcclPipelineFinish(gather.handle(), Cuda(clique.stream())));
-    }
+    ASSERT_OK(axcclPipelineStart(gather.handle(), Cuda(clique.stream())));
+    ASSERT_OK(axcclPipelineFinish(gather.handle(), Cuda(clique.stream())));
     EXPECT_EQ(axcclStreamSynchronize(clique.stream()), ncclInvalidUsage);
-    harness::ExpectLastErrorHas({"mismatch", "a pipeline of axcclAllGather", "waits for rank", "same order"});
+    harness::ExpectLastErrorHas({"mismatch: pipeline ", "on the default channel", "a pipeline of axcclAllGather",
+                                 "a pipeline of axcclAllToAll", "in the same order"});
+    // Pipelines 1 and 2 differ.
+    EXPECT_TRUE(harness::LastErrorHas("pipeline 1 on") || harness::LastErrorHas("pipeline 2 on"));
     ASSERT_TRUE(context.Barrier());
     EXPECT_OK(ncclCommAbort(clique.comm()));
     clique.ForgetComms();
   });
 }
+
+// ---- what may differ ----
+
+constexpr int64_t kRowStride = kSide + 3;  // of odd ranks
+
+// Copies the rows of `view` from or to memory where they are kRowStride apart.
+void CopyRows(const axcclView_t& view, int* strided, bool to_strided) {
+  auto* const dense = static_cast<int*>(view.data);
+  for (int64_t i = 0; dense != nullptr && i < view.sizes[0] * kSide; ++i) {
+    int& at = strided[i / kSide * kRowStride + i % kSide];
+    (to_strided ? at : dense[i]) = to_strided ? dense[i] : at;
+  }
+}
+
+TEST_P(MismatchTest, StridesAndEnginesMayDiffer) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    for (const axcclPipelineKind_t kind : kPipelineKinds) {
+      ASSERT_TRUE(context.Step("%s", KindName(kind)));
+      IntCase c = CaseOf(kind, context.nranks(), 2);
+      c.rows = c.columns = kSide;
+      IntPipeline pipeline(c, context.rank());
+      const bool odd = context.rank() % 2 == 1;
+      const axcclView_t in = pipeline.spec().in, out = pipeline.spec().out;
+      std::vector<int> own_in(kMostRanks * kSide * kRowStride), own_out = own_in;
+      const int64_t strides[] = {kRowStride, 1};
+      if (odd) {
+        Spec& spec = pipeline.spec();
+        spec.in.strides = spec.out.strides = strides;
+        if (in.data != nullptr) spec.in.data = own_in.data();
+        spec.out.data = own_out.data();
+        spec.engine = axcclEngineKernel;
+      }
+      ASSERT_OK(pipeline.Create(axcclDefaultChannel(clique.comm())));
+      for (int step = 0; step < 3; ++step) {
+        pipeline.Prepare(step);
+        if (odd) CopyRows(in, own_in.data(), true);
+        ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
+        ASSERT_OK(axcclPipelineFinish(pipeline.handle(), Cuda(clique.stream())));
+        ASSERT_TRUE(clique.Synchronize());
+        if (odd) CopyRows(out, own_out.data(), false);
+        ASSERT_EQ(pipeline.Check(step), "") << KindName(kind);
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, MismatchTest, testing::Values(Processes(2), Processes(3), Threads(2), Threads(3)),
+                         [](const auto& info) { return info.param.Text(); });
 
 }  // namespace
 }  // namespace axccl::tests

@@ -50,12 +50,10 @@ class Two {
     }
     for (int r = 0; produced && r < kRanks; ++r) Produce(r, 0);
   }
+  // From that position on.
   void Produce(int rank, int64_t first) {
-    for (int64_t p = first; p < pipelines_[rank]->in_chunks(); ++p) {
-      const int64_t chunk = pipelines_[rank]->ChunkAt(axcclIn, p);
-      pipelines_[rank]->Produce(chunk, step_);
-      ASSERT_OK(axcclPipelineReady(handle(rank), chunk));
-    }
+    for (int64_t p = first; p < pipelines_[rank]->in_chunks(); ++p)
+      ASSERT_OK(pipelines_[rank]->Declare(pipelines_[rank]->ChunkAt(axcclIn, p), step_));
   }
   int step() const { return step_; }
   void Finish() {
@@ -376,8 +374,7 @@ TEST(PipelineMisuse, BetweenStartAndFinish) {
                     {"axcclPipelineStart: ", "not finished", "call axcclPipelineFinish"});
       ExpectRefused(axcclPipelineDestroy(two.handle()), ncclInvalidUsage,
                     {"axcclPipelineDestroy: ", "not finished", "call axcclPipelineFinish"});
-      two[0].Produce(0, two.step());
-      ASSERT_OK(axcclPipelineReady(two.handle(), 0));
+      ASSERT_OK(two[0].Declare(0, two.step()));
       ExpectRefused(axcclPipelineReady(two.handle(), 0), ncclInvalidUsage, {ready, "chunk 0", "declared ready before"});
       ExpectRefused(axcclPipelineStreamReady(two.handle(), 0, two.stream()), ncclInvalidUsage,
                     {"axcclPipelineStreamReady: ", "chunk 0", "declared ready before"});

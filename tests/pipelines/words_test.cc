@@ -20,6 +20,7 @@ namespace {
 
 using harness::Clique;
 using harness::Cuda;
+using harness::FullTests;
 using harness::Layout;
 using harness::Processes;
 using harness::Random;
@@ -121,7 +122,7 @@ class Multiplier {
 class WordsTest : public testing::TestWithParam<Layout> {};
 
 TEST_P(WordsTest, AThreadMultipliesWhatComes) {
-  const int starts = 3400 / TimeScale();
+  const int starts = FullTests() ? 3400 : 3400 / TimeScale();  // 10,000 on all layouts
   RunOptions options;
   options.deadline = std::chrono::seconds(40);
   RunRanks(
@@ -145,11 +146,11 @@ TEST_P(WordsTest, AThreadMultipliesWhatComes) {
           for (int64_t p = 0; p < pipeline.in_chunks(); ++p) {
             const int64_t chunk = pipeline.ChunkAt(axcclIn, p);
             Compute(random.Below(2000));
-            pipeline.Produce(chunk, step);
             if (random.OneIn(2)) {
+              pipeline.Produce(chunk, step);
               axcclDeviceReady(&in[chunk]);
             } else {
-              ASSERT_OK(axcclPipelineReady(pipeline.handle(), chunk));
+              ASSERT_OK(pipeline.Declare(chunk, step));
             }
           }
           if (random.OneIn(3)) {
@@ -187,12 +188,7 @@ TEST_P(WordsTest, FromWordToWord) {
             ASSERT_TRUE(context.Step("%s, start %d", KindName(kind), step));
             pipeline.Prepare(step);
             ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
-            std::thread producer([&] {
-              for (int64_t chunk = 0; chunk < pipeline.in_chunks(); ++chunk) {
-                pipeline.Produce(chunk, step);
-                axcclDeviceReady(&in[chunk]);
-              }
-            });
+            std::thread producer([&] { pipeline.DeclareByWords(in, step); });
             std::string wrong;
             for (int64_t chunk = 0; chunk < pipeline.out_chunks() && wrong.empty(); ++chunk)
               wrong = axcclDeviceAwait(&out[chunk]) == 1 ? pipeline.CheckChunk(chunk, step) : "the word is not 1";
@@ -226,15 +222,9 @@ TEST_P(WordsTest, AreResetWhenAStartOnAnIdleStreamReturns) {
       ASSERT_OK(axcclPipelineStart(before.handle(), Cuda(clique.stream())));
       ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream(0, 1))));
       for (int64_t chunk = 0; chunk < pipeline.out_chunks(); ++chunk) ASSERT_EQ(axcclDeviceLook(&out[chunk]), 0u);
-      for (int64_t chunk = 0; chunk < pipeline.in_chunks(); ++chunk) {
-        ASSERT_EQ(axcclDeviceLook(&in[chunk]), 0u);
-        pipeline.Produce(chunk, round);
-        axcclDeviceReady(&in[chunk]);
-      }
-      for (int64_t chunk = 0; chunk < before.in_chunks(); ++chunk) {
-        before.Produce(chunk, round);
-        ASSERT_OK(axcclPipelineReady(before.handle(), chunk));
-      }
+      for (int64_t chunk = 0; chunk < pipeline.in_chunks(); ++chunk) ASSERT_EQ(axcclDeviceLook(&in[chunk]), 0u);
+      pipeline.DeclareByWords(in, round);
+      ASSERT_OK(before.DeclareAll(round));
       ASSERT_OK(axcclPipelineFinish(before.handle(), Cuda(clique.stream())));
       ASSERT_OK(axcclPipelineFinish(pipeline.handle(), Cuda(clique.stream(0, 1))));
       ASSERT_TRUE(clique.Synchronize());

@@ -36,10 +36,10 @@ void ChooseDevice(int ordinal);
 std::vector<Device*> NullDevices();
 // The only one of these; null if there are several.
 Device* OnlyNullDevice();
-// Records that the thread calls a rank on the NULL stream of `device`. Returns whether the call must wait for other
-// devices' NULL streams.
-inline bool OtherNullStreamsHold(Device* device) {
-  return device != internal::t_only_null && internal::OtherNullStreamsHold(device);
+// Called when the thread calls a rank of `device` on `stream`. Records it if that is the NULL stream, and returns
+// whether the call must then wait for other devices' NULL streams.
+inline bool OtherNullStreamsHold(Device* device, const Stream* stream) {
+  return stream == device->null_stream() && device != internal::t_only_null && internal::OtherNullStreamsHold(device);
 }
 // Adds what such a call waits for.
 void AddOtherNullMarks(Device* device, std::vector<Mark>* marks);

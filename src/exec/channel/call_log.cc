@@ -1,7 +1,6 @@
 #include "src/exec/channel/call_log.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 
 #include "src/base/format.h"
@@ -20,66 +19,7 @@ std::string PlanText(uint64_t word) {
   return text;
 }
 
-// The call in a record. A peer wrote it, so any bits are legal.
-struct RecordedCall {
-  explicit RecordedCall(const OpRecord& record) {
-    auto word = [&](int w) { return record.word[w].load(std::memory_order_relaxed); };
-    packed = word(OpRecord::kCall);
-    count = word(OpRecord::kCount);
-    plan = word(OpRecord::kPlan);
-    on_views = (packed & Call::kOnViews) != 0;
-    if (!on_views) return;
-    operands = word(OpRecord::kOperands);
-    hash = word(OpRecord::kHash);
-    scale = std::bit_cast<double>(word(OpRecord::kScale));
-    slices = word(OpRecord::kSlices);
-    const uint64_t type_word = word(OpRecord::kType);
-    readable = form.Unpack(word(OpRecord::kForm)) && type_word < kNumDataTypes;
-    if (readable) type = static_cast<DataType>(type_word);
-    for (int d = 0; readable && d < form.shape.dims; ++d)
-      form.shape.sizes[d] = static_cast<int64_t>(word(OpRecord::kSizes + d));
-  }
-
-  std::string Text() const {
-    if (!readable) return "unreadable call";
-    return on_views ? DescribeCall(packed, operands, form, type, scale, Slices::Unpack(slices))
-                    : DescribeCall(packed, count);
-  }
-  // The difference, if the texts show none.
-  const char* Hidden() const {
-    const bool permutes = static_cast<Call::Form>(packed >> Call::kFormShift & 3) == Call::Form::kPermute;
-    return permutes ? ", with other pairs or later operands" : ", and later operands differ";
-  }
-  bool operator==(const RecordedCall& other) const {
-    return ((packed ^ other.packed) & ~Call::kSecondName) == 0 && count == other.count && readable && other.readable &&
-           operands == other.operands && hash == other.hash && slices == other.slices;
-  }
-
-  // Whether both name the plan that they run, and the plans differ.
-  bool RunsOtherPlan(const RecordedCall& other) const { return plan != 0 && other.plan != 0 && plan != other.plan; }
-
-  uint64_t packed, count, plan;
-  bool on_views, readable = true;
-  uint64_t operands = 0, hash = 0, slices = 0;
-  double scale = 0;
-  BlockForm form;  // of the first operand
-  DataType type = DataType::kInt8;
-};
-
 }  // namespace
-
-void CallLog::WriteForm(const ViewList& views, uint32_t hash, OpRecord* record) {
-  const auto set = [record](int word, uint64_t value) { record->word[word].store(value, std::memory_order_relaxed); };
-  const ViewOperand& first = views.operands[0];
-  set(OpRecord::kOperands, views.operands.size());
-  set(OpRecord::kHash, hash);
-  set(OpRecord::kScale, std::bit_cast<uint64_t>(views.scale));
-  set(OpRecord::kForm, first.form.Packed());
-  set(OpRecord::kSlices, views.slices.Packed());
-  set(OpRecord::kType, static_cast<uint64_t>(first.type));
-  for (int d = 0; d < first.form.shape.dims; ++d)
-    set(OpRecord::kSizes + d, static_cast<uint64_t>(first.form.shape.sizes[d]));
-}
 
 void CallLog::Record(const Call& call) {
   const uint64_t sequence = TakeNumber();
@@ -92,8 +32,8 @@ Status CallLog::Compare(int position, uint64_t seq) const {
   const OpRecord* theirs = RecordOf(members_[position], seq);
   if (mine->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
   if (theirs->sequence.load(std::memory_order_acquire) != seq + 1) return Status();
-  const RecordedCall my_call(*mine);
-  const RecordedCall call(*theirs);
+  const RecordedCall my_call(mine->word);
+  const RecordedCall call(theirs->word);
   std::atomic_thread_fence(std::memory_order_acquire);
   // Rewritten meanwhile: the peer is far ahead, so this operation matched on that rank.
   if (theirs->sequence.load(std::memory_order_relaxed) != seq + 1) return Status();
@@ -119,7 +59,7 @@ Status CallLog::Compare(int position, uint64_t seq) const {
 // For more than two ranks: how many made the same call as this rank, and how many the same as the other.
 std::string CallLog::CountSides(int position, uint64_t seq) const {
   if (members_.size() == 2) return "";
-  const auto call_of = [&](int p) { return RecordedCall(*RecordOf(members_[p], seq)); };
+  const auto call_of = [&](int p) { return RecordedCall(RecordOf(members_[p], seq)->word); };
   const RecordedCall mine = call_of(members_.self()), theirs = call_of(position);
   int with_me = 0, with_them = 0;
   for (int p = 0; p < members_.size(); ++p) {
@@ -136,7 +76,7 @@ std::string CallLog::CountSides(int position, uint64_t seq) const {
 std::string CallLog::TextOf(int position, uint64_t seq) const {
   const OpRecord* record = RecordOf(members_[position], seq);
   if (record->sequence.load(std::memory_order_acquire) != seq + 1) return "";
-  const std::string text = RecordedCall(*record).Text();
+  const std::string text = RecordedCall(record->word).Text();
   std::atomic_thread_fence(std::memory_order_acquire);
   return record->sequence.load(std::memory_order_relaxed) == seq + 1 ? text : "";
 }

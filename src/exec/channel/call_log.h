@@ -13,6 +13,7 @@
 #include "src/base/status.h"
 #include "src/exec/call/call.h"
 #include "src/exec/channel/members.h"
+#include "src/exec/channel/recorded_call.h"
 #include "src/exec/layout.h"
 
 namespace axccl::exec {
@@ -34,7 +35,7 @@ class CallLog {
   // announcement into the record before it is closed.
   OpRecord* Open(uint64_t sequence, const Call& call, uint32_t form_hash, uint64_t plan_word) {
     OpRecord* const record = Open(sequence, call.Named(), call.count, plan_word);
-    if (call.views != nullptr) WriteForm(*call.views, form_hash, record);
+    if (call.views != nullptr) RecordedCall::WriteForm(*call.views, form_hash, record->word);
     return record;
   }
   // The same for a call that is not on views, of which Named() is known.
@@ -68,7 +69,6 @@ class CallLog {
   static OpRecord* RecordOf(const Member& member, uint64_t sequence) {
     return member.layout.RecordOf(member.block, sequence);
   }
-  static void WriteForm(const ViewList& views, uint32_t hash, OpRecord* record);
   std::string TextOf(int position, uint64_t sequence) const;
   // The first operation whose record may still be there.
   uint64_t Oldest() const { return next_ > kRecords ? next_ - kRecords : 0; }

@@ -93,6 +93,8 @@ class Members {
 
   // Null once the members are connected.
   const Connector* connector() const { return connector_; }
+  // Of a created channel, as Connector::Name; "" of another one.
+  std::string Name() const { return home_ == nullptr ? std::string() : home_->Name(); }
   // As Connector::Connect.
   Result<int> Connect();
   // As Connector::CheckMissing, before members are connected, and Connector::CheckLeft. A member that fails publishes

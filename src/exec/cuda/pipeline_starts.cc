@@ -64,7 +64,7 @@ Status CudaPipeline::Start(StreamRef ref) {
                       "a graph cannot do; create the pipeline with axcclEngineKernel",
                       static_cast<void*>(stream));
   owner_->CountOperation();
-  Status started;
+  Status started = comparison_ ? comparison_() : Status();
   for (const Part& part : parts_) {
     if (started.ok()) started = part.channel->members().Check(-1);
   }

@@ -143,11 +143,9 @@ Status HostPipeline::MakeRuns(std::vector<PipelinePart> parts) {
 // ---- starts ----
 
 bool HostPipeline::IssueIdle(Stream* stream, uint64_t* order, uint64_t* own) {
-  if (stream->device() != device_->ordinal()) return false;
-  if (stream == device_->null_stream() && device::host::OtherNullStreamsHold(device_)) return false;
+  if (stream->device() != device_->ordinal() || device::host::OtherNullStreamsHold(device_, stream)) return false;
   const std::lock_guard lock(device_->submission());
-  if (!order_->Idle() || !timeline_->Idle() || !stream->timeline()->Idle() || device_->LegacyHolds(stream))
-    return false;
+  if (!order_->Idle() || !timeline_->Idle() || !device::host::Through(device_, stream)) return false;
   *order = order_->Issue();
   *own = timeline_->Issue();
   return true;
@@ -182,8 +180,8 @@ bool HostPipeline::StartAtOnce(Stream* stream, std::unique_ptr<Run>* run) {
 // the start returns, even if another thread drives the queue just now, or another call is before this one on the
 // channel.
 bool HostPipeline::IsAtStart(Stream* stream, uint64_t start) const {
-  if (ended_.load(std::memory_order_acquire) + 1 < start) return false;
-  if (stream == device_->null_stream() && device::host::OtherNullStreamsHold(device_)) return false;
+  if (ended_.load(std::memory_order_acquire) + 1 < start || device::host::OtherNullStreamsHold(device_, stream))
+    return false;
   return device::host::Through(Device::Get(stream->device()), stream);
 }
 
@@ -235,10 +233,10 @@ Poll HostPipeline::Progress(uint64_t start) {
   if (std::exchange(begun_, start) != start) {
     for (const auto& run : runs_) run->Begin();
     std::fill(run_ended_.begin(), run_ended_.end(), false);
-    if (reset_.load(std::memory_order_acquire) >= start) {
-      FillZeros();
+    if (reset_.load(std::memory_order_acquire) < start || Differs()) {
+      NoteFailure(owner_->Failure());  // and the outputs are not this pipeline's, or not yet
     } else {
-      NoteFailure(owner_->Failure());  // and the outputs are not this pipeline's yet
+      FillZeros();
     }
   }
   bool done = true, again = false;
@@ -257,11 +255,21 @@ Poll HostPipeline::Progress(uint64_t start) {
   return again || StandsStill() ? Poll::kAgain : Poll::kBlocked;
 }
 
+// Whether ranks have created different pipelines; the communicator has failed then.
+bool HostPipeline::Differs() {
+  if (owner_->failed()) return false;
+  Status differs = CatchAll("comparing pipelines", comparison_);
+  if (differs.ok()) return false;
+  owner_->Fail(std::move(differs));
+  return true;
+}
+
 // Whether nothing moves any more because ranks wait for each other; the communicator has failed then.
 bool HostPipeline::StandsStill() {
   bool asks = false;
   for (size_t i = 0; i < runs_.size(); ++i) asks |= !run_ended_[i] && runs_[i]->TakeStandstill();
   if (!asks) return false;
+  if (Differs()) return true;
   bool stands_still = false;
   // If there is no memory for a look, it is repeated later.
   (void)CatchAll("looking for ranks that wait for each other", [&] {

@@ -59,6 +59,7 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   device::host::Poll Progress(uint64_t start);
   void NoteFailure(Status status);
   void FillZeros();
+  bool Differs();
   bool StandsStill();
   void Arm(int doorbell);
   void End(uint64_t start);

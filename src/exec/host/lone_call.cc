@@ -100,8 +100,7 @@ struct Started {
 
 // Issues both tickets if the call could start at once. A stream of another device takes the general way.
 bool IssueIdle(Device* device, Timeline* order, Stream* stream, uint64_t* order_ticket, uint64_t* stream_ticket) {
-  if (stream->device() != device->ordinal()) return false;
-  if (stream == device->null_stream() && device::host::OtherNullStreamsHold(device)) return false;
+  if (stream->device() != device->ordinal() || device::host::OtherNullStreamsHold(device, stream)) return false;
   const std::lock_guard lock(device->submission());
   if (!order->Idle() || !device->EnqueueIdle(stream, stream_ticket)) return false;
   *order_ticket = order->Issue();

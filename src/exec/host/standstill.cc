@@ -63,6 +63,7 @@ uint64_t PeerWordOf(const Channel& channel) {
 
 std::string TextOf(const Channel& channel, const Call& call) {
   std::string text = DescribeCall(call);
+  if (KindOf(channel) == kPipeline) return channel.members().Name() + ", " + text;
   if (IsMessage(channel)) text += (Sends(channel) ? " to rank " : " from rank ") + std::to_string(PeerOf(channel).rank);
   return text;
 }
@@ -119,7 +120,8 @@ const WaitBoard* Standstill::PublishBoard(const Step& step, const Waits& waits) 
   copy.words[WaitBoard::kCollectives] = step.main->log().next();
   uint64_t entries = 0;
   for (const Calls& calls : step.calls) {
-    if (calls.end - calls.begin == 1 && !Lacks(calls)) continue;
+    // A member with a mirror of this rank may not know yet that a start of a pipeline has reached it.
+    if (calls.end - calls.begin == 1 && KindOf(*calls.channel) != kPipeline && !Lacks(calls)) continue;
     if (entries == WaitBoard::kMost) return nullptr;  // half of the board could mislead
     for (const Wait& wait : waits) {
       uint64_t& noted = copy.words[WaitBoard::kWaits];

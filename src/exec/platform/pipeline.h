@@ -8,7 +8,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "src/base/status.h"
@@ -49,6 +51,11 @@ class Pipeline {
 
   virtual ~Pipeline() = default;
 
+  // Returns an error if ranks are known to have created different pipelines. Called before the first start. Host ranks
+  // compare when a start begins, and while it stands still; they wait for no rank for it.
+  using Comparison = std::function<Status()>;
+  void SetComparison(Comparison comparison) { comparison_ = std::move(comparison); }
+
   virtual Status Start(StreamRef stream) = 0;
   virtual Status Finish(StreamRef stream) = 0;
   virtual Status Wait(int64_t chunk) = 0;
@@ -72,6 +79,9 @@ class Pipeline {
   virtual int blocks() const { return 0; }
   // Whether copy engines move the data. It may become false in the first start, because all ranks must want them.
   virtual bool copies() const { return false; }
+
+ protected:
+  Comparison comparison_;
 };
 
 }  // namespace axccl::exec
