@@ -24,8 +24,9 @@ namespace {
 
 // Bytes that one Progress() moves. A start moves as many before it returns.
 constexpr int64_t kBytesOfTurn = 2 << 20;
-// Looks for peers that start at the same time, before a start returns: each would otherwise ring the other.
-constexpr int kLooksOfStart = 16;
+// Looks for peers that start at the same time, before a start returns: each would otherwise ring the other. A look at a
+// counter costs much less than a turn.
+constexpr int kLooksOfStart = 64, kTurnsOfStart = 16;
 
 }  // namespace
 
@@ -64,15 +65,16 @@ class HostPipeline::Run final : public PipelineItem, public Recycled<Run> {
     return poll;
   }
   void Arm(int doorbell) override { pipeline_->Arm(doorbell); }
+  device::host::Awaited awaited() const override { return pipeline_->awaited(); }
 };
 
-// The stream has come to the finish.
+// The stream has come to the finish, and the run has ended.
 class HostPipeline::Ending final : public PipelineItem, public Recycled<Ending> {
  public:
-  using PipelineItem::PipelineItem;
-  Poll Progress() override {
-    return pipeline_->ended_.load(std::memory_order_acquire) >= start_ ? Poll::kDone : Poll::kBlocked;
+  Ending(HostPipeline* pipeline, uint64_t start) : PipelineItem(pipeline, start) {
+    behind = {pipeline->timeline_, pipeline->timeline_->issued()};
   }
+  Poll Progress() override { return Poll::kDone; }
   Status result() const override { return pipeline_->failed_.load() ? pipeline_->Failure() : Status(); }
 };
 
@@ -153,19 +155,26 @@ bool HostPipeline::IssueIdle(Stream* stream, uint64_t* order, uint64_t* own) {
   return true;
 }
 
+bool HostPipeline::RunStart(Run* run) {
+  Poll poll = run->Progress();
+  int looks = device::host::SpinLooks() > kLooksOfStart ? kLooksOfStart : 0;
+  for (int turns = kTurnsOfStart; poll != Poll::kDone && turns > 0 && looks > 0; --turns) {
+    const device::host::Awaited awaited = run->awaited();
+    do {
+      device::host::CpuRelax();
+    } while (--looks > 0 && awaited.counter != nullptr && !awaited.Reached());
+    poll = run->Progress();
+  }
+  return poll == Poll::kDone;
+}
+
 bool HostPipeline::StartAtOnce(Stream* stream, std::unique_ptr<Run>* run) {
   Queue* const queue = device_->queue();
   if (!queue->TryEnterIdle()) return false;
   uint64_t order_ticket = 0, own_ticket = 0;
   if (!IssueIdle(stream, &order_ticket, &own_ticket)) return queue->Leave(), false;
   ResetWords(starts_.load(std::memory_order_relaxed));
-  Poll poll = (*run)->Progress();
-  for (int looks = device::host::SpinLooks() > kLooksOfStart ? kLooksOfStart : 0; poll != Poll::kDone && looks > 0;
-       --looks) {
-    device::host::CpuRelax();
-    poll = (*run)->Progress();
-  }
-  if (poll == Poll::kDone) {
+  if (RunStart(run->get())) {
     order_->Done(order_ticket);
     timeline_->Done(own_ticket);
     queue->LeaveAndNotify(order_.get(), timeline_.get());

@@ -73,6 +73,7 @@ Poll SlicedRun::Leave() {
 
 // The thread that drives this must not get its exceptions.
 Poll SlicedRun::Progress(int64_t budget) try {
+  awaited_ = {};
   if (stage_ == Stage::kIdle) return Poll::kDone;
   if (stage_ == Stage::kLeaving) return Leave();
   if (binding_.channel->owner()->failed()) {
@@ -132,16 +133,18 @@ Poll SlicedRun::ProgressMain(int64_t budget) {
   }
   members_checked_ = false;
   budget_ = budget;
-  bool moved = false, done = true, again = false;
+  bool moved = false, again = false;
+  uint32_t left = 0;
   for (uint32_t l = 0; l < lanes_.size(); ++l) {
     const LaneState before = lanes_[l];
     const Run run = RunLane(l);
     if (run == Run::kFailed) return Fail(std::move(status_));
     moved |= lanes_[l].step != before.step || lanes_[l].moved.offset != before.moved.offset;
-    done &= run == Run::kDone;
+    left += run != Run::kDone;
     again |= run == Run::kAgain;
   }
-  if (done) return End();
+  if (left == 0) return End();
+  if (left > 1 || members.inbox() != nullptr) awaited_ = {};
   if (moved) monitor_.Restart();
   return moved || again ? Poll::kAgain : Poll::kBlocked;
 }
@@ -247,7 +250,10 @@ SlicedRun::Run SlicedRun::PassWait(const Step& step) {
     Status over = monitor_.Look(binding_, step.peer);
     // The member may have done its part and left, in good order, between the two looks.
     const bool left_after_all = over.code() == Code::kRemoteError && ready();
-    if (!left_after_all) return Blocked(std::move(over));
+    if (!left_after_all) {
+      awaited_ = {&line->value, ValueOf(turn, step.value)};
+      return Blocked(std::move(over));
+    }
   }
   if (step.peer == channel.self()) return Run::kDone;
   if (line->signature.load(std::memory_order_relaxed) != signature_ ||

@@ -42,6 +42,8 @@ class SlicedRun {
   device::host::Poll Progress(int64_t budget);
   // The driving thread is about to sleep on `doorbell`.
   void Arm(int doorbell);
+  // What it waits for, after Progress() returned kBlocked, if that is a single counter.
+  const device::host::Awaited& awaited() const { return awaited_; }
   // Whether it has stood still for a while since it was last asked.
   bool TakeStandstill() { return monitor_.TakeStandstill(); }
   const Status& status() const { return status_; }
@@ -89,6 +91,7 @@ class SlicedRun {
   bool announced_ = false;
   bool members_checked_ = false;  // in this pass
   int64_t budget_ = 0;            // bytes that this Progress() may still move
+  device::host::Awaited awaited_;
   std::vector<LaneState> lanes_;
   std::vector<uint8_t> met_;  // by position
   Outbox outbox_;
