@@ -106,6 +106,12 @@ Result<std::shared_ptr<Pipeline>> HostPipeline::Make(Device* device, const Chann
   std::shared_ptr<HostPipeline> pipeline(new HostPipeline(device, on));
   AXCCL_RETURN_IF_ERROR(pipeline->MakeRuns(std::move(parts)));
   AXCCL_RETURN_IF_ERROR(Scheduler::Process().StartProgress());
+  // A thread that starts again may do so before another one has deleted what the last start had.
+  for (int i = 0; i < 2; ++i) {
+    Run::Reserve();
+    Reset::Reserve();
+    Ending::Reserve();
+  }
   return std::shared_ptr<Pipeline>(std::move(pipeline));
 }
 
