@@ -83,7 +83,7 @@ void MeasureCreation(int rounds) {
 }
 
 void MeasureMemory() {
-  constexpr int kRanks = 2, kPipelines = 1000;
+  constexpr int kRanks = 8, kPipelines = 500;
   RunRanks(1, kRanks, [&](const CostRank& rank, void*) {
     Bytes in(kSlices * kChunkBytes), out(kRanks * kSlices * kChunkBytes);
     std::vector<std::unique_ptr<GatherPipeline>> pipelines;

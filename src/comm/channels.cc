@@ -342,7 +342,10 @@ Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(exec::Channel* o
     const ChannelName name{static_cast<int64_t>(id), need.ranks, "",
                            "pipeline " + std::to_string(number) + " on " + on_name};
     uint64_t bytes = 0;
-    const ChannelLayout layout = ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes, &bytes);
+    // Launches on GPUs run ahead.
+    const ChannelLayout layout =
+        ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes,
+                               takes_areas ? exec::kRecords : exec::kRecordsOfPipeline, &bytes);
     made.emplace_back();
     AXCCL_RETURN_IF_ERROR(Make(name, on->order(), on->group_order(), layout, bytes, &made.back()));
     channels.push_back(made.back().get());
