@@ -24,6 +24,8 @@ namespace {
 
 // Bytes that one Progress() moves. A start moves as many before it returns.
 constexpr int64_t kBytesOfTurn = 2 << 20;
+// A permute has a message to one rank and one from another.
+constexpr size_t kMostRuns = 2;
 // Looks for peers that start at the same time, before a start returns: each would otherwise ring the other. A look at a
 // counter costs much less than a turn.
 constexpr int kLooksOfStart = 64, kTurnsOfStart = 16;
@@ -144,6 +146,7 @@ Status HostPipeline::MakeRuns(std::vector<PipelinePart> parts) {
     for (const Side side : {kIn, kOut}) at[side] += chunks_of(part, side);
   }
   run_ended_.resize(runs_.size());
+  standstill_.MakeRoom(1);  // all runs are in one order
   ready_early_.reserve(chunks_[kIn]);
   return Status();
 }
@@ -280,13 +283,14 @@ bool HostPipeline::StandsStill() {
   bool stands_still = false;
   // If there is no memory for a look, it is repeated later.
   (void)CatchAll("looking for ranks that wait for each other", [&] {
-    if (standstill_ == nullptr) standstill_ = std::make_unique<Standstill>();
-    std::vector<Standstill::Calls> left;
+    std::array<Standstill::Calls, kMostRuns> left;
+    size_t count = 0;
     for (size_t i = 0; i < runs_.size(); ++i) {
-      const uint64_t next = runs_[i]->channel()->log().next();
-      if (!run_ended_[i]) left.push_back({runs_[i]->channel(), &runs_[i]->call(), next - 1, next});
+      SlicedRun& run = *runs_[i];
+      const uint64_t next = run.channel()->log().next();
+      if (!run_ended_[i]) left[count++] = {run.channel(), &run.call(), next - 1, next, run.text()};
     }
-    return stands_still = standstill_->Check(left), Status();
+    return stands_still = standstill_.Check({left.data(), count}), Status();
   });
   return stands_still;
 }
@@ -313,7 +317,7 @@ void HostPipeline::Arm(int doorbell) {
 }
 
 void HostPipeline::End(uint64_t start) {
-  standstill_ = nullptr;
+  standstill_.Leave();
   ended_.store(start, std::memory_order_release);
   Scheduler::Process().Attend(-1);
 }

@@ -85,7 +85,7 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   std::vector<Call> zeros_;     // outputs that get nothing
   Word* zero_words_ = nullptr;  // and their words: the last ones
   std::vector<bool> run_ended_;
-  std::unique_ptr<Standstill> standstill_;  // of a start that stands still
+  Standstill standstill_;  // of a start that stands still
   std::atomic<uint64_t> starts_{0};
   std::atomic<uint64_t> reset_{0}, ended_{0};  // the last start for which that has happened
   // For the thread that drives.

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/device/host/queue.h"
@@ -49,6 +50,7 @@ class SlicedRun {
   const Status& status() const { return status_; }
   Channel* channel() const { return binding_.channel; }
   const Call& call() const { return binding_.call; }
+  const std::string& text() const { return text_; }  // describes the call
   bool begun() const { return stage_ != Stage::kNew; }
   size_t scratch_bytes() const { return (shadow_ != nullptr ? shadow_->bytes() : 0) + scratch_bytes_; }
 
@@ -81,6 +83,7 @@ class SlicedRun {
   bool ReadWhileOwned();
 
   Binding binding_;
+  const std::string text_;
   const Operands* const operands_;
   const Words words_;
   std::unique_ptr<Shadow> shadow_;
