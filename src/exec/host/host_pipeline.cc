@@ -209,7 +209,6 @@ Status HostPipeline::Start(StreamRef ref) {
   Stream* const stream = device_->Effective(ref.host);
   const uint64_t start = starts_.load(std::memory_order_relaxed) + 1;
   auto run = std::make_unique<Run>(this, start);
-  auto reset = std::make_unique<Reset>(this, start);
   starts_.store(start, std::memory_order_release);
   owner_->CountOperation();
   Scheduler::Process().Attend(1);
@@ -218,7 +217,7 @@ Status HostPipeline::Start(StreamRef ref) {
     if (IsAtStart(stream, start)) {
       ResetWords(start);
     } else {
-      SubmitTo(stream, std::move(reset), device_, {});
+      SubmitTo(stream, std::make_unique<Reset>(this, start), device_, {});
     }
     const std::array<Device*, 1> devices{device_};
     const std::array<const TimelinePtr*, 2> orders{&order_, &timeline_};

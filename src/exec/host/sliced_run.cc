@@ -30,8 +30,6 @@ Result<std::unique_ptr<SlicedRun>> SlicedRun::Make(const PipelinePart& part, Wor
   Binding& binding = run->binding_;
   AXCCL_ASSIGN_OR_RETURN(run->prepared_, binding.host->plans().PrepareSliced(own.call, own.program, own.slicing));
   Prepared& prepared = run->prepared_;
-  // The caller reads a slice soon after it has come.
-  prepared.around_cache &= own.slicing.slices == 1;
   binding.prepared = &prepared;
   binding.around_cache = prepared.around_cache;
   run->scratch_bytes_ = prepared.sets.bytes * plan::kRotation;
