@@ -91,9 +91,23 @@ void MoveTiles(const IsaTable& isa, const BoxRange& range, const BoxOperands& op
   if (non_temporal) isa.stream_fence();
 }
 
+// Copies a range that is packed in all operands, unless there are too many. Fences what it streams.
+bool CopyPacked(const IsaTable& isa, const BoxOperand* dst, int num_dst, const BoxOperand& src, size_t bytes,
+                bool non_temporal) {
+  constexpr int kMost = 16;
+  if (num_dst > kMost || src.strides != nullptr) return false;
+  void* to[kMost];
+  for (int i = 0; i < num_dst; ++i) {
+    if (dst[i].strides != nullptr) return false;
+    to[i] = dst[i].data;
+  }
+  isa.copy(to, num_dst, src.data, bytes, non_temporal);
+  return true;
+}
+
 void CopyAny(const IsaTable& isa, const BoxRange& range, const BoxOperand* dst, int num_dst, const BoxOperand& src,
              size_t element_bytes, bool non_temporal) {
-  if (range.count == 0) return;
+  if (range.count == 0 || CopyPacked(isa, dst, num_dst, src, range.count * element_bytes, non_temporal)) return;
   if (num_dst == 1) {
     CopyPieces(isa, range, *dst, src, element_bytes, non_temporal);
     if (non_temporal) isa.stream_fence();

@@ -14,7 +14,7 @@ namespace {
                "  chunk        us of a chunk of 64 B: (64 slices - 1 slice) / 63, and of a call for each slice\n"
                "  call         a start and finish with one slice, and ncclAllGather, 8 B and 1 MiB\n"
                "  create       creation, first step and destruction, 8 ranks in threads, 8 slices\n"
-               "  memory       of 1,000 idle pipelines\n"
+               "  memory       of 500 idle pipelines, 8 ranks in threads, 8 slices\n"
                "  wake         from a chunk's ready until a thread that computes sees it; both cores compute\n"
                "  late         from a start until the chunks of the ranks that have come, while one is 200 ms late\n"
                "  failure      from a death or an abort until all words are 2\n"

@@ -1,5 +1,6 @@
 #include "src/base/processors.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -12,7 +13,6 @@
 #include <set>
 #include <utility>
 
-#include "src/base/files.h"
 #include "src/base/log.h"
 #include "src/base/service_fd.h"
 #include "src/base/status.h"
@@ -77,13 +77,19 @@ std::vector<int> AllowedProcessors() {
 }
 
 bool AllProcessorsTaken() {
-  return AllProcessorsTaken(FirstLine("/proc/loadavg"), static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  const int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char line[128];
+  const ssize_t bytes = read(fd, line, sizeof(line) - 1);
+  close(fd);
+  line[bytes > 0 ? bytes : 0] = 0;
+  return AllProcessorsTaken(line, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 // A line of /proc/loadavg: three averages, then "running/all".
-bool AllProcessorsTaken(const std::string& line, int processors) {
+bool AllProcessorsTaken(const char* line, int processors) {
   long running = 0;
-  return std::sscanf(line.c_str(), "%*s %*s %*s %ld/", &running) == 1 && running > processors;
+  return std::sscanf(line, "%*s %*s %*s %ld/", &running) == 1 && running > processors;
 }
 
 namespace {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 #include <vector>
 
 namespace axccl {
@@ -18,9 +17,9 @@ inline constexpr int kMaxProcessor = 65535;
 std::vector<int> AllowedProcessors();
 
 // Returns whether more threads want to run on this machine than it has processors, or false when that is unknown.
-// `line`: the content of /proc/loadavg.
+// Allocates nothing: threads that wait ask. `line`: the content of /proc/loadavg.
 bool AllProcessorsTaken();
-bool AllProcessorsTaken(const std::string& line, int processors);
+bool AllProcessorsTaken(const char* line, int processors);
 
 // Makes the kernel move the calling thread to another processor of its set. The set stays as it is.
 void MoveToAnotherProcessor();

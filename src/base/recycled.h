@@ -27,6 +27,8 @@ class Recycled {
     }
     return ::operator new(bytes);
   }
+  // Keeps memory for one more object, unless there is enough.
+  static void Reserve() { operator delete(::operator new(sizeof(T))); }
   static void operator delete(void* memory) noexcept {
     {
       const std::lock_guard lock(kept_.lock);

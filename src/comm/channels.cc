@@ -322,7 +322,9 @@ Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(exec::Channel* o
                            "pipeline " + std::to_string(number) + " on " + on_name};
     uint64_t bytes = kCacheLine;
     ChannelLayout layout;
-    if (runs(need)) layout = ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes, &bytes);
+    // Launches on GPUs run ahead.
+    const uint32_t records = takes_areas ? exec::kRecords : exec::kRecordsOfPipeline;
+    if (runs(need)) layout = ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes, records, &bytes);
     made.emplace_back();
     AXCCL_RETURN_IF_ERROR(
         Make(name, on->order(), on->group_order(), layout, bytes, first ? &call : nullptr, &made.back()));

@@ -75,13 +75,15 @@ ChannelLayout ChannelLayout::Created(uint32_t size, uint32_t lanes, uint64_t scr
   return layout;
 }
 
-ChannelLayout ChannelLayout::ForPlan(uint32_t lanes, uint32_t endpoints, uint64_t scratch_bytes, uint64_t* bytes) {
+ChannelLayout ChannelLayout::ForPlan(uint32_t lanes, uint32_t endpoints, uint64_t scratch_bytes, int num_records,
+                                     uint64_t* bytes) {
   // Address and reach of input and output, and their strides.
   constexpr uint64_t kWordsOfOperand = RoundUp(4 + 2 * tensor::kMaxDims, kCacheLine / sizeof(uint64_t));
   ChannelLayout layout;
   layout.lanes = lanes;
   layout.endpoints = endpoints;
-  layout.lines = RoundUp(kRecords * sizeof(OpRecord), kCacheLine);
+  layout.num_records = static_cast<uint64_t>(num_records);
+  layout.lines = RoundUp(layout.num_records * sizeof(OpRecord), kCacheLine);
   layout.announcements = layout.lines + uint64_t{lanes} * endpoints * plan::kRotation * sizeof(Line);
   layout.announcement_words = kWordsOfOperand;
   *bytes = layout.announcements + 2 * kWordsOfOperand * sizeof(uint64_t);

@@ -70,6 +70,8 @@ static_assert(sizeof(OpRecord) == 320 && OpRecord::kRoom >= 12);
 // Ranks run at most a few operations ahead of each other on a channel (the reuse of scratch ensures that), so a short
 // ring is enough.
 inline constexpr int kRecords = 16;
+// Starts of a pipeline on host ranks, which are at most one ahead of each other.
+inline constexpr int kRecordsOfPipeline = 4;
 
 inline constexpr size_t kErrorText = 448;
 
@@ -196,7 +198,8 @@ struct Apart {
 struct ChannelLayout {
   uint32_t endpoints = 0;  // per lane
   uint32_t lanes = 0;
-  uint64_t records = 0;  // offsets from the start of the block
+  uint64_t num_records = kRecords;  // a power of two
+  uint64_t records = 0;             // offsets from the start of the block
   uint64_t lines = 0;
   uint64_t scratch = 0;
   uint64_t scratch_bytes = 0;
@@ -220,13 +223,17 @@ struct ChannelLayout {
   Line* LineOf(std::byte* block, uint32_t lane, uint32_t endpoint, uint64_t turn) const {
     return reinterpret_cast<Line*>(block + OffsetOfLine(lane, endpoint, turn));
   }
+  uint64_t OffsetOfRecord(uint64_t sequence) const {
+    return records + (sequence & (num_records - 1)) * sizeof(OpRecord);
+  }
   OpRecord* RecordOf(std::byte* block, uint64_t sequence) const {
-    return reinterpret_cast<OpRecord*>(block + records) + sequence % kRecords;
+    return reinterpret_cast<OpRecord*>(block + OffsetOfRecord(sequence));
   }
   // A created channel of a group of `size`; *bytes: its total size.
   static ChannelLayout Created(uint32_t size, uint32_t lanes, uint64_t scratch_bytes, uint64_t* bytes);
   // A channel that one plan alone runs on, for one operand.
-  static ChannelLayout ForPlan(uint32_t lanes, uint32_t endpoints, uint64_t scratch_bytes, uint64_t* bytes);
+  static ChannelLayout ForPlan(uint32_t lanes, uint32_t endpoints, uint64_t scratch_bytes, int num_records,
+                               uint64_t* bytes);
 };
 
 // The blocks of a communicator with `ranks` ranks: the default channel, and one channel for each ordered pair. Few

@@ -6,13 +6,35 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 
 #include "src/base/detached_thread.h"
+
+namespace {
+
+thread_local long t_allocations = 0;  // of the C++ library and of this code
+
+void* Allocate(size_t bytes) {
+  ++t_allocations;
+  void* const memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return Allocate(bytes); }
+void* operator new[](size_t bytes) { return Allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
 namespace axccl::test {
 namespace {
@@ -48,6 +70,15 @@ class Lasting {
   std::condition_variable changed_;
   std::function<void()> task_;
 };
+
+// A thread that waits for a chunk or a call may ask at any time.
+TEST(AllProcessorsTaken, AllocatesNothing) {
+  const long before = t_allocations;
+  (void)AllProcessorsTaken();
+  EXPECT_EQ(t_allocations, before);
+  ::operator delete(::operator new(1));
+  EXPECT_GT(t_allocations, before) << "nothing is counted";
+}
 
 TEST(AllProcessorsTaken, WhenMoreThreadsRunThanThereAreProcessors) {
   EXPECT_TRUE(AllProcessorsTaken("0.31 0.82 1.60 3/345 12345", 2));

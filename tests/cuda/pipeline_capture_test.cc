@@ -202,6 +202,7 @@ TEST(PipelineCapture, RefusesWhatCrossesItsBorder) {
     }));
     for (int64_t chunk = 0; chunk < 2; ++chunk) ASSERT_OK(axcclPipelineReady(p, chunk));
     ASSERT_OK(axcclPipelineFinish(p, Cuda(clique.stream())));
+    ASSERT_TRUE(clique.Synchronize());
     Graph second, third;
     ASSERT_NO_FATAL_FAILURE(second.Capture(clique.stream(), [&] {
       const cudaStream_t captured = Cuda(clique.stream());

@@ -18,7 +18,7 @@ struct Region {
 
 void AddControl(const ChannelLayout& channel, const std::string& name, std::vector<Region>* regions) {
   const uint64_t lines = uint64_t{channel.lanes} * channel.endpoints * plan::kRotation;
-  regions->push_back({name + " records", channel.records, kRecords * sizeof(OpRecord)});
+  regions->push_back({name + " records", channel.records, channel.num_records * sizeof(OpRecord)});
   regions->push_back({name + " lines", channel.lines, lines * sizeof(Line)});
 }
 
@@ -148,6 +148,23 @@ TEST_P(LayoutTest, CreatedChannelsHaveRoomForAll) {
       EXPECT_EQ(channel.lanes, block.channel.lanes);
     }
   }
+}
+
+// There may be thousands of pipelines, and each takes whole pages of the heap.
+TEST(PlanLayout, OfAPipelineOf8RanksIsOnePage) {
+  uint64_t bytes = 0;
+  const ChannelLayout channel = ChannelLayout::ForPlan(8, 2, 0, kRecordsOfPipeline, &bytes);
+  std::vector<Region> regions;
+  AddControl(channel, "channel", &regions);
+  regions.push_back({"announcements", channel.announcements, 2 * channel.announcement_words * sizeof(uint64_t)});
+  regions.push_back({"end", bytes, 0});
+  for (size_t i = 0; i + 1 < regions.size(); ++i)
+    EXPECT_LE(regions[i].begin + regions[i].bytes, regions[i + 1].begin) << regions[i].name;
+  EXPECT_LE(bytes, kPage);
+  std::byte* const base = nullptr;
+  for (uint64_t sequence = 0; sequence < 40; ++sequence)
+    EXPECT_EQ(reinterpret_cast<std::byte*>(channel.RecordOf(base, sequence)) - base,
+              static_cast<ptrdiff_t>(sequence % kRecordsOfPipeline * sizeof(OpRecord)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, LayoutTest, testing::Values(1, 2, 3, 5, 8, 13, 31, 32, 33, 64));

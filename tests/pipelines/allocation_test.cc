@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 
@@ -119,6 +120,33 @@ TEST_P(PipelineAllocationTest, NoneFromTheSecondStartOn) {
     }
     EXPECT_EQ(least, 0) << (busy ? "busy" : "idle") << " streams";
   }
+}
+
+// While a start waits for a rank that is late, threads look now and then whether ranks wait for each other.
+TEST_P(PipelineAllocationTest, NoneInStartsThatStandStill) {
+  const auto step = [&](std::chrono::milliseconds late) {
+    ++step_;
+    Start(0);
+    Declare(0, false);
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < late) {
+      int done = 0;
+      ASSERT_EQ(axcclPipelineTest(pipelines_[0]->handle(), 0, &done), ncclSuccess);
+    }
+    Start(1);
+    Declare(1, false);
+    Finish();
+  };
+  for (int i = 0; i < 40; ++i) step(std::chrono::milliseconds(0));
+  long least = 1;
+  for (int attempt = 0; attempt < 5 && least != 0; ++attempt) {
+    g_allocations = 0;
+    g_counts = true;
+    step(std::chrono::milliseconds(200));
+    g_counts = false;
+    least = g_allocations;
+  }
+  EXPECT_EQ(least, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, PipelineAllocationTest, testing::ValuesIn(kPipelineKinds),

@@ -40,7 +40,7 @@ bool Item::Park(std::unique_ptr<Item>* self) {
   for (const Mark& mark : item.after) {
     if (wait(mark.timeline, mark.ticket)) return true;
   }
-  return false;
+  return wait(item.behind.timeline, item.behind.ticket);
 }
 
 void Item::Finish() {
@@ -185,7 +185,7 @@ bool Queue::WatchStarted(int* looks) {
   // Threads that bring an item rely on the holder of the run lock.
   while (*looks > 0 && !has_inbox_.load(std::memory_order_relaxed)) {
     --*looks;
-    if (awaited.counter->load(std::memory_order_acquire) >= awaited.value) return PollStarted(1);
+    if (awaited.Reached()) return PollStarted(1);
     CpuRelax();
   }
   return false;

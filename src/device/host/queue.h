@@ -30,6 +30,8 @@ enum class Poll : uint8_t {
 struct Awaited {
   const std::atomic<uint64_t>* counter = nullptr;  // null: it waits for something else
   uint64_t value = 0;
+
+  bool Reached() const { return counter->load(std::memory_order_acquire) >= value; }
 };
 
 class Work {
@@ -57,6 +59,7 @@ struct Item : Waiter {
   std::shared_ptr<Work> work;
   Places places;               // starts when each place's predecessors are done
   std::vector<Mark> after;     // and each of these has been reached
+  Mark behind;                 // and this one, which needs no more memory
   bool run_elsewhere = false;  // a worker ran it and has finished
   Queue* queue = nullptr;
   std::unique_ptr<Item> next;  // in its list of the queue: handing an item over must need no memory

@@ -329,6 +329,7 @@ Status Scheduler::StartProgressThread() {
   std::lock_guard lock(mutex_);
   if (progress_state_.load(std::memory_order_seq_cst) != kAbsent) return Status();
   progress_state_.store(kActive, std::memory_order_seq_cst);
+  (void)Workers::Process();  // exists before any thread that waits looks at it
   const Status started = StartDetached("the progress of work that no thread waits for", [this] { ProgressLoop(); });
   if (!started.ok()) progress_state_.store(kAbsent, std::memory_order_seq_cst);
   return started;

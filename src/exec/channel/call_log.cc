@@ -85,7 +85,7 @@ std::string CallLog::LastCallOf(int position) const {
   const Member& peer = members_[position];
   const std::string rank = "rank " + std::to_string(peer.rank);
   uint64_t newest = 0;  // newest + 1
-  for (uint64_t i = 0; i < kRecords && peer.block != nullptr; ++i)
+  for (uint64_t i = 0; i < peer.layout.num_records && peer.block != nullptr; ++i)
     newest = std::max(newest, RecordOf(peer, i)->sequence.load(std::memory_order_acquire));
   if (newest == 0) return rank + " has called nothing like it yet";
   const std::string text = TextOf(position, newest - 1);

@@ -1,9 +1,9 @@
 // The calls of the ranks of a channel, as op records in their blocks (layout.h): this rank writes its own records, and
 // compares them with those of the others when something seems wrong.
 //
-// A record is written before its operation's first signal and stays for the next kRecords operations. What peers have
-// written is checked: any bits are legal. Used by the thread that drives the channel's operations; other threads may
-// read records while none is written.
+// A record is written before its operation's first signal and stays for the next operations, as many as the
+// layout has records. What peers have written is checked: any bits are legal. Used by the thread that drives the
+// channel's operations; other threads may read records while none is written.
 #pragma once
 
 #include <atomic>
@@ -71,7 +71,10 @@ class CallLog {
   }
   std::string TextOf(int position, uint64_t sequence) const;
   // The first operation whose record may still be there.
-  uint64_t Oldest() const { return next_ > kRecords ? next_ - kRecords : 0; }
+  uint64_t Oldest() const {
+    const uint64_t records = members_.own().layout.num_records;
+    return next_ > records ? next_ - records : 0;
+  }
   Status Compare(int position, uint64_t sequence) const;
   std::string CountSides(int position, uint64_t sequence) const;
 

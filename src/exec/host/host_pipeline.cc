@@ -24,8 +24,11 @@ namespace {
 
 // Bytes that one Progress() moves. A start moves as many before it returns.
 constexpr int64_t kBytesOfTurn = 2 << 20;
-// Looks for peers that start at the same time, before a start returns: each would otherwise ring the other.
-constexpr int kLooksOfStart = 16;
+// A permute has a message to one rank and one from another.
+constexpr size_t kMostRuns = 2;
+// Looks for peers that start at the same time, before a start returns: each would otherwise ring the other. A look at a
+// counter costs much less than a turn.
+constexpr int kLooksOfStart = 64, kTurnsOfStart = 16;
 
 }  // namespace
 
@@ -64,15 +67,16 @@ class HostPipeline::Run final : public PipelineItem, public Recycled<Run> {
     return poll;
   }
   void Arm(int doorbell) override { pipeline_->Arm(doorbell); }
+  device::host::Awaited awaited() const override { return pipeline_->awaited(); }
 };
 
-// The stream has come to the finish.
+// The stream has come to the finish, and the run has ended.
 class HostPipeline::Ending final : public PipelineItem, public Recycled<Ending> {
  public:
-  using PipelineItem::PipelineItem;
-  Poll Progress() override {
-    return pipeline_->ended_.load(std::memory_order_acquire) >= start_ ? Poll::kDone : Poll::kBlocked;
+  Ending(HostPipeline* pipeline, uint64_t start) : PipelineItem(pipeline, start) {
+    behind = {pipeline->timeline_, pipeline->timeline_->issued()};
   }
+  Poll Progress() override { return Poll::kDone; }
   Status result() const override { return pipeline_->failed_.load() ? pipeline_->Failure() : Status(); }
 };
 
@@ -104,6 +108,12 @@ Result<std::shared_ptr<Pipeline>> HostPipeline::Make(Device* device, const Chann
   std::shared_ptr<HostPipeline> pipeline(new HostPipeline(device, on));
   AXCCL_RETURN_IF_ERROR(pipeline->MakeRuns(std::move(parts)));
   AXCCL_RETURN_IF_ERROR(Scheduler::Process().StartProgress());
+  // A thread that starts again may do so before another one has deleted what the last start had.
+  for (int i = 0; i < 2; ++i) {
+    Run::Reserve();
+    Reset::Reserve();
+    Ending::Reserve();
+  }
   return std::shared_ptr<Pipeline>(std::move(pipeline));
 }
 
@@ -136,6 +146,7 @@ Status HostPipeline::MakeRuns(std::vector<PipelinePart> parts) {
     for (const Side side : {kIn, kOut}) at[side] += chunks_of(part, side);
   }
   run_ended_.resize(runs_.size());
+  standstill_.MakeRoom(1);  // all runs are in one order
   ready_early_.reserve(chunks_[kIn]);
   return Status();
 }
@@ -151,19 +162,26 @@ bool HostPipeline::IssueIdle(Stream* stream, uint64_t* order, uint64_t* own) {
   return true;
 }
 
+bool HostPipeline::RunStart(Run* run) {
+  Poll poll = run->Progress();
+  int looks = device::host::SpinLooks() > kLooksOfStart ? kLooksOfStart : 0;
+  for (int turns = kTurnsOfStart; poll != Poll::kDone && turns > 0 && looks > 0; --turns) {
+    const device::host::Awaited awaited = run->awaited();
+    do {
+      device::host::CpuRelax();
+    } while (--looks > 0 && awaited.counter != nullptr && !awaited.Reached());
+    poll = run->Progress();
+  }
+  return poll == Poll::kDone;
+}
+
 bool HostPipeline::StartAtOnce(Stream* stream, std::unique_ptr<Run>* run) {
   Queue* const queue = device_->queue();
   if (!queue->TryEnterIdle()) return false;
   uint64_t order_ticket = 0, own_ticket = 0;
   if (!IssueIdle(stream, &order_ticket, &own_ticket)) return queue->Leave(), false;
   ResetWords(starts_.load(std::memory_order_relaxed));
-  Poll poll = (*run)->Progress();
-  for (int looks = device::host::SpinLooks() > kLooksOfStart ? kLooksOfStart : 0; poll != Poll::kDone && looks > 0;
-       --looks) {
-    device::host::CpuRelax();
-    poll = (*run)->Progress();
-  }
-  if (poll == Poll::kDone) {
+  if (RunStart(run->get())) {
     order_->Done(order_ticket);
     timeline_->Done(own_ticket);
     queue->LeaveAndNotify(order_.get(), timeline_.get());
@@ -189,7 +207,6 @@ Status HostPipeline::Start(StreamRef ref) {
   Stream* const stream = device_->Effective(ref.host);
   const uint64_t start = starts_.load(std::memory_order_relaxed) + 1;
   auto run = std::make_unique<Run>(this, start);
-  auto reset = std::make_unique<Reset>(this, start);
   starts_.store(start, std::memory_order_release);
   owner_->CountOperation();
   Scheduler::Process().Attend(1);
@@ -198,7 +215,7 @@ Status HostPipeline::Start(StreamRef ref) {
     if (IsAtStart(stream, start)) {
       ResetWords(start);
     } else {
-      SubmitTo(stream, std::move(reset), device_, {});
+      SubmitTo(stream, std::make_unique<Reset>(this, start), device_, {});
     }
     const std::array<Device*, 1> devices{device_};
     const std::array<const TimelinePtr*, 2> orders{&order_, &timeline_};
@@ -273,13 +290,14 @@ bool HostPipeline::StandsStill() {
   bool stands_still = false;
   // If there is no memory for a look, it is repeated later.
   (void)CatchAll("looking for ranks that wait for each other", [&] {
-    if (standstill_ == nullptr) standstill_ = std::make_unique<Standstill>();
-    std::vector<Standstill::Calls> left;
+    std::array<Standstill::Calls, kMostRuns> left;
+    size_t count = 0;
     for (size_t i = 0; i < runs_.size(); ++i) {
-      const uint64_t next = runs_[i]->channel()->log().next();
-      if (!run_ended_[i]) left.push_back({runs_[i]->channel(), &runs_[i]->call(), next - 1, next});
+      SlicedRun& run = *runs_[i];
+      const uint64_t next = run.channel()->log().next();
+      if (!run_ended_[i]) left[count++] = {run.channel(), &run.call(), next - 1, next, run.text()};
     }
-    return stands_still = standstill_->Check(left), Status();
+    return stands_still = standstill_.Check({left.data(), count}), Status();
   });
   return stands_still;
 }
@@ -306,7 +324,7 @@ void HostPipeline::Arm(int doorbell) {
 }
 
 void HostPipeline::End(uint64_t start) {
-  standstill_ = nullptr;
+  standstill_.Leave();
   ended_.store(start, std::memory_order_release);
   Scheduler::Process().Attend(-1);
 }

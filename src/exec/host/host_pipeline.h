@@ -51,6 +51,8 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   HostPipeline(device::host::Device* device, const Channel& on)
       : device_(device), owner_(on.owner()), order_(on.order()) {}
   Status MakeRuns(std::vector<PipelinePart> parts);
+  // Returns whether it has ended.
+  static bool RunStart(Run* run);
   // Returns false, and does nothing, if the start has to wait for earlier work.
   bool StartAtOnce(device::host::Stream* stream, std::unique_ptr<Run>* run);
   bool IssueIdle(device::host::Stream* stream, uint64_t* order, uint64_t* own);
@@ -62,6 +64,7 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   bool Differs();
   bool StandsStill();
   void Arm(int doorbell);
+  device::host::Awaited awaited() const { return runs_.size() == 1 ? runs_[0]->awaited() : device::host::Awaited(); }
   void End(uint64_t start);
   // Whether the word counts: the last start has reset it, and it is not 0.
   bool Said(const Word& word, uint64_t start) const {
@@ -83,7 +86,7 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   std::vector<Call> zeros_;     // outputs that get nothing
   Word* zero_words_ = nullptr;  // and their words: the last ones
   std::vector<bool> run_ended_;
-  std::unique_ptr<Standstill> standstill_;  // of a start that stands still
+  Standstill standstill_;  // of a start that stands still
   std::atomic<uint64_t> starts_{0};
   std::atomic<uint64_t> reset_{0}, ended_{0};  // the last start for which that has happened
   // For the thread that drives.

@@ -37,7 +37,7 @@ void AppendRecord(const Binding& binding, Stretches* stretches) {
     const auto announced = static_cast<uint32_t>(binding.announced_words * sizeof(uint64_t));
     stretches->push_back({layout.announcements + half, announced, false, false});
   }
-  stretches->push_back({layout.records + binding.sequence % kRecords * sizeof(OpRecord), bytes, false, true});
+  stretches->push_back({layout.OffsetOfRecord(binding.sequence), bytes, false, true});
 }
 
 void AppendSlot(const Binding& binding, const Outbound::Slot& slot, uint32_t lane, uint16_t endpoint, uint64_t turn,

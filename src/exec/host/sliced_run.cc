@@ -17,6 +17,7 @@ uint64_t ValueOf(uint64_t turn, uint16_t value) { return turn << 16 | value; }
 
 SlicedRun::SlicedRun(const PipelinePart& part, Words words)
     : binding_(part.channel, part.call),
+      text_(DescribeCall(part.call)),
       operands_(Operands::FormOf(binding_.call)),
       words_(words),
       outbox_(part.channel->members().inbox()) {}
@@ -29,8 +30,6 @@ Result<std::unique_ptr<SlicedRun>> SlicedRun::Make(const PipelinePart& part, Wor
   Binding& binding = run->binding_;
   AXCCL_ASSIGN_OR_RETURN(run->prepared_, binding.host->plans().PrepareSliced(own.call, own.program, own.slicing));
   Prepared& prepared = run->prepared_;
-  // The caller reads a slice soon after it has come.
-  prepared.around_cache &= own.slicing.slices == 1;
   binding.prepared = &prepared;
   binding.around_cache = prepared.around_cache;
   run->scratch_bytes_ = prepared.sets.bytes * plan::kRotation;
@@ -73,6 +72,7 @@ Poll SlicedRun::Leave() {
 
 // The thread that drives this must not get its exceptions.
 Poll SlicedRun::Progress(int64_t budget) try {
+  awaited_ = {};
   if (stage_ == Stage::kIdle) return Poll::kDone;
   if (stage_ == Stage::kLeaving) return Leave();
   if (binding_.channel->owner()->failed()) {
@@ -132,16 +132,18 @@ Poll SlicedRun::ProgressMain(int64_t budget) {
   }
   members_checked_ = false;
   budget_ = budget;
-  bool moved = false, done = true, again = false;
+  bool moved = false, again = false;
+  uint32_t left = 0;
   for (uint32_t l = 0; l < lanes_.size(); ++l) {
     const LaneState before = lanes_[l];
     const Run run = RunLane(l);
     if (run == Run::kFailed) return Fail(std::move(status_));
     moved |= lanes_[l].step != before.step || lanes_[l].moved.offset != before.moved.offset;
-    done &= run == Run::kDone;
+    left += run != Run::kDone;
     again |= run == Run::kAgain;
   }
-  if (done) return End();
+  if (left == 0) return End();
+  if (left > 1 || members.inbox() != nullptr) awaited_ = {};
   if (moved) monitor_.Restart();
   return moved || again ? Poll::kAgain : Poll::kBlocked;
 }
@@ -247,7 +249,10 @@ SlicedRun::Run SlicedRun::PassWait(const Step& step) {
     Status over = monitor_.Look(binding_, step.peer);
     // The member may have done its part and left, in good order, between the two looks.
     const bool left_after_all = over.code() == Code::kRemoteError && ready();
-    if (!left_after_all) return Blocked(std::move(over));
+    if (!left_after_all) {
+      awaited_ = {&line->value, ValueOf(turn, step.value)};
+      return Blocked(std::move(over));
+    }
   }
   if (step.peer == channel.self()) return Run::kDone;
   if (line->signature.load(std::memory_order_relaxed) != signature_ ||

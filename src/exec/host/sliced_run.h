@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/device/host/queue.h"
@@ -42,11 +43,14 @@ class SlicedRun {
   device::host::Poll Progress(int64_t budget);
   // The driving thread is about to sleep on `doorbell`.
   void Arm(int doorbell);
+  // What it waits for, after Progress() returned kBlocked, if that is a single counter.
+  const device::host::Awaited& awaited() const { return awaited_; }
   // Whether it has stood still for a while since it was last asked.
   bool TakeStandstill() { return monitor_.TakeStandstill(); }
   const Status& status() const { return status_; }
   Channel* channel() const { return binding_.channel; }
   const Call& call() const { return binding_.call; }
+  const std::string& text() const { return text_; }  // describes the call
   bool begun() const { return stage_ != Stage::kNew; }
   size_t scratch_bytes() const { return (shadow_ != nullptr ? shadow_->bytes() : 0) + scratch_bytes_; }
 
@@ -79,6 +83,7 @@ class SlicedRun {
   bool ReadWhileOwned();
 
   Binding binding_;
+  const std::string text_;
   const Operands* const operands_;
   const Words words_;
   std::unique_ptr<Shadow> shadow_;
@@ -89,6 +94,7 @@ class SlicedRun {
   bool announced_ = false;
   bool members_checked_ = false;  // in this pass
   int64_t budget_ = 0;            // bytes that this Progress() may still move
+  device::host::Awaited awaited_;
   std::vector<LaneState> lanes_;
   std::vector<uint8_t> met_;  // by position
   Outbox outbox_;

@@ -85,19 +85,9 @@ Standstill::Calls Standstill::CallsOf(const Operation& first, size_t count) {
   return Calls{channel, &first.call(), begin, begin + count};
 }
 
-std::vector<Standstill::Step> Standstill::StepsOf(std::span<const Calls> left) {
-  std::vector<Step> steps;
-  for (const Calls& calls : left) {
-    Channel* const main = calls.channel->main();
-    auto step = std::find_if(steps.begin(), steps.end(), [&](const Step& s) { return s.main == main; });
-    if (step == steps.end()) step = steps.insert(step, Step{main, {}});
-    step->calls.push_back(calls);
-  }
-  return steps;
-}
-
-Standstill::~Standstill() {
+void Standstill::Leave() {
   for (const Held& held : held_) held.board->word[WaitBoard::kOrder].store(0, std::memory_order_release);
+  held_.clear();
 }
 
 Standstill::Held* Standstill::BoardFor(const Step& step) {
@@ -119,9 +109,10 @@ const WaitBoard* Standstill::PublishBoard(const Step& step, const Waits& waits) 
   copy.words[WaitBoard::kOrder] = step.main->order_key();
   copy.words[WaitBoard::kCollectives] = step.main->log().next();
   uint64_t entries = 0;
-  for (const Calls& calls : step.calls) {
+  for (const Calls& calls : step.left) {
     // A member with a mirror of this rank may not know yet that a start of a pipeline has reached it.
-    if (calls.end - calls.begin == 1 && KindOf(*calls.channel) != kPipeline && !Lacks(calls)) continue;
+    const bool alone = calls.end - calls.begin == 1 && KindOf(*calls.channel) != kPipeline;
+    if (!step.Has(calls) || (alone && !Lacks(calls))) continue;
     if (entries == WaitBoard::kMost) return nullptr;  // half of the board could mislead
     for (const Wait& wait : waits) {
       uint64_t& noted = copy.words[WaitBoard::kWaits];
@@ -136,7 +127,9 @@ const WaitBoard* Standstill::PublishBoard(const Step& step, const Waits& waits) 
     entry[WaitBoard::kPeer] = PeerWordOf(*calls.channel);
     entry[WaitBoard::kBegin] = calls.begin;
     entry[WaitBoard::kEnd] = calls.end;
-    const std::string text = TextOf(*calls.channel, *calls.first);
+    std::string made;
+    if (calls.text.empty()) made = TextOf(*calls.channel, *calls.first);
+    const std::string_view text = calls.text.empty() ? made : calls.text;
     std::memcpy(entry + WaitBoard::kText, text.data(), std::min(text.size(), WaitBoard::kTextBytes - 1));
   }
   copy.words[WaitBoard::kEntries] = entries;
@@ -183,7 +176,7 @@ Status Standstill::CompareWith(const Step& step, const Calls& mine, int position
       const bool same = their_kind == counterpart && (kind != kPipeline || here == &channel);
       comes_to_it |= same && entry[WaitBoard::kBegin] <= mine.begin && mine.begin < entry[WaitBoard::kEnd];
       uint64_t come_to = here == nullptr ? 0 : here->log().next();
-      for (const Calls& calls : step.calls) {
+      for (const Calls& calls : step.left) {
         if (calls.channel == here) come_to = calls.end;
       }
       if (entry[WaitBoard::kBegin] >= come_to) lacking = entry;
@@ -202,7 +195,8 @@ Status Standstill::CompareWith(const Step& step, const Calls& mine, int position
 }
 
 Status Standstill::Compare(const Step& step, Waits* waits) {
-  for (const Calls& mine : step.calls) {
+  for (const Calls& mine : step.left) {
+    if (!step.Has(mine)) continue;
     for (int p = 0; p < mine.channel->size(); ++p) {
       if (p != mine.channel->self() && !mine.channel->log().HasRecorded(p, mine.begin))
         AXCCL_RETURN_IF_ERROR(CompareWith(step, mine, p, waits));
@@ -283,18 +277,24 @@ Status Standstill::FindCircle(const Step& step, const WaitBoard& own) {
   return Status();
 }
 
+bool Standstill::CheckStep(const Step& step) {
+  const bool lacks = std::any_of(step.left.begin(), step.left.end(),
+                                 [&](const Calls& calls) { return step.Has(calls) && Lacks(calls); });
+  if (!lacks) return false;
+  Waits waits;
+  Status status = Compare(step, &waits);
+  const WaitBoard* const board = PublishBoard(step, waits);
+  if (status.ok() && board != nullptr && !waits.empty()) status = FindCircle(step, *board);
+  if (status.ok()) return false;
+  step.main->owner()->Fail(status);
+  return true;
+}
+
 bool Standstill::Check(std::span<const Calls> left) {
-  for (const Step& step : StepsOf(left)) {
-    const bool lacks =
-        std::any_of(step.calls.begin(), step.calls.end(), [](const Calls& calls) { return Lacks(calls); });
-    if (!lacks) continue;
-    Waits waits;
-    Status status = Compare(step, &waits);
-    if (const WaitBoard* const board = PublishBoard(step, waits); status.ok() && board != nullptr)
-      status = FindCircle(step, *board);
-    if (status.ok()) continue;
-    step.main->owner()->Fail(status);
-    return true;
+  for (size_t i = 0; i < left.size(); ++i) {
+    const Step step{left[i].channel->main(), left};
+    const auto first = std::find_if(left.begin(), left.end(), [&](const Calls& calls) { return step.Has(calls); });
+    if (first - left.begin() == static_cast<ptrdiff_t>(i) && CheckStep(step)) return true;
   }
   return false;
 }

@@ -20,6 +20,7 @@
 
 #include <chrono>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "src/base/status.h"
@@ -32,26 +33,34 @@ class Standstill {
   Standstill() = default;
   Standstill(const Standstill&) = delete;
   Standstill& operator=(const Standstill&) = delete;
-  ~Standstill();
+  ~Standstill() { Leave(); }
 
-  // The calls that a launch has left on a channel: `count` calls from that sequence number on.
+  // The calls that a launch has left on a channel: `count` calls from that sequence number on. `text` describes the
+  // first for other ranks; empty: it is made when it is needed.
   struct Calls {
     Channel* channel;
     const Call* first;
     uint64_t begin, end;
+    std::string_view text = {};
   };
   static Calls CallsOf(const Operation& first, size_t count);
 
   // `left`: all calls that a launch has left, none of which can continue. Returns true when ranks wait for each other:
   // the communicator has then failed. Called by the thread that drives them. Destroy the object with the launch, while
-  // the channels live.
+  // the channels live. Needs no memory where texts are passed, orders have been made room for, and no rank is in a step
+  // without a call that this one waits for.
   bool Check(std::span<const Calls> left);
+  void MakeRoom(size_t orders) { held_.reserve(orders); }
+  // The launch has ended.
+  void Leave();
 
  private:
-  // The calls on the channels of one order: a channel for collectives and those of its messages.
+  // Of the calls that are left, those on the channels of one order: a channel for collectives and those of its
+  // messages.
   struct Step {
     Channel* main;
-    std::vector<Calls> calls;
+    std::span<const Calls> left;
+    bool Has(const Calls& calls) const { return calls.channel->main() == main; }
   };
   struct Held {
     Channel* main;
@@ -67,7 +76,7 @@ class Standstill {
   };
   using Waits = std::vector<Wait>;
 
-  static std::vector<Step> StepsOf(std::span<const Calls> left);
+  bool CheckStep(const Step& step);
   const WaitBoard* PublishBoard(const Step& step, const Waits& waits);
   Held* BoardFor(const Step& step);
   static Status Compare(const Step& step, Waits* waits);

@@ -42,8 +42,9 @@ void Submit(std::unique_ptr<device::host::Item> item, device::host::Queue* queue
     for (const TimelinePtr* const order : orders) item->places.push_back({*order, (*order)->Issue()});
     for (Stream* const stream : streams) item->places.push_back({stream->timeline(), stream->timeline()->Issue()});
   }
+  const bool is_parked = item->behind.timeline != nullptr;
   queue->Push(std::move(item));
-  if (queue->pending()) device::host::Scheduler::Process().LeftPending();
+  if (!is_parked && queue->pending()) device::host::Scheduler::Process().LeftPending();
 }
 
 void SubmitTo(Stream* stream, std::unique_ptr<device::host::Item> item, Device* device,

@@ -10,7 +10,8 @@ namespace axccl::exec {
 
 // Issues the next tickets of the orders and of the streams to `item`, all at once, and hands it to the queue.
 // `devices`: those of the streams and of the ranks, each once, in the order of their addresses. Throws only before
-// tickets are issued: one that is never completed would hold back its stream forever.
+// tickets are issued: one that is never completed would hold back its stream forever. An item with a mark that it is
+// behind needs no thread: it goes on when the mark is reached.
 void Submit(std::unique_ptr<device::host::Item> item, device::host::Queue* queue,
             std::span<device::host::Device* const> devices, std::span<const device::host::TimelinePtr* const> orders,
             std::span<device::host::Stream* const> streams);

@@ -211,6 +211,7 @@ void UnevenOperands::SetSteps(const Binding& binding, int position, size_t index
   const int d = std::max(operand.dim, 0);
   view.input_step = static_cast<int64_t>(static_cast<uint64_t>(view.input_strides[d]) * size);
   view.output_step = static_cast<int64_t>(static_cast<uint64_t>(view.output_strides[d]) * size);
+  view.input_is_dense = view.output_is_dense = false;
 }
 
 // ---- announcements ----

@@ -48,6 +48,18 @@ kernels::BoxOperand ViewMover::Box(uint32_t index, const Chunk& chunk, const Ope
   return {view.output + begin * view.output_step, view.output_strides};
 }
 
+kernels::BoxOperand ViewMover::PackedBox(uint32_t index, const Chunk& chunk, const OperandSpan& span) const {
+  kernels::BoxOperand box = Box(index, chunk, span);
+  const plan::Operand& operand = binding_.prepared->program->operands[index];
+  if (operand.buffer == Buffer::kScratch) return box;
+  const MemberView& view = binding_.workspace().ViewOf(operand.rank, span.operand);
+  if (operand.buffer == Buffer::kInput ? view.input_is_dense : view.output_is_dense) {
+    const size_t size = ElementSize(binding_.call.views->operands[span.operand].type);
+    box = {static_cast<std::byte*>(box.data) + span.begin * size, nullptr};
+  }
+  return box;
+}
+
 // Copies to outputs that lie side by side. Copies that are in place are left out.
 void ViewMover::CopyTogether(const Chunk& chunk, const OperandSpan& span) const {
   kernels::BoxOperand* const dst = binding_.workspace().Boxes(2 * size_t{together_});
@@ -111,12 +123,12 @@ void ViewMover::MoveOne(const Step& step, const Chunk& chunk, const OperandSpan&
   gathered.num_src = step.num_src;
   for (uint32_t i = 0; i < step.num_src; ++i) {
     const uint32_t o = step.num_dst + i;
-    src[i] = Box(step.operands + o, chunk, span);
+    src[i] = PackedBox(step.operands + o, chunk, span);
     gathered.scaled |= binding_.scales.inputs && operand[o].buffer == Buffer::kInput;
   }
   const bool plain_copy = IsPlainCopy(binding_, step, gathered.scaled);
   for (uint32_t i = 0; i < step.num_dst; ++i) {
-    const kernels::BoxOperand box = Box(step.operands + i, chunk, span);
+    const kernels::BoxOperand box = PackedBox(step.operands + i, chunk, span);
     gathered.to_user_only &= operand[i].buffer != Buffer::kScratch;
     // In place, a copy onto itself is left out. Operands that share their first element are in place.
     if (!plain_copy || box.data != src[0].data) dst[gathered.num_dst++] = box;

@@ -28,6 +28,8 @@ class ViewMover {
   };
 
   kernels::BoxOperand Box(uint32_t operand, const Chunk& chunk, const OperandSpan& span) const;
+  // The same, packed if it has no gaps.
+  kernels::BoxOperand PackedBox(uint32_t operand, const Chunk& chunk, const OperandSpan& span) const;
   kernels::BoxReduceRequest Reduction(const Step& step, const kernels::BoxRange& range, bool scaled) const;
   void MoveOne(const Step& step, const Chunk& chunk, const OperandSpan& span) const;
   void CopyTogether(const Chunk& chunk, const OperandSpan& span) const;

@@ -192,6 +192,20 @@ void ViewOperands::End(const Binding& binding) const {
 
 // ---- even blocks ----
 
+namespace {
+
+bool IsDense(const tensor::Shape& shape, const int64_t* strides) {
+  int64_t dense = 1;
+  for (int d = shape.dims - 1; d >= 0; --d) {
+    if (shape.sizes[d] == 1) continue;
+    if (strides[d] != dense) return false;
+    dense *= shape.sizes[d];
+  }
+  return true;
+}
+
+}  // namespace
+
 void EvenOperands::SetSteps(const Binding& binding, int position, size_t index) const {
   const ViewOperand& operand = binding.call.views->operands[index];
   const plan::Contract contract = binding.contract();
@@ -199,6 +213,8 @@ void EvenOperands::SetSteps(const Binding& binding, int position, size_t index) 
   view.input_step = BlockStep(operand, operand.form.split, plan::InputBlocks(contract, position), view.input_strides);
   view.output_step =
       BlockStep(operand, operand.form.concat, plan::OutputBlocks(contract, position), view.output_strides);
+  view.input_is_dense = IsDense(operand.form.shape, view.input_strides);
+  view.output_is_dense = IsDense(operand.form.shape, view.output_strides);
 }
 
 tensor::Shape EvenOperands::OperandShape(const Binding& binding, Side side, int, size_t index, int blocks) const {

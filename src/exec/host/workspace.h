@@ -31,7 +31,8 @@ struct MemberView {
   std::byte* input = nullptr;
   std::byte* output = nullptr;
   int64_t input_strides[tensor::kMaxDims], output_strides[tensor::kMaxDims];
-  int64_t input_step = 0, output_step = 0;  // bytes from one block to the next, or from one row
+  int64_t input_step = 0, output_step = 0;               // bytes from one block to the next, or from one row
+  bool input_is_dense = false, output_is_dense = false;  // blocks are known to have no gaps, inside
   Pieces pieces;
 };
 
