@@ -114,7 +114,8 @@ void ExpectFailure(RankContext& context, Clique* clique, End* end, ncclResult_t 
   ExpectLastErrorHas(words);
   ExpectWordsSet(*end);
   for (int64_t chunk = 0; chunk < end->info().out_chunks; ++chunk)
-    EXPECT_EQ(axcclPipelineWait(end->handle(), chunk), *end->word(axcclOut, chunk) == 1 ? ncclSuccess : expected);
+    EXPECT_EQ(axcclPipelineWait(end->handle(), chunk),
+              axcclDeviceLook(end->word(axcclOut, chunk)) == 1 ? ncclSuccess : expected);
   ASSERT_OK(harness::SynchronizeStream(clique->stream()));
   end->Destroy();
   ASSERT_TRUE(context.Barrier());

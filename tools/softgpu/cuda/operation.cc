@@ -7,7 +7,28 @@
 
 namespace softgpu::cuda {
 
+namespace {
+
+// Words of 4 bytes may be flags between streams, kernels and the host. So operations on few of them read and write each
+// as a whole, and order it with what they do before and after.
+constexpr size_t kFewWords = 64;
+template <typename Word>
+std::atomic_ref<Word> WordAt(uint64_t address) {
+  return std::atomic_ref<Word>(*reinterpret_cast<Word*>(address));
+}
+bool IsWord(uint64_t address) { return address % sizeof(uint32_t) == 0; }
+
+}  // namespace
+
 void Copy(const CopyShape& shape) {
+  const bool few = shape.width <= kFewWords * sizeof(uint32_t) && shape.height == 1 && shape.depth == 1;
+  if (few && IsWord(shape.to) && IsWord(shape.from) && IsWord(shape.width)) {
+    for (size_t at = 0; at < shape.width; at += sizeof(uint32_t)) {
+      const uint32_t word = WordAt<uint32_t>(shape.from + at).load(std::memory_order_acquire);
+      WordAt<uint32_t>(shape.to + at).store(word, std::memory_order_release);
+    }
+    return;
+  }
   auto* to = reinterpret_cast<char*>(shape.to);
   const auto* from = reinterpret_cast<const char*>(shape.from);
   for (size_t layer = 0; layer < shape.depth; ++layer) {
@@ -27,6 +48,11 @@ void Fill(const FillShape& shape) {
       std::memset(to, static_cast<int>(shape.value), shape.width);
       continue;
     }
+    if (shape.element == sizeof(uint32_t) && IsWord(shape.to) && shape.height == 1 && shape.width <= kFewWords) {
+      for (size_t i = 0; i < shape.width; ++i)
+        WordAt<uint32_t>(shape.to + i * sizeof(uint32_t)).store(shape.value, std::memory_order_release);
+      continue;
+    }
     for (size_t i = 0; i < shape.width; ++i) std::memcpy(to + i * shape.element, &shape.value, shape.element);
   }
 }
@@ -43,11 +69,6 @@ bool Holds(Word found, Word wanted, unsigned flags) {
     default:
       return static_cast<Word>(~(found | wanted)) != 0;
   }
-}
-
-template <typename Word>
-std::atomic_ref<Word> WordAt(uint64_t address) {
-  return std::atomic_ref<Word>(*reinterpret_cast<Word*>(address));
 }
 
 class MemoryWordsWork : public Work {
