@@ -194,6 +194,8 @@ Status Communicator::AsyncError() {
     Status status = channel_.members().CheckFailures();
     if (status.ok()) status = device_->CheckReport();
     if (!status.ok()) Fail(status);
+  } else {
+    device_->Relieve();
   }
   return failed() ? Failure() : Status();
 }

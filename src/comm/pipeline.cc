@@ -206,6 +206,7 @@ void Pipeline::Register(Communicator* comm, const PipelinePart& part) {
 }
 
 void Pipeline::Close(Communicator* comm) {
+  run_ = nullptr;  // it uses the channels
   for (GroupChannel* channel : channels_) (void)comm->channels().Release(channel, [] { return true; });
   channels_.clear();
 }

@@ -35,7 +35,7 @@ class Pipeline {
   ~Pipeline();
 
   exec::Pipeline& run() { return *run_; }
-  // Gives back what belongs to the communicator, which is alive. Nothing runs any more.
+  // Gives back what belongs to the communicator, which is alive. Nothing runs any more, and nothing can.
   void Close(Communicator* comm);
 
   const char* algorithm() const { return algorithm_; }

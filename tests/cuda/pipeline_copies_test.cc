@@ -1,8 +1,10 @@
 // Pipelines whose data copy engines move: who decides that, in what order chunks come, and what is refused.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/cuda/graph.h"
@@ -177,6 +179,70 @@ TEST_P(PipelineOrder, ARankCreatesLate) {
     for (int64_t chunk = 0; chunk < end->info().out_chunks; ++chunk) ASSERT_EQ(end->Check(chunk), "");
     end->Destroy();
     ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Rank 0 starts, and calls something else on the channel, before rank 1 has created its pipeline.
+TEST_P(PipelineOrder, CallsFollowAStartThatWaitsForARank) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
+    const Case c{axcclPipelineAllGather, ncclInt32, 6, 16, 2, axcclDefaultOrder, false, How::kThread, GetParam()};
+    if (context.rank() == 1) {
+      ASSERT_TRUE(context.Barrier());
+    }
+    End end(c, clique, 0);
+    if (context.rank() == 1 && GetParam() == axcclEngineCopy) {
+      while (end.Refresh().blocks != 0) std::this_thread::yield();  // until it knows rank 0
+    }
+    end.Prepare(1);
+    Words data(1000, 1);
+    for (int start = 0; start < 2; ++start) {
+      ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream(0, 1)));
+      ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
+    }
+    if (context.rank() == 0) {
+      ASSERT_TRUE(context.Barrier());
+    }
+    ASSERT_OK(harness::SynchronizeStream(clique.stream(0, 1)));
+    EXPECT_TRUE(data.AreAll(4));
+    ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+    for (int64_t chunk = 0; chunk < end.info().out_chunks; ++chunk) ASSERT_EQ(end.Check(chunk), "");
+    end.Destroy();
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Rank 2 needs nothing of rank 1, so its end may be gone before rank 1 starts.
+TEST_P(PipelineOrder, ARankIsDoneBeforeAnotherStarts) {
+  RunRanks(harness::Threads(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case c{axcclPipelineBroadcast, ncclInt32, 6, 16, 2, axcclDefaultOrder, false, How::kThread, GetParam()};
+    for (int round = 0; round < 30; ++round) {
+      ASSERT_TRUE(context.Step("round %d", round));
+      End end(c, clique, 0);
+      ASSERT_TRUE(context.Barrier());
+      end.Prepare(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(round % 16));  // for a look of the watchdog, or for two
+      if (context.rank() != 1) {
+        ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      }
+      if (context.rank() == 2) {
+        ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
+        end.Destroy();
+      }
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 1) {
+        ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      }
+      if (context.rank() != 2) {
+        ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
+        end.Destroy();
+      }
+      ASSERT_TRUE(context.Barrier());
+    }
   });
 }
 

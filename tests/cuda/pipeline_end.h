@@ -75,10 +75,11 @@ class End {
   }
   End(const End&) = delete;
   // As of now: the engine is known once all ranks have begun.
-  axcclEngine_t engine() {
+  const axcclPipelineInfo_t& Refresh() {
     EXPECT_OK(axcclPipelineGetInfo(handle_, &info_));
-    return info_.engine;
+    return info_;
   }
+  axcclEngine_t engine() { return Refresh().engine; }
   // The memory stays: to free it waits for kernels.
   void Destroy() { EXPECT_OK(axcclPipelineDestroy(handle_)); }
 

@@ -293,6 +293,94 @@ TEST_P(PipelineFailures, ARankThatNeverCreates) {
   RunRanks(harness::Threads(2), body, options);
 }
 
+// Two steps are on their way when rank 0 gives up. Rank 1 is behind by as many.
+TEST_P(PipelineFailures, AbortOfSeveralSteps) {
+  RunBoth([this](RankContext& context) {
+    for (const int behind : {0, 1}) {
+      ASSERT_TRUE(context.Step("behind %d", behind));
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, true, How::kThread, engine()};
+      End end(c, clique, 0);
+      end.Prepare(0);
+      for (int start = 0; start < 3 - behind * context.rank(); ++start) {
+        ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+        ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
+      }
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 0) {
+        ASSERT_OK(ncclCommAbort(clique.comm()));
+      } else {
+        EXPECT_EQ(AwaitError(clique.comm(), 2000), ncclRemoteError) << ncclGetLastError(nullptr);
+      }
+      ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+      ExpectWordsSet(end);
+      EXPECT_EQ(end.engine(), engine());  // without the communicator, too
+      end.Destroy();
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 1) {
+        ASSERT_OK(ncclCommAbort(clique.comm()));
+      }
+      clique.ForgetComms();
+      ASSERT_TRUE(context.Barrier());
+    }
+  });
+}
+
+// Rank 0 waits in the first of two steps.
+TEST_P(PipelineFailures, TheFirstOfTwoStepsIsTooLate) {
+  RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
+  const auto body = [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
+    End end(c, clique, 0);
+    for (int start = 0; start < 2 && context.rank() == 0; ++start) {
+      end.Prepare(start);
+      ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
+    }
+    EXPECT_EQ(AwaitError(clique.comm(), 3000), ncclTimeout) << ncclGetLastError(nullptr);
+    ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+    end.Destroy();
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunBoth(body, options);
+}
+
+// What waits behind another pipeline is destroyed, and that other one fails.
+TEST_P(PipelineFailures, DestroyWaitsForAStreamOfAnotherPipeline) {
+  RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
+  const auto body = [this](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
+    const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
+    End first(c, clique, 0), second(c, clique, 0);
+    first.Prepare(0);
+    ASSERT_OK(axcclPipelineStart(first.handle(), Cuda(clique.stream())));
+    ASSERT_OK(axcclPipelineFinish(first.handle(), Cuda(clique.stream())));
+    if (context.rank() == 0) {
+      const int64_t last = second.info().out_chunks - 1;
+      ASSERT_OK(axcclPipelineStart(second.handle(), Cuda(clique.stream())));
+      ASSERT_OK(axcclPipelineStreamWait(second.handle(), last, Cuda(clique.stream(0, 1))));
+      ASSERT_OK(axcclPipelineStreamWait(first.handle(), 0, Cuda(clique.stream(0, 1))));
+    }
+    first.Destroy();
+    EXPECT_EQ(AwaitError(clique.comm(), 3000), ncclTimeout) << ncclGetLastError(nullptr);
+    second.Destroy();
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunBoth(body, options);
+}
+
 // ---- refused ----
 
 void ExpectRefused(RankContext& context) {

@@ -17,12 +17,12 @@ namespace {
 // A number of a start that no start will have soon.
 constexpr uint32_t kFar = 1u << 30;
 
-struct EndTable {
-  std::mutex mutex;
-  std::map<const void*, std::shared_ptr<CopyEnd>> ends;
+struct GroupTable {
+  std::mutex mutex;  // also guards the groups
+  std::map<CopyGroup::Key, std::weak_ptr<CopyGroup>> groups;
 };
-EndTable& Ends() {
-  static auto* const table = new EndTable;
+GroupTable& Groups() {
+  static auto* const table = new GroupTable;
   return *table;
 }
 
@@ -80,21 +80,9 @@ bool CopyEnd::Reached(const uint32_t* word, uint32_t value) {
   return static_cast<int32_t>(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
 }
 
-void CopyEnd::Publish(const void* area, std::shared_ptr<CopyEnd> end) {
-  const std::lock_guard lock(Ends().mutex);
-  Ends().ends[area] = std::move(end);
-}
-
-void CopyEnd::Withdraw(const void* area, const CopyEnd* end) {
-  const std::lock_guard lock(Ends().mutex);
-  const auto found = Ends().ends.find(area);
-  if (found != Ends().ends.end() && found->second.get() == end) Ends().ends.erase(found);
-}
-
-std::shared_ptr<CopyEnd> CopyEnd::Find(const void* area) {
-  const std::lock_guard lock(Ends().mutex);
-  const auto found = Ends().ends.find(area);
-  return found == Ends().ends.end() ? nullptr : found->second;
+Status CopyEnd::WriteEnded(uint32_t start, CUstream stream) {
+  AXCCL_RETURN_IF_ERROR(WriteWord(words_ + kEnded, start, stream));
+  return WriteWord(words_ + kDone, start, stream);
 }
 
 uint32_t* CopyEnd::FlagOf(const Signal& signal) {
@@ -122,31 +110,62 @@ void CopyEnd::LetGo(uint32_t start) {
   if (!copies_) return;
   const auto set = [&](uint32_t* word) { __atomic_store_n(word, start + kFar, __ATOMIC_RELEASE); };
   set(words_ + kBegun);
-  if (enqueued.load(std::memory_order_acquire) != start) set(words_ + kEnded);
+  if (idle() && enqueued.load(std::memory_order_acquire) != start) set(words_ + kEnded);
   for (size_t i = 0; i < signals_.size(); ++i) set(words_ + kFlags + i);
 }
 
 bool CopyEnd::idle() const { return !copies_ || has_ended(enqueued.load(std::memory_order_acquire)); }
 
-void CopyEnd::AddReader(const std::shared_ptr<CopyEnd>& reader) {
+bool CopyEnd::AddReader(const std::shared_ptr<CopyEnd>& reader) {
   const std::lock_guard lock(mutex_);
-  readers_.push_back(reader);
+  if (broken() && !closed_) return false;
+  const auto same = [&](const std::weak_ptr<CopyEnd>& other) { return other.lock() == reader; };
+  if (std::none_of(readers_.begin(), readers_.end(), same)) readers_.push_back(reader);
+  return true;
 }
 
 void CopyEnd::Close() {
-  if (broken()) {
-    std::vector<std::weak_ptr<CopyEnd>> readers;
-    {
-      const std::lock_guard lock(mutex_);
-      readers = readers_;
-    }
-    for (const std::weak_ptr<CopyEnd>& weak : readers) {
-      const std::shared_ptr<CopyEnd> reader = weak.lock();
-      const auto idle = [&] { return reader == nullptr || reader->idle(); };
-      service::PollUntil(-1, 0, service::Clock::time_point::max(), idle);
-    }
+  std::vector<std::weak_ptr<CopyEnd>> readers;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = !broken();
+    if (!closed_) readers = readers_;
+  }
+  for (const std::weak_ptr<CopyEnd>& weak : readers) {
+    const std::shared_ptr<CopyEnd> reader = weak.lock();
+    const auto idle = [&] { return reader == nullptr || reader->idle(); };
+    service::PollUntil(-1, 0, service::Clock::time_point::max(), idle);
   }
   Break();
+}
+
+// ---- all ranks of a part ----
+
+std::shared_ptr<CopyGroup> CopyGroup::Join(const Key& key, size_t ranks, size_t position,
+                                           std::shared_ptr<CopyEnd> end) {
+  std::shared_ptr<CopyGroup> group;  // destroyed without the lock
+  const std::lock_guard lock(Groups().mutex);
+  std::weak_ptr<CopyGroup>& known = Groups().groups[key];
+  group = known.lock();
+  if (group == nullptr) {
+    group.reset(new CopyGroup(key));
+    group->ends_.resize(ranks);
+    known = group;
+  }
+  group->ends_[position] = std::move(end);
+  return group;
+}
+
+CopyGroup::~CopyGroup() {
+  const std::lock_guard lock(Groups().mutex);
+  const auto found = Groups().groups.find(key_);
+  if (found != Groups().groups.end() && found->second.expired()) Groups().groups.erase(found);
+}
+
+std::vector<std::shared_ptr<CopyEnd>> CopyGroup::Ends() const {
+  const std::lock_guard lock(Groups().mutex);
+  const bool all = std::find(ends_.begin(), ends_.end(), nullptr) == ends_.end();
+  return all ? ends_ : std::vector<std::shared_ptr<CopyEnd>>();
 }
 
 }  // namespace axccl::exec

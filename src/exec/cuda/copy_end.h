@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "src/base/status.h"
@@ -34,11 +35,6 @@ class CopyEnd {
   ~CopyEnd();
   CopyEnd(const CopyEnd&) = delete;
 
-  // The ends of a process are known by where their rank's area for the channel is.
-  static void Publish(const void* area, std::shared_ptr<CopyEnd> end);
-  static void Withdraw(const void* area, const CopyEnd* end);
-  static std::shared_ptr<CopyEnd> Find(const void* area);
-
   bool copies() const { return copies_; }
   uint32_t signature() const { return signature_; }
   const Call& call() const { return call_; }
@@ -50,13 +46,16 @@ class CopyEnd {
   uint32_t* FlagOf(const Signal& signal);
   // What becomes the word of a chunk that has come: Pipeline::kThere, until the end is broken.
   const uint32_t* truth() const { return words_ + kTruth; }
-  // Streams note that the words of a start have been reset, and that it has ended, and wait for that.
+  // Streams note that the words of a start have been reset, and that it has ended, and wait for that, or until they are
+  // let go. The host sees what they have noted.
   Status WriteBegun(uint32_t start, CUstream stream) { return WriteWord(words_ + kBegun, start, stream); }
   Status AwaitBegun(uint32_t start, CUstream stream) { return AwaitWord(words_ + kBegun, start, stream); }
-  Status WriteEnded(uint32_t start, CUstream stream) { return WriteWord(words_ + kEnded, start, stream); }
+  Status WriteEnded(uint32_t start, CUstream stream);
   Status AwaitEnded(uint32_t start, CUstream stream) { return AwaitWord(words_ + kEnded, start, stream); }
   bool has_begun(uint32_t start) const { return Reached(words_ + kBegun, start); }
-  bool has_ended(uint32_t start) const { return Reached(words_ + kEnded, start); }
+  bool has_ended(uint32_t start) const { return Reached(words_ + kDone, start); }
+  // The last start that has ended.
+  uint32_t ended() const { return __atomic_load_n(words_ + kDone, __ATOMIC_ACQUIRE); }
   // The last start that copy engines have been told of.
   std::atomic<uint32_t> enqueued{0};
 
@@ -70,20 +69,22 @@ class CopyEnd {
   bool broken() const { return broken_.load(std::memory_order_acquire); }
   // The last start in which a chunk came.
   uint32_t CameIn(size_t chunk) const;
-  // Lets everything go on that waits for signals of starts up to `start`, or for their beginning, and for the end of
-  // those that have not been enqueued. Must follow Break of all ends.
+  // Lets everything go on that waits for signals of starts up to `start`, or for their beginning, and, once the end is
+  // idle, for the end of those that have not been enqueued. Must follow Break of all ends. Signals of earlier starts
+  // may still come and overwrite what this stores, so it must be called again until the end is idle.
   void LetGo(uint32_t start);
   // Whether nothing that was enqueued runs any more.
   bool idle() const;
 
-  // `reader` will read this rank's memory.
-  void AddReader(const std::shared_ptr<CopyEnd>& reader);
+  // `reader` will read this rank's memory. Returns false if it must not, because the end is broken. What has ended in
+  // order has no reads left.
+  bool AddReader(const std::shared_ptr<CopyEnd>& reader);
   // The rank's pipeline goes. Waits until nobody reads its memory, if the last start may not have come to its end: all
   // readers have been let go then, or soon will be.
   void Close();
 
  private:
-  enum : size_t { kTruth, kBegun, kEnded, kFlags };
+  enum : size_t { kTruth, kBegun, kEnded, kDone, kFlags };
 
   CopyEnd(const PipelinePart& part, bool copies, uint32_t signature, const uint32_t* came, size_t num_came);
 
@@ -98,7 +99,28 @@ class CopyEnd {
   std::mutex mutex_;             // of Break and readers
   std::vector<std::weak_ptr<CopyEnd>> readers_;
   std::atomic<bool> broken_{false};
+  bool closed_ = false;                // before it was broken
   std::vector<uint32_t> came_before_;  // it was broken
+};
+
+// The ends of all ranks of a part. They stay until the last rank has left, because a rank may be done before another
+// one has looked for it. Thread-safe.
+class CopyGroup {
+ public:
+  // The same for all ranks of a part, and for no other part of the process.
+  using Key = std::pair<const void*, uint64_t>;
+  static std::shared_ptr<CopyGroup> Join(const Key& key, size_t ranks, size_t position, std::shared_ptr<CopyEnd> end);
+  ~CopyGroup();
+  CopyGroup(const CopyGroup&) = delete;
+
+  // In the order of the ranks; empty until all have joined.
+  std::vector<std::shared_ptr<CopyEnd>> Ends() const;
+
+ private:
+  explicit CopyGroup(const Key& key) : key_(key) {}
+
+  const Key key_;
+  std::vector<std::shared_ptr<CopyEnd>> ends_;
 };
 
 }  // namespace axccl::exec

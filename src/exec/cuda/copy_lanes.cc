@@ -106,9 +106,6 @@ Status CopyLanes::Bind(std::vector<std::shared_ptr<CopyEnd>> ends) {
         end_->rank(), DescribeCall(end_->call()).c_str(), end->rank(), DescribeCall(end->call()).c_str());
   }
   ends_ = std::move(ends);
-  for (const auto& end : ends_) {
-    if (end != end_) end->AddReader(end_);
-  }
   for (uint32_t l = 0; l < lanes_.size(); ++l) {
     for (const Step& step : part_.program->lanes[l]) Translate(step, l, &lanes_[l].ops);
   }
@@ -166,13 +163,18 @@ void CopyLanes::AddCopies(const Step& step, std::vector<Op>* ops) const {
 Status CopyLanes::Enqueue(uint32_t start, CUstream stream) {
   const Driver& driver = Driver::Loaded();
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(begin_, stream));
-  end_->enqueued.store(start, std::memory_order_release);
+  Status enqueued;
   for (const Lane& lane : lanes_) {
-    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(lane.stream, begin_, 0));
-    for (const Op& op : lane.ops) AXCCL_RETURN_IF_ERROR(Enqueue(op, start, lane.stream));
+    if (enqueued.ok()) enqueued = Enqueue(lane, start);
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(lane.end, lane.stream));
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, lane.end, 0));
   }
+  return enqueued;
+}
+
+Status CopyLanes::Enqueue(const Lane& lane, uint32_t start) const {
+  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuStreamWaitEvent(lane.stream, begin_, 0));
+  for (const Op& op : lane.ops) AXCCL_RETURN_IF_ERROR(Enqueue(op, start, lane.stream));
   return Status();
 }
 

@@ -35,10 +35,10 @@ class CopyLanes {
   CopyLanes(const CopyLanes&) = delete;
 
   CopyEnd& end() { return *end_; }
-  // `ends` of all members, in their order.
+  // `ends` of all members, in their order, which this rank may read (CopyEnd::AddReader).
   Status Bind(std::vector<std::shared_ptr<CopyEnd>> ends);
   const std::vector<std::shared_ptr<CopyEnd>>& ends() const { return ends_; }
-  // Enqueues a start behind what is on `stream`, which then waits for the end of it.
+  // Enqueues a start behind what is on `stream`, which then waits for the end of it, or of what the driver has taken.
   Status Enqueue(uint32_t start, CUstream stream);
   // What a lane waits for that waits: one of all of these, another one after some calls.
   Missing FindMissing(uint32_t start);
@@ -68,6 +68,7 @@ class CopyLanes {
   void Translate(const Step& step, uint32_t lane, std::vector<Op>* ops) const;
   void AddSignal(const Step& step, uint32_t lane, std::vector<Op>* ops) const;
   void AddCopies(const Step& step, std::vector<Op>* ops) const;
+  Status Enqueue(const Lane& lane, uint32_t start) const;
   Status Enqueue(const Op& op, uint32_t start, CUstream stream) const;
 
   const device::cuda::Device& device_;

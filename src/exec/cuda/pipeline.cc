@@ -36,7 +36,13 @@ Result<std::shared_ptr<Pipeline>> CudaPipeline::Make(CudaRank* rank, Channel* on
   AXCCL_ASSIGN_OR_RETURN(pipeline->interpreter_, CudaInterpreter::Of(*pipeline->device_));
   AXCCL_RETURN_IF_ERROR(pipeline->MakeStreams());
   AXCCL_RETURN_IF_ERROR(pipeline->MakeParts(parts));
-  for (const Part& part : pipeline->parts_) CopyEnd::Publish(part.area, part.end);
+  for (Part& part : pipeline->parts_) {
+    const Channel& channel = *part.channel;
+    if (!rank->links().AreInProcess(channel)) continue;
+    const void* const first = rank->links().MembersOf(channel, CudaPlace::kPipeline)[0].block;
+    part.group = CopyGroup::Join({first, channel.order_key()}, static_cast<size_t>(channel.size()),
+                                 static_cast<size_t>(channel.self()), part.end);
+  }
   if (pipeline->wants_copies()) {
     const std::lock_guard attended(pipeline->attended_->mutex);
     pipeline->attended_->pipelines.push_back(pipeline.get());
@@ -53,11 +59,12 @@ CudaPipeline::~CudaPipeline() {
     pipelines.erase(std::remove(pipelines.begin(), pipelines.end(), this), pipelines.end());
   }
   if (relief_ != nullptr) driver.cuStreamSynchronize(relief_);
-  for (const Part& part : parts_) {
-    CopyEnd::Withdraw(part.area, part.end.get());
-    part.end->Close();
-  }
-  for (CUstream stream : {stream_, ready_, relief_}) {
+  // If the communicator went first, streams of the application may still be on their way to what is freed here.
+  if (events_[0].reset != nullptr) driver.cuEventSynchronize(events_[0].reset);
+  for (const auto& [id, event] : users_) driver.cuEventSynchronize(event);
+  for (const Part& part : parts_) part.end->Close();
+  for (CUevent before : before_) driver.cuEventDestroy(before);
+  for (CUstream stream : {stream_, ready_, relief_, turn_}) {
     if (stream != nullptr) driver.cuStreamDestroy(stream);
   }
   for (const Events& events : events_) {
@@ -66,7 +73,9 @@ CudaPipeline::~CudaPipeline() {
   }
   for (const auto& [id, event] : users_) driver.cuEventDestroy(event);
   if (memory_ != 0) device_->Free(memory_);
-  if (came_ != nullptr) device::cuda::Device::FreeHost(came_);
+  for (uint32_t* words : {came_, initial_}) {
+    if (words != nullptr) device::cuda::Device::FreeHost(words);
+  }
 }
 
 // Whether the part can run here.
@@ -147,6 +156,11 @@ Status CudaPipeline::MakeParts(const std::vector<PipelinePart>& parts) {
   threads_ = CudaInterpreter::ThreadsFor(most_bytes);
   const uint64_t strands = std::max<uint64_t>(parts_.size() * uint64_t{lanes_}, 1);
   blocks_ = static_cast<unsigned>(std::min(strands, rank_->ShareOf(interpreter_->resident_blocks(), 1, true)));
+  if (wants_copies()) {
+    AXCCL_ASSIGN_OR_RETURN(void* const initial,
+                           device_->AllocateHost(std::max<size_t>(num_words(), 1) * sizeof(uint32_t)));
+    initial_ = static_cast<uint32_t*>(initial);
+  }
   return device_->Upload(memory_, image.data(), image.size());
 }
 
@@ -170,9 +184,6 @@ Status CudaPipeline::MakePart(const PipelinePart& part, const Layout& layout, st
 
 // Also for a rank that wants a kernel: others must know.
 Status CudaPipeline::MakeLanes(const PipelinePart& part, const Layout& layout, Part* made) {
-  const Member own =
-      rank_->links().MembersOf(*part.channel, CudaPlace::kPipeline)[static_cast<size_t>(part.channel->self())];
-  made->area = own.block + own.layout.lines;
   const bool copies = part.copies && rank_->links().AreInProcess(*part.channel);
   AXCCL_ASSIGN_OR_RETURN(made->end, CopyEnd::Make(*device_, part, copies, made->task.signature,
                                                   came_ + layout.first[kOut], layout.num[kOut]));
@@ -186,6 +197,7 @@ Status CudaPipeline::MakeLanes(const PipelinePart& part, const Layout& layout, P
   if (layout.num[kOut] != 0) out_end_ = copying_;
   bound_ = false;
   if (relief_ != nullptr) return Status();
+  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuStreamCreate(&turn_, CU_STREAM_NON_BLOCKING));
   return device::cuda::Check(Driver::Loaded().cuStreamCreate(&relief_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 
@@ -196,15 +208,16 @@ void CudaPipeline::MakeZeros(const PipelinePart& part, const Layout& layout) {
   if (operand.block_bytes != 0) AppendPlanes(operand.form.shape, ElementSize(operand.type), place, place, &zeros_);
 }
 
+// The communicator may be gone.
 int CudaPipeline::blocks() const {
-  const std::lock_guard lock(rank_->launching());
+  const std::lock_guard lock(mutex_);
   const bool launches =
       std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.lanes == nullptr; });
   return launches || !bound_ ? static_cast<int>(blocks_) : 0;
 }
 
 bool CudaPipeline::copies() const {
-  const std::lock_guard lock(rank_->launching());
+  const std::lock_guard lock(mutex_);
   return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.lanes != nullptr; });
 }
 

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -54,7 +55,8 @@ class CudaPipeline final : public Pipeline {
   // For the rank that attends to it. Enqueues what could not be enqueued so far, and reports what copy engines wait
   // for. The rank's launching() is held.
   Status Attend();
-  // Ends everything that copy engines wait for; their chunks that have not come have failed. Any thread may call it.
+  // Ends everything that copy engines wait for; their chunks that have not come have failed. To be called again and
+  // again while something runs (CopyEnd::LetGo). Any thread may call it.
   void Break();
 
  private:
@@ -63,8 +65,8 @@ class CudaPipeline final : public Pipeline {
     Call call;
     const char* algorithm;
     kernels::cuda::Task task;
-    const void* area = nullptr;
     std::shared_ptr<CopyEnd> end;
+    std::shared_ptr<CopyGroup> group;  // null: ranks of other processes belong to it
     std::unique_ptr<CopyLanes> lanes;  // null: it has a kernel
   };
   // The offsets of what a part has in the memory on the device.
@@ -78,6 +80,7 @@ class CudaPipeline final : public Pipeline {
   Status CheckPart(const PipelinePart& part) const;
   std::vector<Layout> LayOut(const std::vector<PipelinePart>& parts);
   Status MakeStreams();
+  size_t num_words() const { return chunks_[kIn] + chunks_[kOut]; }
   Status MakeParts(const std::vector<PipelinePart>& parts);
   Status MakePart(const PipelinePart& part, const Layout& layout, std::byte* image);
   Status MakeLanes(const PipelinePart& part, const Layout& layout, Part* made);
@@ -93,15 +96,23 @@ class CudaPipeline final : public Pipeline {
   Status Enqueue(CUstream stream, uint64_t capture);
   Status Record(bool captured);
   Status Advance();
+  Status Reserve(uint32_t start);
+  Status TakeTurn(bool captured);
   Result<bool> Bind();
   Result<bool> BindPart(Part* part);
   Status Run(uint32_t mark, bool captured);
+  Status Copy(uint32_t mark);
   Status FillZeros(uint32_t mark);
   Status Launch(uint32_t mark);
   Status FollowEnd(CUstream stream, bool captured);
+  Status ResetWords(CUstream stream);
+  Status CheckBroken() const;
+  bool IsBroken() const;
+  bool IsIdle() const;
   Status FailWords();
   bool wants_copies() const { return out_end_ != nullptr || copying_ != nullptr; }
   Status Use(CUstream stream, const char* what, CUresult (*enqueue)(CUstream, CUdeviceptr), CUdeviceptr word);
+  Status NoteUser(CUstream stream);
   Status DeclareReady(CUdeviceptr word);
   bool HasCome(int64_t chunk) const {
     const auto at = static_cast<size_t>(chunk);
@@ -120,6 +131,9 @@ class CudaPipeline final : public Pipeline {
   size_t bytes_ = 0;
   CUdeviceptr memory_ = 0;    // the words, then what tasks refer to
   uint32_t* came_ = nullptr;  // kernels::cuda::Sliced::came, of all parts
+  // If copy engines are wanted: what all words become when they are reset. In memory of the host, so that starts that
+  // are enqueued already have failed once the pipeline is broken.
+  uint32_t* initial_ = nullptr;
   std::vector<Part> parts_;
   const CopyEnd* out_end_ = nullptr;  // of the part whose output it is, if copy engines are wanted
   CopyEnd* copying_ = nullptr;        // any part's, if they are
@@ -137,8 +151,12 @@ class CudaPipeline final : public Pipeline {
   std::atomic<uint32_t> starts_{0};   // outside of captures
   // Of these, those that have been enqueued; apart from the application's stream, for all of them the words are reset.
   std::atomic<uint32_t> enqueued_{0};
+  // Of starts that are not enqueued, but have their place in the channel's order: what is before them.
+  std::deque<CUevent> before_;
+  CUstream turn_ = nullptr;    // on which those places are
+  mutable std::mutex mutex_;   // guards what follows, and the lanes of parts
   bool bound_ = true;          // every part has found out who moves its data
-  std::mutex mutex_;           // guards what follows
+  uint32_t settled_ = 0;       // the start up to which nothing was left to break
   CUstream relief_ = nullptr;  // for Break
   CUstream ready_ = nullptr;   // on which threads declare chunks ready
   uint32_t ready_for_ = 0;     // the start whose reset it has waited for

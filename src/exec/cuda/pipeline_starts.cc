@@ -72,7 +72,7 @@ Status CudaPipeline::Start(StreamRef ref) {
     const std::lock_guard lock(rank_->launching());
     started = Enqueue(stream, capture);
   }
-  if (wants_copies() && copying_->broken()) Break();  // before this start, perhaps
+  if (IsBroken()) Break();  // before this start, perhaps
   if (started.ok()) return started;
   // An error of an earlier kernel comes first, whichever call of the driver returns it.
   if (const Status health = rank_->CheckDevice(); !health.ok()) started = health;
@@ -88,13 +88,24 @@ Status CudaPipeline::Enqueue(CUstream stream, uint64_t capture) {
   const bool again = captured ? capture_.load(std::memory_order_relaxed) == capture : starts_ > 0;
   if (again) AXCCL_RETURN_IF_ERROR(FollowEnd(stream, captured));
   const uint32_t start = captured ? 0 : starts_.load(std::memory_order_relaxed) + 1;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemsetD32Async(memory_, kNotYet, chunks_[kIn] + chunks_[kOut], stream));
+  AXCCL_RETURN_IF_ERROR(ResetWords(stream));
   if (wants_copies()) AXCCL_RETURN_IF_ERROR(copying_->WriteBegun(start, stream));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(events.reset, stream));
   capture_.store(capture, std::memory_order_release);
   if (!captured) starts_.store(start, std::memory_order_release);
   AXCCL_RETURN_IF_ERROR(Record(captured));
-  return captured ? Run(0, true) : Advance();
+  if (captured) return Run(0, true);
+  AXCCL_RETURN_IF_ERROR(Advance());
+  return enqueued_ == start ? Status() : Reserve(start);
+}
+
+Status CudaPipeline::ResetWords(CUstream stream) {
+  const Driver& driver = Driver::Loaded();
+  if (initial_ == nullptr)
+    return device::cuda::Check(driver.cuMemsetD32Async(memory_, kNotYet, num_words(), stream), "cuMemsetD32Async");
+  return device::cuda::Check(
+      driver.cuMemcpyAsync(memory_, reinterpret_cast<CUdeviceptr>(initial_), num_words() * sizeof(uint32_t), stream),
+      "cuMemcpyAsync");
 }
 
 Status CudaPipeline::Record(bool captured) {
@@ -110,7 +121,7 @@ Status CudaPipeline::Record(bool captured) {
 
 // Kernels of ranks that do not know each other wait on the device; copy engines cannot.
 Status CudaPipeline::Advance() {
-  if (wants_copies() && copying_->broken()) return Status();
+  if (IsBroken()) return Status();
   AXCCL_ASSIGN_OR_RETURN(const bool bound, Bind());
   const uint32_t starts = starts_.load(std::memory_order_relaxed);
   for (uint32_t next = enqueued_.load(std::memory_order_relaxed) + 1; bound && next != starts + 1; ++next) {
@@ -120,12 +131,36 @@ Status CudaPipeline::Advance() {
   return Status();
 }
 
+// What is called on the channel after a start that is not enqueued yet comes behind it, as on other ranks.
+Status CudaPipeline::Reserve(uint32_t start) {
+  const Driver& driver = Driver::Loaded();
+  AXCCL_RETURN_IF_ERROR(rank_->orders().Follow(order_.get(), turn_));
+  CUevent before = nullptr;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&before, CU_EVENT_DISABLE_TIMING));
+  before_.push_back(before);
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(before, turn_));
+  AXCCL_RETURN_IF_ERROR(copying_->AwaitEnded(start, turn_));
+  return rank_->orders().Launched(order_.get(), turn_);
+}
+
+// Makes the pipeline's stream wait for what is before the next start.
+Status CudaPipeline::TakeTurn(bool captured) {
+  if (captured) return Status();
+  if (before_.empty()) return rank_->orders().Follow(order_.get(), stream_);
+  const Driver& driver = Driver::Loaded();
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream_, before_.front(), 0));
+  driver.cuEventDestroy(before_.front());
+  before_.pop_front();
+  return Status();
+}
+
 Result<bool> CudaPipeline::Bind() {
   for (Part& part : parts_) {
     if (bound_) return true;
     AXCCL_ASSIGN_OR_RETURN(const bool bound, BindPart(&part));
     if (!bound) return false;
   }
+  const std::lock_guard lock(mutex_);
   bound_ = true;
   return true;
 }
@@ -136,15 +171,15 @@ Result<bool> CudaPipeline::BindPart(Part* part) {
   AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part->channel, CudaPlace::kPipeline));
   AXCCL_ASSIGN_OR_RETURN(const int missing, channel->Meet());
   if (missing >= 0) return false;
-  std::vector<std::shared_ptr<CopyEnd>> ends;
-  bool all = true;
-  for (const Member& member : rank_->links().MembersOf(*part->channel, CudaPlace::kPipeline)) {
-    ends.push_back(CopyEnd::Find(member.block + member.layout.lines));
-    if (ends.back() == nullptr) return false;
-    all = all && ends.back()->copies();
-  }
+  std::vector<std::shared_ptr<CopyEnd>> ends = part->group->Ends();
+  if (ends.empty()) return false;
+  const bool all = std::all_of(ends.begin(), ends.end(), [](const auto& end) { return end->copies(); });
   const std::lock_guard lock(mutex_);
+  if (part->end->broken()) return false;  // what it lets go on must be broken everywhere
   if (all) {
+    for (const auto& end : ends) {
+      if (end != part->end && !end->AddReader(part->end)) return false;
+    }
     AXCCL_RETURN_IF_ERROR(part->lanes->Bind(std::move(ends)));
   } else {
     part->lanes = nullptr;
@@ -161,17 +196,31 @@ Status CudaPipeline::Run(uint32_t mark, bool captured) {
   } else {
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream_, events.reset, 0));
   }
-  if (!captured) AXCCL_RETURN_IF_ERROR(rank_->orders().Follow(order_.get(), stream_));
+  const bool reserved = !before_.empty();
+  AXCCL_RETURN_IF_ERROR(TakeTurn(captured));
   AXCCL_RETURN_IF_ERROR(FillZeros(mark));
   AXCCL_RETURN_IF_ERROR(Launch(mark));
-  for (const Part& part : parts_) {
-    if (part.lanes != nullptr) AXCCL_RETURN_IF_ERROR(part.lanes->Enqueue(mark, stream_));
-  }
-  for (const Part& part : parts_) {
-    if (part.end->copies()) AXCCL_RETURN_IF_ERROR(part.end->WriteEnded(mark, stream_));
-  }
-  if (!captured) AXCCL_RETURN_IF_ERROR(rank_->orders().Launched(order_.get(), stream_));
+  AXCCL_RETURN_IF_ERROR(Copy(mark));
+  if (!captured && !reserved) AXCCL_RETURN_IF_ERROR(rank_->orders().Launched(order_.get(), stream_));
   return device::cuda::Check(driver.cuEventRecord(events.done, stream_), "cuEventRecord");
+}
+
+// Notes the end of what was enqueued also when the driver refuses some of it, because others wait for that.
+Status CudaPipeline::Copy(uint32_t mark) {
+  Status copied;
+  for (const Part& part : parts_) part.end->enqueued.store(mark, std::memory_order_release);
+  for (const Part& part : parts_) {
+    if (part.lanes == nullptr || !copied.ok()) continue;
+    copied = part.lanes->Enqueue(mark, stream_);
+  }
+  for (const Part& part : parts_) {
+    if (!part.end->copies()) continue;
+    const Status noted = part.end->WriteEnded(mark, stream_);
+    if (noted.ok()) continue;
+    part.end->enqueued.store(mark - 1, std::memory_order_release);
+    if (copied.ok()) copied = noted;
+  }
+  return copied;
 }
 
 Status CudaPipeline::Launch(uint32_t mark) {
@@ -203,7 +252,8 @@ Status CudaPipeline::FollowEnd(CUstream stream, bool captured) {
   const uint32_t starts = starts_.load(std::memory_order_relaxed);
   if (captured || enqueued_.load(std::memory_order_acquire) == starts)
     return device::cuda::Check(driver.cuStreamWaitEvent(stream, events_[captured].done, 0), "cuStreamWaitEvent");
-  return copying_->AwaitEnded(starts, stream);
+  AXCCL_RETURN_IF_ERROR(copying_->AwaitEnded(starts, stream));
+  return NoteUser(stream);
 }
 
 Status CudaPipeline::Finish(StreamRef ref) {
@@ -219,10 +269,13 @@ Status CudaPipeline::Finish(StreamRef ref) {
 // As kernels do, it reports a wait again and again.
 Status CudaPipeline::Attend() {
   const Scope scope(*device_);
+  AXCCL_RETURN_IF_ERROR(CheckBroken());
   AXCCL_RETURN_IF_ERROR(Advance());
-  const uint32_t start = starts_.load(std::memory_order_relaxed);
+  if (copying_->ended() == starts_.load(std::memory_order_relaxed)) return Status();
+  const uint32_t start = copying_->ended() + 1;  // the one that runs, or waits
+  if (!copying_->has_begun(start)) return Status();
   for (const Part& part : parts_) {
-    if (part.lanes == nullptr || start == 0 || !copying_->has_begun(start) || copying_->has_ended(start)) continue;
+    if (part.lanes == nullptr) continue;
     AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
     if (part.lanes->ends().empty()) {
       channel->TellWait(start - 1, part.call, cuda::Wait::kUnmet, part.call.count);
@@ -237,29 +290,52 @@ Status CudaPipeline::Attend() {
   return Status();
 }
 
+bool CudaPipeline::IsBroken() const {
+  return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.end->broken(); });
+}
+
+// A member that fails breaks what others have not got yet, and publishes its failure after that.
+Status CudaPipeline::CheckBroken() const {
+  const uint32_t start = starts_.load(std::memory_order_relaxed);
+  if (start == 0 || !IsBroken()) return Status();
+  bool there = copying_->has_ended(start);
+  for (size_t chunk = 0; chunk < chunks_[kOut] && there; ++chunk) there = HasCome(static_cast<int64_t>(chunk));
+  for (const Part& part : parts_) {
+    if (!there) AXCCL_RETURN_IF_ERROR(part.channel->members().Check(-1));
+  }
+  return Status();
+}
+
+// Whether nothing runs, and all words have been reset that will be.
+bool CudaPipeline::IsIdle() const {
+  const bool ended = std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.end->idle(); });
+  return ended && Driver::Loaded().cuEventQuery(events_[0].reset) != CUDA_ERROR_NOT_READY;
+}
+
 void CudaPipeline::Break() {
   const Scope scope(*device_);
   const std::lock_guard lock(mutex_);
   const uint32_t start = starts_.load(std::memory_order_acquire);
+  if (start != 0 && settled_ == start) return;
+  if (!device_->CheckHealth().ok()) {  // nothing runs there any more
+    for (const Part& part : parts_) part.end->enqueued.store(0, std::memory_order_release);
+  }
+  const bool idle = IsIdle();
   for (const Part& part : parts_) {
     if (part.lanes == nullptr) continue;
     part.end->Break();
     for (const auto& end : part.lanes->ends()) end->Break();
   }
-  for (const Part& part : parts_) {
-    part.end->LetGo(start);
-  }
+  for (size_t i = 0; i < num_words(); ++i) __atomic_store_n(initial_ + i, kFailed, __ATOMIC_RELAXED);
+  for (const Part& part : parts_) part.end->LetGo(start);
   if (start != 0) (void)FailWords().ok();
+  if (idle) settled_ = start;
 }
 
-// If the words have not been reset yet, they are all 0 when they are.
+// Those that were just being reset are failed by the next call.
 Status CudaPipeline::FailWords() {
   const Driver& driver = Driver::Loaded();
-  const size_t num = chunks_[kIn] + chunks_[kOut];
-  if (driver.cuEventQuery(events_[0].reset) == CUDA_ERROR_NOT_READY) {
-    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(relief_, events_[0].reset, 0));
-    return device::cuda::Check(driver.cuMemsetD32Async(memory_, kFailed, num, relief_), "cuMemsetD32Async");
-  }
+  const size_t num = num_words();
   std::vector<uint32_t> words(num);
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemcpyDtoHAsync(words.data(), memory_, num * sizeof(uint32_t), relief_));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamSynchronize(relief_));
@@ -285,10 +361,17 @@ void CudaPipeline::WaitIdle() {
   const auto enqueued = [&] { return owner_->failed() || enqueued_ == starts_; };
   service::PollUntil(-1, 0, service::Clock::time_point::max(), enqueued);
   driver.cuEventSynchronize(events_[0].done);
-  if (relief_ != nullptr) driver.cuStreamSynchronize(relief_);
-  const std::lock_guard lock(mutex_);
-  if (ready_ != nullptr) driver.cuStreamSynchronize(ready_);
-  for (const auto& [id, event] : users_) driver.cuEventSynchronize(event);
+  if (turn_ != nullptr) driver.cuStreamSynchronize(turn_);
+  std::vector<CUevent> ends;
+  CUstream ready = nullptr;
+  {
+    const std::lock_guard lock(mutex_);  // not while it waits, because Break takes it
+    if (relief_ != nullptr) driver.cuStreamSynchronize(relief_);
+    for (const auto& [id, event] : users_) ends.push_back(event);
+    ready = ready_;
+  }
+  if (ready != nullptr) driver.cuStreamSynchronize(ready);
+  for (CUevent end : ends) driver.cuEventSynchronize(end);
 }
 
 // ---- chunks ----
@@ -322,7 +405,12 @@ Status CudaPipeline::Use(CUstream stream, const char* what, CUresult (*enqueue)(
   AXCCL_RETURN_IF_ERROR(CheckStream(stream));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, events().reset, 0));
   AXCCL_RETURN_IF_ERROR(device::cuda::Check(enqueue(stream, word), what));
-  if (is_captured()) return Status();
+  return is_captured() ? Status() : NoteUser(stream);
+}
+
+// From now on, the pipeline lasts until the stream has got here.
+Status CudaPipeline::NoteUser(CUstream stream) {
+  const Driver& driver = Driver::Loaded();
   unsigned long long id = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &id));
   const std::lock_guard lock(mutex_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/service_fd.h"
 #include "src/exec/cuda/pipeline.h"
 #include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/pointers.h"
@@ -179,6 +180,10 @@ Status CudaRank::CheckReport() {
 
 void CudaRank::Abort() {
   __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE);
+  Relieve();
+}
+
+void CudaRank::Relieve() {
   const std::lock_guard lock(attended_->mutex);
   for (CudaPipeline* pipeline : attended_->pipelines) pipeline->Break();
 }
@@ -191,7 +196,18 @@ void CudaRank::WaitIdle() {
     if (orders_.AreDone()) return;
     ends = orders_.Ends();
   }
-  for (const CUevent end : ends) Driver::Loaded().cuEventSynchronize(end);
+  const Driver& driver = Driver::Loaded();
+  for (const CUevent end : ends) {
+    const auto ended = [&] {
+      if (driver.cuEventQuery(end) != CUDA_ERROR_NOT_READY) return true;
+      Relieve();
+      return false;
+    };
+    const bool aborted = __atomic_load_n(&control_->abort, __ATOMIC_ACQUIRE) != 0;
+    aborted ? (void)service::PollUntil(-1, 0, service::Clock::time_point::max(), ended)
+            : (void)driver.cuEventSynchronize(end);
+  }
+  if (__atomic_load_n(&control_->abort, __ATOMIC_ACQUIRE) != 0) Relieve();
 }
 
 }  // namespace axccl::exec

@@ -43,6 +43,7 @@ class CudaRank final : public RankDevice {
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
   Status CheckReport() override;
   void Abort() override;
+  void Relieve() override;
   void WaitIdle() override;
   void ReleaseChannels() override;
   void Disconnect() override;

@@ -80,6 +80,8 @@ class RankDevice : public StateMaker {
   virtual Status CheckReport() = 0;
   // Makes everything that runs on the device end soon.
   virtual void Abort() = 0;
+  // After that: ends what would wait all the same. To be called repeatedly.
+  virtual void Relieve() {}
   // Waits until everything that was launched on the device is done. It returns only after an abort or the end of the
   // work. Work of the host's queues is waited for through its timelines instead.
   virtual void WaitIdle() = 0;
