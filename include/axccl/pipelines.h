@@ -122,8 +122,8 @@ typedef enum axcclChunkOrder {
  * application: with axcclEngineCopy, or with axcclEngineAuto where the communicator's configuration has CTAPolicy
  * NCCL_CTA_POLICY_ZERO, if all ranks of the pipeline (of a permute: both ranks of a message) have that and are in one
  * process; a kernel otherwise. Copy engines do not reduce (ncclInvalidArgument) and cannot be captured
- * (ncclInvalidUsage of the start), and a chunk must not be in more than 4096 pieces: a piece is rows of bytes at a
- * constant distance. They take no part before all ranks have created the pipeline. */
+ * (ncclInvalidUsage of the start), and a chunk of the rank's own must not be in more than 4096 pieces: a piece is rows
+ * of bytes at a constant distance. They take no part before all ranks have created the pipeline. */
 typedef enum axcclEngine { axcclEngineAuto = 0, axcclEngineKernel = 1, axcclEngineCopy = 2 } axcclEngine_t;
 
 typedef enum axcclSide { axcclIn = 0, axcclOut = 1 } axcclSide_t;

@@ -351,8 +351,6 @@ Status CudaPipeline::FailWords() {
   return Status();
 }
 
-// ---- chunks ----
-
 // Streams that wait for a word must have got past it, because the words are freed next.
 void CudaPipeline::WaitIdle() {
   const Driver& driver = Driver::Loaded();

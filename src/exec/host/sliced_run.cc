@@ -17,7 +17,7 @@ uint64_t ValueOf(uint64_t turn, uint16_t value) { return turn << 16 | value; }
 
 SlicedRun::SlicedRun(const PipelinePart& part, Words words)
     : binding_(part.channel, part.call),
-      text_(DescribeCall(part.call)),
+      text_(part.channel->members().Name() + ", " + DescribeCall(part.call)),
       operands_(Operands::FormOf(binding_.call)),
       words_(words),
       outbox_(part.channel->members().inbox()) {}

@@ -50,7 +50,7 @@ class SlicedRun {
   const Status& status() const { return status_; }
   Channel* channel() const { return binding_.channel; }
   const Call& call() const { return binding_.call; }
-  const std::string& text() const { return text_; }  // describes the call
+  const std::string& text() const { return text_; }  // describes the pipeline
   bool begun() const { return stage_ != Stage::kNew; }
   size_t scratch_bytes() const { return (shadow_ != nullptr ? shadow_->bytes() : 0) + scratch_bytes_; }
 
