@@ -191,7 +191,7 @@ int TestHosts::Run(int host, const std::vector<std::string>& arguments) const {
 }
 
 bool TestHosts::Limit(int host, const std::string& rate) const {
-  const std::string rule = " root tbf burst 64kb latency 100ms rate " + rate + "\n";
+  const std::string rule = " root tbf burst 256kb latency 100ms rate " + rate + "\n";
   for (int nic = 0; nic < nics_; ++nic) {
     if (!Batch(descriptor(host), "tc", "qdisc replace dev " + Interface(nic) + rule) ||
         !Batch(bridge_, "tc", "qdisc replace dev " + Port(host, nic) + rule))
