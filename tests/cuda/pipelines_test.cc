@@ -120,7 +120,7 @@ std::vector<Case> Shapes(const Layout& layout) {
     if (!c.reduces() && layout.processes == 1) cases.push_back(c);
   };
   int n = 0;
-  for (const int64_t slices : {1, 2, 7}) {
+  for (const int64_t slices : {1, 2, 7, 8}) {
     for (const ncclDataType_t type : {ncclFloat32, ncclBfloat16, ncclInt32}) {
       const How how = static_cast<How>(n % 3);
       const bool produced = n++ % 2 != 0;
@@ -150,7 +150,8 @@ TEST_P(PipelineTest, ShapesOfModels) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PipelineTest,
                          testing::Values(harness::Threads(2), harness::Threads(3), harness::Threads(4),
-                                         harness::Processes(2), harness::Processes(3), Layout{2, 2, 1}),
+                                         harness::Threads(8), harness::Processes(2), harness::Processes(3),
+                                         Layout{2, 2, 1}),
                          [](const auto& info) { return info.param.Text(); });
 
 // ---- kernels that wait for words ----
