@@ -28,18 +28,8 @@ class Recycled {
     return ::operator new(bytes);
   }
   // Keeps memory for one more object, unless there is enough.
-  static void Reserve() { operator delete(::operator new(sizeof(T))); }
-  static void operator delete(void* memory) noexcept {
-    {
-      const std::lock_guard lock(kept_.lock);
-      if (kept_.count < kKept) {
-        kept_.first = new (memory) Block{kept_.first};
-        ++kept_.count;
-        return;
-      }
-    }
-    ::operator delete(memory);
-  }
+  static void Reserve() { Keep(::operator new(sizeof(T))); }
+  static void operator delete(void* memory) noexcept { Keep(memory); }
 
  protected:
   ~Recycled() = default;
@@ -53,6 +43,18 @@ class Recycled {
     Block* first = nullptr;
     int count = 0;
   };
+  static void Keep(void* memory) noexcept {
+    {
+      const std::lock_guard lock(kept_.lock);
+      if (kept_.count < kKept) {
+        kept_.first = new (memory) Block{kept_.first};
+        ++kept_.count;
+        return;
+      }
+    }
+    ::operator delete(memory);
+  }
+
   static inline constinit Kept kept_{};
 };
 
