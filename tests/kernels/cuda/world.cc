@@ -408,6 +408,7 @@ bool World::Run(Kernel kernel, const Shape& shape, const fibers::Options& option
         if (op < parts_[rank].size()) all.push_back(parts_[rank][op]->task);
       }
       launch.num_tasks = static_cast<uint32_t>(all.size());
+      launch.mark = static_cast<uint32_t>(op + 1);
       if (shape.more != 0) {
         launch.more = all.data();
       } else {
