@@ -42,13 +42,15 @@ class TextReader {
   std::string_view Word() { return Until(" \n"); }
   std::string_view Line() { return Until("\n"); }
 
+  // Reads the characters up to the first of `ends`, or to the end of the text.
+  std::string_view Until(std::string_view ends);
+
   // Mark returns the current position, Back returns to it, so that a word can be checked as a whole and a failure be
   // reported at its start.
   size_t Mark() const { return at_; }
   void Back(size_t mark) { at_ = failed() ? at_ : mark; }
 
  private:
-  std::string_view Until(std::string_view ends);
   std::string Found() const;
 
   std::string_view title_;

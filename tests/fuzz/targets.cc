@@ -24,6 +24,7 @@
 #include "src/cost/machine.h"
 #include "src/cost/network.h"
 #include "src/plan/text.h"
+#include "src/program/text.h"
 #include "src/topo/text.h"
 #include "src/tune/filter.h"
 #include "transports/ucx/line_proof.h"
@@ -209,7 +210,7 @@ void Number(const uint8_t* data, size_t size) {
   }
 }
 
-// ---- src/plan, src/cost, src/tune ----
+// ---- src/plan, src/program, src/cost, src/tune ----
 
 // An accepted input has one text, which is accepted again.
 template <class Parse, class Print>
@@ -224,6 +225,11 @@ void RoundTrip(std::string_view input, Parse parse, Print print) {
 
 void Schedule(const uint8_t* data, size_t size) {
   RoundTrip(Text(data, size), plan::Parse, [](const plan::Schedule& schedule) { return plan::Print(schedule); });
+}
+// An accepted text is its own canonical text.
+void Program(const uint8_t* data, size_t size) {
+  const Result<program::Program> program = program::Parse(Text(data, size));
+  if (program.ok()) Check(program::Print(program.value()) == Text(data, size), "the text of a program changes");
 }
 void Machine(const uint8_t* data, size_t size) {
   RoundTrip(Text(data, size), cost::FromText, [](const cost::Machine& machine) { return cost::ToText(machine); });
@@ -322,9 +328,9 @@ constexpr Target kTargets[] = {
     {"interfaces", Interfaces}, {"line", Line},
     {"machine", Machine},       {"message", Message},
     {"network", Network},       {"network_address", NetworkAddress},
-    {"number", Number},         {"schedule", Schedule},
-    {"topology", Topology},     {"tree_link", TreeLink},
-    {"unique_id", UniqueId},
+    {"number", Number},         {"program", Program},
+    {"schedule", Schedule},     {"topology", Topology},
+    {"tree_link", TreeLink},    {"unique_id", UniqueId},
 };
 
 }  // namespace
