@@ -20,6 +20,7 @@
 #include "perf/common/calls.h"
 #include "perf/common/json.h"
 #include "perf/common/launch.h"
+#include "perf/common/median.h"
 #include "perf/common/options.h"
 #include "src/base/processors.h"
 
@@ -117,11 +118,6 @@ struct Row {
   double slowest() const { return *std::max_element(together.begin(), together.end()); }
 };
 
-double MedianOf(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 class Beside {
  public:
   Beside(const Options& options, const World& world) : options_(options), world_(world) {
@@ -139,8 +135,8 @@ class Beside {
       alone.push_back(one);
       for (size_t comm = 0; comm < all.size(); ++comm) together[comm].push_back(all[comm]);
     }
-    Row row{bytes, MedianOf(alone), {}};
-    for (std::vector<double>& of_comm : together) row.together.push_back(MedianOf(std::move(of_comm)));
+    Row row{bytes, Median(alone), {}};
+    for (std::vector<double>& of_comm : together) row.together.push_back(Median(std::move(of_comm)));
     return row;
   }
 

@@ -19,6 +19,7 @@
 
 #include "perf/common/calls.h"
 #include "perf/common/json.h"
+#include "perf/common/median.h"
 #include "perf/common/options.h"
 #include "perf/common/place.h"
 
@@ -147,9 +148,7 @@ double MedianOf(int warmup, int rounds, const std::function<double()>& round) {
   for (int i = 0; i < warmup; ++i) round();
   std::vector<double> seconds;
   for (int i = 0; i < rounds; ++i) seconds.push_back(round());
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  return Median(std::move(seconds));
 }
 
 struct Row {

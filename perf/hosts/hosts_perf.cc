@@ -15,8 +15,11 @@
 
 #include "axccl/axccl.h"
 #include "nccl.h"
+#include "perf/common/median.h"
 
 namespace {
+
+using axccl::perf::Median;
 
 void Check(ncclResult_t result, const char* what) {
   if (result == ncclSuccess) return;
@@ -26,11 +29,6 @@ void Check(ncclResult_t result, const char* what) {
 #define CHECK(call) Check(call, #call)
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 struct Rank {
   int rank = std::atoi(std::getenv("RANK"));

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "perf/common/calls.h"
+#include "perf/common/median.h"
 #include "perf/common/shared_memory.h"
 #include "perf/common/types.h"
 
@@ -18,11 +19,6 @@ constexpr int kLeastIterations = 3;
 constexpr int kMostIterations = 50;
 
 double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 char* Allocate(size_t bytes) {
   void* memory = nullptr;

@@ -18,6 +18,8 @@ enum class Pattern {
   kAgMatmulOwn,  // all_gather of [<D>, M/D, K], times [K, N], the own block first
 };
 const char* PatternName(Pattern pattern);
+// Whether the product follows the collective.
+constexpr bool Gathers(Pattern pattern) { return pattern == Pattern::kAgMatmul || pattern == Pattern::kAgMatmulOwn; }
 
 // How both are done: one after the other; a call for each slice; a pipeline.
 enum class Mode { kBulk, kCalls, kPipeline };

@@ -22,6 +22,7 @@
 #include "perf/common/exchange.h"
 #include "perf/common/json.h"
 #include "perf/common/launch.h"
+#include "perf/common/median.h"
 #include "perf/common/options.h"
 #include "perf/overlap/gpu_steps.h"
 #include "perf/overlap/host_steps.h"
@@ -35,11 +36,6 @@ namespace {
 // How far apart computation and communication may be after --balance, and how often sizes are changed for that.
 constexpr double kBalanced = 1.25;
 constexpr int kMostTrials = 8, kRoundsOfTrial = 3;
-
-double MedianOf(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 // Seconds.
 struct Row {
@@ -67,9 +63,9 @@ class Measurement {
         compute.push_back(Time(here.get(), Mode::kBulk, Parts::kCompute));
         communicate.push_back(Time(here.get(), Mode::kBulk, Parts::kCommunicate));
       }
-      const double factor = MedianOf(communicate) / MedianOf(compute);
+      const double factor = Median(communicate) / Median(compute);
       if (factor < kBalanced && factor > 1 / kBalanced) return;
-      const bool gathers = options_.pattern == Pattern::kAgMatmul || options_.pattern == Pattern::kAgMatmulOwn;
+      const bool gathers = Gathers(options_.pattern);
       int64_t& size = gathers ? options_.n : options_.k;
       const int64_t step = gathers ? 1 : options_.ranks;
       const auto steps = static_cast<int64_t>(std::llround(static_cast<double>(size / step) * factor));
@@ -92,7 +88,7 @@ class Measurement {
       }
     }
     std::vector<Row> rows;
-    const auto median = [&](Parts parts, size_t i) { return MedianOf(times[static_cast<size_t>(parts)][i]); };
+    const auto median = [&](Parts parts, size_t i) { return Median(times[static_cast<size_t>(parts)][i]); };
     for (size_t i = 0; i < modes_.size(); ++i)
       rows.push_back({modes_[i], median(Parts::kCompute, i), median(Parts::kCommunicate, i), median(Parts::kBoth, i)});
     return rows;

@@ -19,7 +19,7 @@ axcclView_t Side::Slices(int64_t first, const int64_t* view_sizes) const {
 StepLayout::StepLayout(const OverlapOptions& o, int rank_of_layout)
     : options(o),
       rank(rank_of_layout),
-      gathers(o.pattern == Pattern::kAgMatmul || o.pattern == Pattern::kAgMatmulOwn),
+      gathers(Gathers(o.pattern)),
       slice_rows(o.m / o.slices / (o.pattern == Pattern::kMatmulAr ? 1 : o.ranks)),
       own_k(gathers ? o.k : o.k / o.ranks),
       a_count(o.m * own_k),

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "perf/common/fail.h"
+#include "perf/common/median.h"
 #include "perf/overlap/matmul.h"
 
 namespace axccl::perf {
@@ -29,11 +30,6 @@ constexpr int64_t kPieces = 16;  // of the product, as of a pipeline's
 
 double Now() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 class Connection {
