@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <thread>
@@ -22,15 +21,6 @@ using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
 
-RunOptions Within(const std::string& seconds) {
-  RunOptions options;
-  options.environment = {{"AXCCL_TIMEOUT", seconds}};
-  return options;
-}
-
-// A deadline that no call misses by itself: 1.5 s, or a few more on a loaded machine.
-std::string Deadline() { return std::to_string(std::lround(harness::Crowding())) + ".5"; }
-
 void Pass(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 void ExpectSumWorks(const Clique& clique, Words* data) {
@@ -45,10 +35,7 @@ void ExpectTimeout(RankContext& context, Clique* clique, std::initializer_list<s
   EXPECT_EQ(AwaitError(clique->comm(), 2000), ncclTimeout) << ncclGetLastError(nullptr);
   for (const std::string& part : parts) harness::ExpectLastErrorHas({part.c_str()});
   ASSERT_OK(harness::SynchronizeStream(clique->stream()));
-  ASSERT_TRUE(context.Barrier());
-  ASSERT_OK(ncclCommAbort(clique->comm()));
-  clique->ForgetComms();
-  ASSERT_TRUE(context.Barrier());
+  ASSERT_NO_FATAL_FAILURE(AbortTogether(context, clique));
 }
 
 class DeadlineTest : public testing::TestWithParam<Layout> {};  // one rank a thread

@@ -94,10 +94,7 @@ void ExpectMismatch(RankContext& context, Clique* clique, ncclResult_t called) {
   EXPECT_EQ(AwaitError(clique->comm(), 1000), ncclInvalidUsage) << ncclGetLastError(nullptr);
   EXPECT_TRUE(harness::LastErrorHas("mismatch")) << ncclGetLastError(nullptr);
   EXPECT_TRUE(harness::LastErrorHas("AllReduce")) << ncclGetLastError(nullptr);
-  ASSERT_TRUE(context.Barrier());
-  ASSERT_OK(ncclCommAbort(clique->comm()));
-  clique->ForgetComms();
-  ASSERT_TRUE(context.Barrier());
+  ASSERT_NO_FATAL_FAILURE(AbortTogether(context, clique));
 }
 
 TEST_P(FailureTest, DifferentCounts) {

@@ -1,7 +1,6 @@
 // How pipelines of GPU ranks end early, and what is refused.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <initializer_list>
 #include <string>
 #include <thread>
@@ -32,6 +31,10 @@ class PipelineFailures : public testing::TestWithParam<axcclEngine_t> {
   std::vector<axcclPipelineKind_t> Kinds() const {
     if (engine() == axcclEngineCopy) return {axcclPipelineAllGather, axcclPipelineAllToAll};
     return {axcclPipelineAllGather, axcclPipelineReduceScatter, axcclPipelineAllReduce, axcclPipelineAllToAll};
+  }
+  // In blocks of 4 x 8.
+  Case CaseOf(axcclPipelineKind_t kind, int64_t slices, bool produced = false) const {
+    return {kind, ncclInt32, 4, 8, slices, axcclDefaultOrder, produced, How::kThread, engine()};
   }
   // Two ranks: threads, and processes, between which there are no copy engines.
   void RunBoth(const harness::Body& body, RunOptions options = {}) const {
@@ -71,7 +74,7 @@ TEST_P(PipelineFailures, AbortWhileAChunkIsAwaited) {
       ASSERT_TRUE(context.Step("kind %d", kind));
       Clique clique;
       ASSERT_TRUE(clique.Init(context, 2));
-      const Case c{kind, ncclInt32, 4, 8, 2, axcclDefaultOrder, true, How::kThread, engine()};
+      const Case c = CaseOf(kind, 2, true);
       End end(c, clique, 0);
       end.Prepare(0);
       ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
@@ -118,20 +121,15 @@ void ExpectFailure(RankContext& context, Clique* clique, End* end, ncclResult_t 
               axcclDeviceLook(end->word(axcclOut, chunk)) == 1 ? ncclSuccess : expected);
   ASSERT_OK(harness::SynchronizeStream(clique->stream()));
   end->Destroy();
-  ASSERT_TRUE(context.Barrier());
-  ASSERT_OK(ncclCommAbort(clique->comm()));
-  clique->ForgetComms();
-  ASSERT_TRUE(context.Barrier());
+  ASSERT_NO_FATAL_FAILURE(AbortTogether(context, clique));
 }
 
 // Both ranks wait for a chunk of rank 1's input, and only rank 1 knows.
 TEST_P(PipelineFailures, AChunkThatIsNeverReady) {
-  RunOptions options;
-  options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
   const auto body = [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, true, How::kThread, engine()};
+    const Case c = CaseOf(AnyKind(), 2, true);
     End end(c, clique, 0);
     end.Prepare(0);
     ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
@@ -142,16 +140,14 @@ TEST_P(PipelineFailures, AChunkThatIsNeverReady) {
     ASSERT_NO_FATAL_FAILURE(
         ExpectFailure(context, &clique, &end, ncclTimeout, {"AXCCL_TIMEOUT", "a pipeline of axcclAll"}));
   };
-  RunBoth(body, options);
+  RunBoth(body, Within(Deadline()));
 }
 
 TEST_P(PipelineFailures, AChunkOfItsOwnThatIsNeverReady) {
-  RunOptions options;
-  options.environment = {{"AXCCL_TIMEOUT", "0.2"}};
   const auto body = [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const Case c{axcclPipelineAllGather, ncclInt32, 4, 8, 2, axcclDefaultOrder, true, How::kThread, engine()};
+    const Case c = CaseOf(axcclPipelineAllGather, 2, true);
     End end(c, clique, 0);
     end.Prepare(0);
     ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
@@ -161,16 +157,14 @@ TEST_P(PipelineFailures, AChunkOfItsOwnThatIsNeverReady) {
         context, &clique, &end, ncclTimeout,
         {"rank 0 waited 0.2 s for chunk 1 of its input to be declared ready, in a pipeline of axcclAllGather"}));
   };
-  RunRanks(harness::Processes(1), body, options);
+  RunRanks(harness::Processes(1), body, Within("0.2"));
 }
 
 TEST_P(PipelineFailures, ARankThatNeverStarts) {
-  RunOptions options;
-  options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
   const auto body = [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
+    const Case c = CaseOf(AnyKind(), 2);
     End end(c, clique, 0);
     if (context.rank() == 0) {
       end.Prepare(0);
@@ -181,12 +175,9 @@ TEST_P(PipelineFailures, ARankThatNeverStarts) {
     EXPECT_EQ(AwaitError(clique.comm(), 3000), ncclTimeout) << ncclGetLastError(nullptr);
     EXPECT_EQ(axcclPipelineStart(end.handle(), Cuda(clique.stream())), ncclTimeout);
     end.Destroy();
-    ASSERT_TRUE(context.Barrier());
-    ASSERT_OK(ncclCommAbort(clique.comm()));
-    clique.ForgetComms();
-    ASSERT_TRUE(context.Barrier());
+    ASSERT_NO_FATAL_FAILURE(AbortTogether(context, &clique));
   };
-  RunBoth(body, options);
+  RunBoth(body, Within(Deadline()));
 }
 
 // Ranks cut the same call into different slices.
@@ -196,7 +187,7 @@ TEST_P(PipelineFailures, DifferentPipelines) {
       Clique clique;
       ASSERT_TRUE(clique.Init(context));
       const int slices = context.rank() == 0 ? 2 : 4;
-      const Case c{kind, ncclInt32, 4, 8, slices, axcclDefaultOrder, false, How::kThread, engine()};
+      const Case c = CaseOf(kind, slices);
       End end(c, clique, 0);
       end.Prepare(0);
       const ncclResult_t started = axcclPipelineStart(end.handle(), Cuda(clique.stream()));
@@ -206,10 +197,7 @@ TEST_P(PipelineFailures, DifferentPipelines) {
             ExpectFailure(context, &clique, &end, ncclInvalidUsage, {"mismatch", "a pipeline of", "slices"}));
       } else {
         end.Destroy();
-        ASSERT_TRUE(context.Barrier());
-        ASSERT_OK(ncclCommAbort(clique.comm()));
-        clique.ForgetComms();
-        ASSERT_TRUE(context.Barrier());
+        ASSERT_NO_FATAL_FAILURE(AbortTogether(context, &clique));
       }
     }
   });
@@ -253,29 +241,24 @@ TEST_P(PipelineFailures, CreatedInDifferentOrders) {
   RunRanks(harness::Threads(2), [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const Case a{axcclPipelineAllGather, ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
-    const Case b{axcclPipelineAllToAll, ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
+    const Case a = CaseOf(axcclPipelineAllGather, 2);
+    const Case b = CaseOf(axcclPipelineAllToAll, 2);
     End first(context.rank() == 0 ? a : b, clique, 0), second(context.rank() == 0 ? b : a, clique, 0);
     ASSERT_TRUE(context.Barrier());
     EXPECT_EQ(axcclPipelineStart(first.handle(), Cuda(clique.stream())), ncclInvalidUsage);
     ExpectLastErrorHas({"pipeline 0 on the default channel", "axcclAllGather", "axcclAllToAll", "same order"});
     first.Destroy();
     second.Destroy();
-    ASSERT_TRUE(context.Barrier());
-    ASSERT_OK(ncclCommAbort(clique.comm()));
-    clique.ForgetComms();
-    ASSERT_TRUE(context.Barrier());
+    ASSERT_NO_FATAL_FAILURE(AbortTogether(context, &clique));
   });
 }
 
 // Rank 1 has not even created its pipeline when rank 0 starts and finishes its own.
 TEST_P(PipelineFailures, ARankThatNeverCreates) {
-  RunOptions options;
-  options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
   const auto body = [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
+    const Case c = CaseOf(AnyKind(), 2);
     if (context.rank() == 0) {
       End end(c, clique, 0);
       end.Prepare(0);
@@ -285,12 +268,9 @@ TEST_P(PipelineFailures, ARankThatNeverCreates) {
       return;
     }
     EXPECT_EQ(AwaitError(clique.comm(), 3000), ncclTimeout) << ncclGetLastError(nullptr);
-    ASSERT_TRUE(context.Barrier());
-    ASSERT_OK(ncclCommAbort(clique.comm()));
-    clique.ForgetComms();
-    ASSERT_TRUE(context.Barrier());
+    ASSERT_NO_FATAL_FAILURE(AbortTogether(context, &clique));
   };
-  RunRanks(harness::Threads(2), body, options);
+  RunRanks(harness::Threads(2), body, Within(Deadline()));
 }
 
 // Two steps are on their way when rank 0 gives up. Rank 1 is behind by as many.
@@ -300,7 +280,7 @@ TEST_P(PipelineFailures, AbortOfSeveralSteps) {
       ASSERT_TRUE(context.Step("behind %d", behind));
       Clique clique;
       ASSERT_TRUE(clique.Init(context));
-      const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, true, How::kThread, engine()};
+      const Case c = CaseOf(AnyKind(), 2, true);
       End end(c, clique, 0);
       end.Prepare(0);
       for (int start = 0; start < 3 - behind * context.rank(); ++start) {
@@ -329,12 +309,10 @@ TEST_P(PipelineFailures, AbortOfSeveralSteps) {
 
 // Rank 0 waits in the first of two steps.
 TEST_P(PipelineFailures, TheFirstOfTwoStepsIsTooLate) {
-  RunOptions options;
-  options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
   const auto body = [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
+    const Case c = CaseOf(AnyKind(), 2);
     End end(c, clique, 0);
     for (int start = 0; start < 2 && context.rank() == 0; ++start) {
       end.Prepare(start);
@@ -344,22 +322,17 @@ TEST_P(PipelineFailures, TheFirstOfTwoStepsIsTooLate) {
     EXPECT_EQ(AwaitError(clique.comm(), 3000), ncclTimeout) << ncclGetLastError(nullptr);
     ASSERT_OK(harness::SynchronizeStream(clique.stream()));
     end.Destroy();
-    ASSERT_TRUE(context.Barrier());
-    ASSERT_OK(ncclCommAbort(clique.comm()));
-    clique.ForgetComms();
-    ASSERT_TRUE(context.Barrier());
+    ASSERT_NO_FATAL_FAILURE(AbortTogether(context, &clique));
   };
-  RunBoth(body, options);
+  RunBoth(body, Within(Deadline()));
 }
 
 // What waits behind another pipeline is destroyed, and that other one fails.
 TEST_P(PipelineFailures, DestroyWaitsForAStreamOfAnotherPipeline) {
-  RunOptions options;
-  options.environment = {{"AXCCL_TIMEOUT", std::to_string(std::lround(harness::Crowding())) + ".5"}};
   const auto body = [this](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context, 2));
-    const Case c{AnyKind(), ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, engine()};
+    const Case c = CaseOf(AnyKind(), 2);
     End first(c, clique, 0), second(c, clique, 0);
     first.Prepare(0);
     ASSERT_OK(axcclPipelineStart(first.handle(), Cuda(clique.stream())));
@@ -373,12 +346,9 @@ TEST_P(PipelineFailures, DestroyWaitsForAStreamOfAnotherPipeline) {
     first.Destroy();
     EXPECT_EQ(AwaitError(clique.comm(), 3000), ncclTimeout) << ncclGetLastError(nullptr);
     second.Destroy();
-    ASSERT_TRUE(context.Barrier());
-    ASSERT_OK(ncclCommAbort(clique.comm()));
-    clique.ForgetComms();
-    ASSERT_TRUE(context.Barrier());
+    ASSERT_NO_FATAL_FAILURE(AbortTogether(context, &clique));
   };
-  RunBoth(body, options);
+  RunBoth(body, Within(Deadline()));
 }
 
 // ---- refused ----

@@ -487,10 +487,7 @@ TEST(Failures, APeerThatCannotMapTheMemory) {
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
     ASSERT_OK(harness::SynchronizeStream(clique.stream()));
     end.Destroy();
-    ASSERT_TRUE(context.Barrier());
-    ASSERT_OK(ncclCommAbort(clique.comm()));
-    clique.ForgetComms();
-    ASSERT_TRUE(context.Barrier());
+    ASSERT_NO_FATAL_FAILURE(AbortTogether(context, &clique));
   });
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -55,6 +56,24 @@ inline ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {
     std::this_thread::yield();
   }
   return state;
+}
+
+// All ranks have seen a failure: they abort their communicators, and none goes on before all have.
+// An abort frees memory of the GPU, which waits for other work of the process there.
+inline void AbortTogether(harness::RankContext& context, harness::Clique* clique) {
+  ASSERT_TRUE(context.Barrier());
+  ASSERT_OK(ncclCommAbort(clique->comm()));
+  clique->ForgetComms();
+  ASSERT_TRUE(context.Barrier());
+}
+
+// A deadline that no call misses by itself: 1.5 s, or a few more on a loaded machine.
+inline std::string Deadline() { return std::to_string(std::lround(harness::Crowding())) + ".5"; }
+
+inline harness::RunOptions Within(const std::string& seconds) {
+  harness::RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", seconds}};
+  return options;
 }
 
 // Makes `then` wait for what is on `first` now.
