@@ -182,9 +182,8 @@ Result<bool> ChooseCopies(const char* call, const axcclPipelineSpec_t& spec, con
         call, kKindNames[spec.kind]);
   if (there) return true;
   return InvalidArgument(
-      "%s: the spec has engine axcclEngineCopy, and the rank is on a device without copy engines; pass axcclEngineAuto "
-      "or "
-      "axcclEngineKernel",
+      "%s: the spec has engine axcclEngineCopy, and the rank is on a device without copy engines; pass "
+      "axcclEngineAuto or axcclEngineKernel",
       call);
 }
 

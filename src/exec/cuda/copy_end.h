@@ -39,10 +39,9 @@ class CopyEnd {
   uint32_t signature() const { return signature_; }
   const Call& call() const { return call_; }
   int rank() const { return rank_; }
-  const std::vector<Signal>& signals() const { return signals_; }
 
-  // Words in memory of the host. The number of the start in which a signal has come; null if
-  // the rank does not wait for it.
+  // Words in memory of the host.
+  // The number of the start in which a signal has come; null if the rank does not wait for it.
   uint32_t* FlagOf(const Signal& signal);
   // What becomes the word of a chunk that has come: Pipeline::kThere, until the end is broken.
   const uint32_t* truth() const { return words_ + kTruth; }

@@ -24,8 +24,8 @@ class CopyLanes {
   };
   // What a lane waits for.
   struct Missing {
-    int position = -1;   // the member whose signal is missing; the own one: an input chunk
-    uint32_t chunk = 0;  // that one; -1: nothing is missing
+    int position = -1;   // the member whose signal is missing; the own one: `chunk` is not ready; -1: nothing
+    uint32_t chunk = 0;  // of the input
   };
 
   // kInvalidArgument if a chunk has too many pieces, as seen by this rank.

@@ -126,7 +126,7 @@ std::vector<CudaPipeline::Layout> CudaPipeline::LayOut(const std::vector<Pipelin
       chunks_[side] += places[i].num[side];
     }
   }
-  bytes_ = RoundUp((chunks_[kIn] + chunks_[kOut]) * sizeof(uint32_t), kCacheLine);
+  bytes_ = RoundUp(num_words() * sizeof(uint32_t), kCacheLine);
   for (size_t i = 0; i < parts.size(); ++i) {
     places[i].sliced = bytes_;
     places[i].table = bytes_ += RoundUp(sizeof(cuda::Sliced), kCacheLine);
@@ -177,24 +177,20 @@ Status CudaPipeline::MakePart(const PipelinePart& part, const Layout& layout, st
   const Lent table{image + layout.table, memory_ + layout.table};
   Part made{part.channel, part.call, part.program->algorithm, {}, nullptr, nullptr, nullptr};
   AXCCL_ASSIGN_OR_RETURN(made.task, channel->MakeSlicedTask(part, table, memory_ + layout.sliced));
-  AXCCL_RETURN_IF_ERROR(MakeLanes(part, layout, &made));
+  AXCCL_RETURN_IF_ERROR(MakeLanes(part, sliced, &made));
   parts_.push_back(std::move(made));
   return Status();
 }
 
 // Also for a rank that wants a kernel: others must know.
-Status CudaPipeline::MakeLanes(const PipelinePart& part, const Layout& layout, Part* made) {
+Status CudaPipeline::MakeLanes(const PipelinePart& part, const cuda::Sliced& sliced, Part* made) {
   const bool copies = part.copies && rank_->links().AreInProcess(*part.channel);
-  AXCCL_ASSIGN_OR_RETURN(made->end, CopyEnd::Make(*device_, part, copies, made->task.signature,
-                                                  came_ + layout.first[kOut], layout.num[kOut]));
+  AXCCL_ASSIGN_OR_RETURN(made->end,
+                         CopyEnd::Make(*device_, part, copies, made->task.signature, sliced.came, sliced.num_out));
   if (!copies) return Status();
-  const auto word = [&](Side side) {
-    return reinterpret_cast<uint32_t*>(WordOf(side, static_cast<int64_t>(layout.first[side])));
-  };
-  const CopyLanes::Words words{word(kIn), word(kOut), came_ + layout.first[kOut]};
-  AXCCL_ASSIGN_OR_RETURN(made->lanes, CopyLanes::Make(*device_, part, made->end, words));
+  AXCCL_ASSIGN_OR_RETURN(made->lanes, CopyLanes::Make(*device_, part, made->end, {sliced.in, sliced.out, sliced.came}));
   copying_ = made->end.get();
-  if (layout.num[kOut] != 0) out_end_ = copying_;
+  if (sliced.num_out != 0) out_end_ = copying_;
   bound_ = false;
   if (relief_ != nullptr) return Status();
   AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuStreamCreate(&turn_, CU_STREAM_NON_BLOCKING));

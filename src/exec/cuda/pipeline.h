@@ -83,7 +83,7 @@ class CudaPipeline final : public Pipeline {
   size_t num_words() const { return chunks_[kIn] + chunks_[kOut]; }
   Status MakeParts(const std::vector<PipelinePart>& parts);
   Status MakePart(const PipelinePart& part, const Layout& layout, std::byte* image);
-  Status MakeLanes(const PipelinePart& part, const Layout& layout, Part* made);
+  Status MakeLanes(const PipelinePart& part, const kernels::cuda::Sliced& sliced, Part* made);
   void MakeZeros(const PipelinePart& part, const Layout& layout);
   // Of starts: when the words are reset, and the end.
   struct Events {
