@@ -3,7 +3,7 @@
 import json
 import os
 
-from gpu_check.steps import Figure, LeftOut, Outcome, Table
+from gpu_check.steps import Figure, Outcome, Table
 
 RANKS = [2, 8]
 NAMES = {"group": "in a group of all ranks", "call": "without a group"}
@@ -15,9 +15,7 @@ def figures(rows):
 
 def check(setup, repeats):
     """The part. `repeats`: operations per round, and rounds."""
-    program = os.path.join(setup.build, "perf", "enqueue_perf")
-    if not os.path.exists(program):
-        raise LeftOut(f"there is no {program}; build the target enqueue_perf")
+    program = setup.perf_program("enqueue_perf")
     outcome = Outcome("enqueue")
     rows = []
     for ranks in RANKS:

@@ -6,7 +6,7 @@ Ranks that share a GPU share its memory: their communication is a copy within it
 import json
 import os
 
-from gpu_check.steps import Figure, LeftOut, Outcome, Table
+from gpu_check.steps import Figure, Outcome, Table
 
 RANKS = [2, 4]
 # Copy engines do not reduce.
@@ -40,9 +40,7 @@ def measure(setup, program, ranks, pattern, engine):
 
 def check(setup):
     """The part."""
-    program = os.path.join(setup.build, "perf", "overlap_perf")
-    if not os.path.exists(program):
-        raise LeftOut(f"there is no {program}; build the target overlap_perf")
+    program = setup.perf_program("overlap_perf")
     outcome = Outcome("overlap")
     rows = []
     for ranks in RANKS:

@@ -88,6 +88,13 @@ class Setup:
             raise LeftOut(f"there is no {path}")
         return path
 
+    def perf_program(self, target):
+        """The path of a program of perf."""
+        path = os.path.join(self.build, "perf", target)
+        if not os.path.exists(path):
+            raise LeftOut(f"there is no {path}; build the target {target}")
+        return path
+
     def python(self, module, *arguments, interpreter=sys.executable):
         """The command that runs a module of this package."""
         return [interpreter, "-B", "-c",
