@@ -1,4 +1,4 @@
-// The device code in the library is a fatbin, and not too large.
+// The device code in the library is a fatbin, the one of this build, and not too large.
 
 #include "kernels/cuda/fatbin.h"
 
@@ -6,6 +6,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 namespace {
 
@@ -15,6 +18,14 @@ TEST(CudaFatbin, IsValidAndSmall) {
   std::memcpy(&magic, axccl_cuda_fatbin, sizeof(magic));
   EXPECT_EQ(magic, 0xba55ed50u);
   EXPECT_LE(axccl_cuda_fatbin_bytes, 4u << 20);
+}
+
+// A compiler cache that does not know what the assembler embeds would give back an older one.
+TEST(CudaFatbin, IsTheOneOfThisBuild) {
+  std::ifstream file(FATBIN, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  ASSERT_EQ(axccl_cuda_fatbin_bytes, bytes.size()) << FATBIN;
+  EXPECT_EQ(std::memcmp(axccl_cuda_fatbin, bytes.data(), bytes.size()), 0) << FATBIN;
 }
 
 }  // namespace
