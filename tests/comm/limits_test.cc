@@ -1,7 +1,6 @@
 // Limits on a process, and system calls that it may not make: what then works, and errors that name the limit to raise.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,11 +13,13 @@
 
 #include "tests/collectives/cases.h"
 #include "tests/harness/case_runner.h"
+#include "tests/harness/residue.h"
 #include "tests/harness/restrict.h"
 
 namespace axccl::tests {
 namespace {
 
+using harness::AllocatedBytes;
 using harness::CaseRunner;
 using harness::Clique;
 using harness::Cuda;
@@ -77,11 +78,7 @@ void UseEverything(RankContext& context) {
 
 // ---- many ---
 
-// Bytes that malloc has given out, and shared memory that is resident.
-size_t AllocatedBytes() {
-  const struct mallinfo2 info = mallinfo2();
-  return info.uordblks + info.hblkhd;
-}
+// Shared memory that is resident.
 size_t SharedBytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {

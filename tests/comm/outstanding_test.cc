@@ -2,29 +2,25 @@
 //
 // Nothing here is compared with a clock: 100,000 calls of which each looks at all others would exceed every deadline.
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "tests/comm/streams.h"
+#include "tests/harness/residue.h"
 #include "tests/harness/run_ranks.h"
 
 namespace axccl::tests {
 namespace {
 
+using harness::AllocatedBytes;
 using harness::Cuda;
 using harness::Processes;
 using harness::RankContext;
 using harness::RunRanks;
 
 constexpr size_t kMostBytes = 400;  // that the library may keep for a call
-
-size_t AllocatedBytes() {
-  const struct mallinfo2 info = mallinfo2();
-  return info.uordblks + info.hblkhd;
-}
 
 // Two ranks of this thread, so that it is certain which of them waits.
 class Pair {
