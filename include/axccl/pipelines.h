@@ -122,8 +122,9 @@ typedef enum axcclChunkOrder {
  * application: with axcclEngineCopy, or with axcclEngineAuto where the communicator's configuration has CTAPolicy
  * NCCL_CTA_POLICY_ZERO, if all ranks of the pipeline (of a permute: both ranks of a message) have that and are in one
  * process; a kernel otherwise. Copy engines do not reduce (ncclInvalidArgument) and cannot be captured
- * (ncclInvalidUsage of the start), and a chunk of the rank's own must not be in more than 4096 pieces: a piece is rows
- * of bytes at a constant distance. They take no part before all ranks have created the pipeline. */
+ * (ncclInvalidUsage of the start), and a chunk must not be in more than 4096 pieces where it is read or written
+ * (ncclInvalidArgument, of the creation, or of the start if it is the strides of two ranks that do not fit together): a
+ * piece is rows of bytes at a constant distance. They take no part before all ranks have created the pipeline. */
 typedef enum axcclEngine { axcclEngineAuto = 0, axcclEngineKernel = 1, axcclEngineCopy = 2 } axcclEngine_t;
 
 typedef enum axcclSide { axcclIn = 0, axcclOut = 1 } axcclSide_t;
@@ -160,7 +161,9 @@ typedef struct axcclPipelineSpec {
 ncclResult_t axcclPipelineCreate(axcclPipeline_t* pipeline, const axcclPipelineSpec_t* spec, axcclChannel_t channel);
 
 /* Waits for the end of the last start, whose finish must have been called; ncclInvalidUsage otherwise, unless the
- * communicator has failed or is gone. After that, the memory is the caller's again. */
+ * communicator has failed or is gone. After that, the memory is the caller's again. All ranks start a pipeline equally
+ * often before they destroy it: ncclInvalidUsage if copy engines are at work for another rank's next start, which will
+ * read this rank's memory. */
 ncclResult_t axcclPipelineDestroy(axcclPipeline_t pipeline);
 
 /* Begins a step: after what is on `stream`, resets the words and begins to communicate. What comes later on `stream`

@@ -387,6 +387,7 @@ Status Destroy(const char* call, axcclPipeline_t handle) {
                       "first",
                       call, static_cast<void*>(handle));
   if (comm) object->pipeline->run().WaitIdle();
+  if (lives) AXCCL_RETURN_IF_ERROR(Named(call, object->pipeline->run().Leave()));
   object.Drop();
   const std::shared_ptr<PipelineObject> removed = Pipelines().Remove(handle);
   if (removed == nullptr)

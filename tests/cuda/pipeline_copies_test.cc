@@ -246,7 +246,147 @@ TEST_P(PipelineOrder, ARankIsDoneBeforeAnotherStarts) {
   });
 }
 
+// ---- ranks that do not start equally often ----
+
+// The memory of a rank's end, which is freed with it. Each rank has a device of its own here, because freeing waits for
+// all work on the device.
+class Buffers {
+ public:
+  explicit Buffers(size_t words) : in_(words), out_(words) {}
+  char* in() { return reinterpret_cast<char*>(in_.get()); }
+  char* out() { return reinterpret_cast<char*>(out_.get()); }
+
+ private:
+  Words in_, out_;
+};
+const Case kUnequal{axcclPipelineAllGather, ncclInt32,      64, 32, 4, axcclDefaultOrder, false,
+                    How::kThread,           axcclEngineCopy};
+
+void Start(End* end, axcclStream_t stream) {
+  end->Prepare(1);
+  ASSERT_OK(axcclPipelineStart(end->handle(), Cuda(stream)));
+}
+
+// Rank 0 has begun, so what it will read must stay. Rank 1 may still start.
+TEST(PipelineCopies, StayWhileAnotherRankHasBegun) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    End end(kUnequal, clique, 0);
+    ASSERT_TRUE(context.Barrier());
+    for (int round = 0; round < 2; ++round) {
+      if (context.rank() == 0) {
+        ASSERT_NO_FATAL_FAILURE(Start(&end, clique.stream()));
+        while (end.Refresh().blocks != 0) std::this_thread::yield();  // until it has begun
+      }
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 1) {
+        EXPECT_EQ(axcclPipelineDestroy(end.handle()), ncclInvalidUsage);
+        ExpectLastErrorHas({"axcclPipelineDestroy", round == 0 ? "rank 0 is in start 1" : "rank 0 is in start 2",
+                            "AllGather", "rank 1 has not started it so often"});
+        ASSERT_NO_FATAL_FAILURE(Start(&end, clique.stream()));
+      }
+      ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
+    }
+    end.Destroy();
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Rank 1 has gone in order, with its memory. Rank 0 begins a start that will never end.
+TEST(PipelineCopies, DoNotReadARankThatHasLeft) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    for (const int starts : {0, 2}) {
+      auto buffers = std::make_unique<Buffers>(64 * 32 * 2);
+      End end(kUnequal, 2, context.rank(), buffers->in(), buffers->out());
+      ASSERT_OK(end.Create(axcclDefaultChannel(clique.comm())));
+      ASSERT_TRUE(context.Barrier());
+      for (int start = 0; start < starts; ++start) {
+        ASSERT_NO_FATAL_FAILURE(Start(&end, clique.stream()));
+        ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
+      }
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 1 || starts == 0) {
+        end.Destroy();
+        buffers.reset();
+      }
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 1 || starts == 0) continue;
+      end.Prepare(1);
+      EXPECT_EQ(axcclPipelineStart(end.handle(), Cuda(clique.stream())), ncclInvalidUsage);
+      ExpectLastErrorHas({"axcclPipelineStart", "start 3 of the pipeline", "on rank 0", "rank 1 has destroyed it"});
+    }
+    ASSERT_NO_FATAL_FAILURE(AbortTogether(context, &clique));
+  });
+}
+
+// Rank 1 never starts; it gives up its communicator, its pipeline and then its memory.
+TEST(PipelineCopies, LetGoBeforeMemoryIsFreed) {
+  for (const bool abort : {true, false}) {
+    RunRanks(harness::Threads(2), [abort](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      auto buffers = std::make_unique<Buffers>(64 * 32 * 2);
+      End end(kUnequal, 2, context.rank(), buffers->in(), buffers->out());
+      ASSERT_OK(end.Create(axcclDefaultChannel(clique.comm())));
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 0) {
+        ASSERT_NO_FATAL_FAILURE(Start(&end, clique.stream()));
+        while (end.Refresh().blocks != 0) std::this_thread::yield();
+      }
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 1) {
+        EXPECT_OK(abort ? ncclCommAbort(clique.comm()) : ncclCommDestroy(clique.comm()));
+        clique.ForgetComms();
+        end.Destroy();
+        buffers.reset();
+      } else {
+        EXPECT_NE(axcclPipelineWait(end.handle(), 7), ncclSuccess);
+      }
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 0) {
+        EXPECT_OK(ncclCommAbort(clique.comm()));
+        clique.ForgetComms();
+        end.Destroy();
+      }
+      ASSERT_TRUE(context.Barrier());
+    });
+  }
+}
+
 // ---- refused ----
+
+// Each rank's strides need few pieces, but rows of one are not rows of the other.
+TEST(PipelineCopies, MoveFewPiecesBetweenStridesOfTwoRanks) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    constexpr int64_t kSizes[] = {70, 70, 70, 2}, kGathered[] = {140, 70, 70, 2};
+    constexpr int64_t kStrides[2][4] = {{70 * 144, 144, 2, 1}, {70 * 210 + 10, 210, 3, 1}};
+    Words in(70 * kStrides[1][0]), out(140 * kStrides[1][0]);
+    axcclPipelineSpec_t spec = AXCCL_PIPELINE_SPEC_INITIALIZER;
+    spec.in.datatype = spec.out.datatype = ncclInt32;
+    spec.in.num_dims = spec.out.num_dims = 4;
+    spec.in.sizes = kSizes;
+    spec.out.sizes = kGathered;
+    spec.in.strides = spec.out.strides = kStrides[context.rank()];
+    spec.in.data = in.get();
+    spec.out.data = out.get();
+    spec.engine = axcclEngineCopy;
+    axcclPipeline_t pipeline = nullptr;
+    ASSERT_OK(axcclPipelineCreate(&pipeline, &spec, axcclDefaultChannel(clique.comm())));
+    ASSERT_TRUE(context.Barrier());
+    // Whichever rank comes first finds out.
+    if (axcclPipelineStart(pipeline, Cuda(clique.stream())) == ncclSuccess) {
+      EXPECT_NE(AwaitError(clique.comm(), 5000), ncclSuccess);
+    }
+    ExpectLastErrorHas({"4900 pieces", "strides of rank", "axcclEngineKernel"});
+    ASSERT_NO_FATAL_FAILURE(AbortTogether(context, &clique));
+    EXPECT_OK(axcclPipelineDestroy(pipeline));
+  });
+}
 
 TEST(PipelineCopies, AreRefused) {
   RunRanks(harness::OneThread(1), [](RankContext& context) {
@@ -272,7 +412,7 @@ TEST(PipelineCopies, AreRefused) {
     spec.engine = axcclEngineCopy;
     axcclPipeline_t pipeline = nullptr;
     EXPECT_EQ(axcclPipelineCreate(&pipeline, &spec, channel), ncclInvalidArgument);
-    ExpectLastErrorHas({"axcclPipelineCreate", "the input", "pieces", "axcclEngineKernel"});
+    ExpectLastErrorHas({"axcclPipelineCreate", "pieces", "strides of rank 0", "axcclEngineKernel"});
     EXPECT_EQ(pipeline, nullptr);
     End end({axcclPipelineAllGather, ncclInt32, 4, 8, 2, axcclDefaultOrder, false, How::kThread, axcclEngineCopy},
             clique, 0);

@@ -118,18 +118,52 @@ bool CopyEnd::idle() const { return !copies_ || has_ended(enqueued.load(std::mem
 
 bool CopyEnd::AddReader(const std::shared_ptr<CopyEnd>& reader) {
   const std::lock_guard lock(mutex_);
-  if (broken() && !closed_) return false;
+  if (state_ == State::kGone || (state_ == State::kHere && broken())) return false;
   const auto same = [&](const std::weak_ptr<CopyEnd>& other) { return other.lock() == reader; };
   if (std::none_of(readers_.begin(), readers_.end(), same)) readers_.push_back(reader);
   return true;
 }
 
+bool CopyEnd::Admits(uint32_t start) const {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::kHere || (state_ == State::kLeft && has_ended(start));
+}
+
+Status CopyEnd::CheckReaders() const {
+  for (const std::weak_ptr<CopyEnd>& weak : readers_) {
+    const std::shared_ptr<CopyEnd> reader = weak.lock();
+    if (reader == nullptr) continue;
+    const uint32_t started = reader->enqueued.load(std::memory_order_acquire);
+    if (has_ended(started)) continue;
+    return MakeStatus(Code::kInvalidUsage,
+                      "rank %d is in start %u of the pipeline (%s), and rank %d has not started it so often; all ranks "
+                      "start a pipeline equally often before they destroy it",
+                      reader->rank(), started, DescribeCall(call_).c_str(), rank_);
+  }
+  return Status();
+}
+
+Status CopyEnd::Leave() {
+  const std::lock_guard lock(mutex_);
+  if (!copies_ || broken() || state_ != State::kHere) return Status();
+  AXCCL_RETURN_IF_ERROR(CheckReaders());
+  state_ = State::kLeft;
+  return Status();
+}
+
+void CopyEnd::Stay() {
+  const std::lock_guard lock(mutex_);
+  if (state_ == State::kLeft) state_ = State::kHere;
+}
+
 void CopyEnd::Close() {
+  if (!copies_) return;
   std::vector<std::weak_ptr<CopyEnd>> readers;
+  (void)Leave().ok();  // nobody has called it if the communicator went first
   {
     const std::lock_guard lock(mutex_);
-    closed_ = !broken();
-    if (!closed_) readers = readers_;
+    if (state_ == State::kHere) state_ = State::kGone;
+    if (state_ == State::kGone) readers = readers_;
   }
   for (const std::weak_ptr<CopyEnd>& weak : readers) {
     const std::shared_ptr<CopyEnd> reader = weak.lock();

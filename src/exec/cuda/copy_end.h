@@ -78,14 +78,21 @@ class CopyEnd {
   // `reader` will read this rank's memory. Returns false if it must not, because the end is broken. What has ended in
   // order has no reads left.
   bool AddReader(const std::shared_ptr<CopyEnd>& reader);
-  // The rank's pipeline goes. Waits until nobody reads its memory, if the last start may not have come to its end: all
-  // readers have been let go then, or soon will be.
+  // Whether this rank's memory stays until a reader's start ends, which is in `enqueued` already.
+  bool Admits(uint32_t start) const;
+  // The rank's pipeline is about to go, in order: its starts have ended. Returns an error, and nothing has changed, if
+  // a reader has begun another one.
+  Status Leave();
+  void Stay();  // after all
+  // The rank's pipeline goes. Unless it does so in order, waits until nobody reads its memory: all readers have been
+  // let go then, or soon will be.
   void Close();
 
  private:
   enum : size_t { kTruth, kBegun, kEnded, kDone, kFlags };
 
   CopyEnd(const PipelinePart& part, bool copies, uint32_t signature, const uint32_t* came, size_t num_came);
+  Status CheckReaders() const;
 
   const bool copies_;
   const uint32_t signature_;
@@ -95,10 +102,12 @@ class CopyEnd {
   const size_t num_came_;
   std::vector<Signal> signals_;  // sorted
   uint32_t* words_ = nullptr;    // kTruth, ..., then a flag for each signal
-  std::mutex mutex_;             // of Break and readers
+  mutable std::mutex mutex_;     // of Break and readers
   std::vector<std::weak_ptr<CopyEnd>> readers_;
   std::atomic<bool> broken_{false};
-  bool closed_ = false;                // before it was broken
+  // Whether the rank's pipeline is there; kLeft: all its starts have ended; kGone: not so.
+  enum class State : uint8_t { kHere, kLeft, kGone };
+  State state_ = State::kHere;
   std::vector<uint32_t> came_before_;  // it was broken
 };
 

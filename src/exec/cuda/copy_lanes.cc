@@ -78,20 +78,27 @@ Place CopyLanes::PlaceOf(const plan::Operand& operand, uint32_t slice) const {
   return {reinterpret_cast<uint64_t>(data) + static_cast<uint64_t>(offset), strides};
 }
 
+// Of the operands of this rank. Those of others are looked at when they are known.
 Status CopyLanes::CheckPieces() const {
   const ViewOperand& view = part_.call.views->operands[0];
   if (view.block_bytes == 0) return Status();
-  for (const bool input : {true, false}) {
-    if ((input ? view.input : view.output) == nullptr) continue;
-    const Place place{0, input ? view.input_strides : view.output_strides};
-    const size_t pieces = NumPlanes(ShapeOf(0), ElementSize(view.type), place, place);
-    if (pieces <= kMostPieces) continue;
-    return MakeStatus(Code::kInvalidArgument,
-                      "%s: a chunk of the %s is in %zu pieces for copy engines, and may be in %zu; use "
-                      "axcclEngineKernel, other strides or more slices",
-                      DescribeCall(part_.call).c_str(), input ? "input" : "output", pieces, kMostPieces);
-  }
-  return Status();
+  const tensor::Shape shape = ShapeOf(0);
+  const size_t element = ElementSize(view.type);
+  const Place in{0, view.input_strides}, out{0, view.output_strides};
+  size_t pieces = 0;
+  if (view.input != nullptr) pieces = NumPlanes(shape, element, in, in);
+  if (view.output != nullptr) pieces = std::max(pieces, NumPlanes(shape, element, out, out));
+  if (view.input != nullptr && view.output != nullptr) pieces = std::max(pieces, NumPlanes(shape, element, out, in));
+  return CheckPieces(pieces, end_->rank(), end_->rank());
+}
+
+Status CopyLanes::CheckPieces(size_t pieces, int from, int to) const {
+  if (pieces <= kMostPieces) return Status();
+  return MakeStatus(
+      Code::kInvalidArgument,
+      "%s: a chunk is in %zu pieces for copy engines, with the strides of rank %d and of rank %d, and may "
+      "be in %zu; use axcclEngineKernel, other strides or more slices",
+      DescribeCall(part_.call).c_str(), pieces, from, to, kMostPieces);
 }
 
 // ---- from steps to operations ----
@@ -107,12 +114,12 @@ Status CopyLanes::Bind(std::vector<std::shared_ptr<CopyEnd>> ends) {
   }
   ends_ = std::move(ends);
   for (uint32_t l = 0; l < lanes_.size(); ++l) {
-    for (const Step& step : part_.program->lanes[l]) Translate(step, l, &lanes_[l].ops);
+    for (const Step& step : part_.program->lanes[l]) AXCCL_RETURN_IF_ERROR(Translate(step, l, &lanes_[l].ops));
   }
   return Status();
 }
 
-void CopyLanes::Translate(const Step& step, uint32_t lane, std::vector<Op>* ops) const {
+Status CopyLanes::Translate(const Step& step, uint32_t lane, std::vector<Op>* ops) const {
   switch (step.kind) {
     case OpKind::kWait:
       ops->push_back(
@@ -128,8 +135,9 @@ void CopyLanes::Translate(const Step& step, uint32_t lane, std::vector<Op>* ops)
       ops->push_back({Kind::kNotify, 0, step.chunk, words_.out + step.chunk, {}});
       break;
     default:
-      AddCopies(step, ops);
+      return AddCopies(step, ops);
   }
+  return Status();
 }
 
 // Members that do not wait for the signal have no flag for it.
@@ -142,23 +150,42 @@ void CopyLanes::AddSignal(const Step& step, uint32_t lane, std::vector<Op>* ops)
   }
 }
 
-void CopyLanes::AddCopies(const Step& step, std::vector<Op>* ops) const {
-  const size_t element = ElementSize(part_.call.type);
+Status CopyLanes::AddCopies(const Step& step, std::vector<Op>* ops) const {
   const plan::Operand* const operands = part_.program->operands.data() + step.operands;
-  std::vector<Plane> planes;
   for (uint32_t i = 0; i < step.parts; ++i) {
     const uint32_t slice = part_.program->data_parts[step.data_parts + i];
-    const tensor::Shape shape = ShapeOf(slice);
-    const Place from = PlaceOf(operands[step.num_dst], slice);
-    for (uint32_t d = 0; d < step.num_dst; ++d) {
-      const Place to = PlaceOf(operands[d], slice);
-      if (tensor::Elements(shape) != 0 && to.address != from.address) AppendPlanes(shape, element, to, from, &planes);
-    }
+    for (uint32_t d = 0; d < step.num_dst; ++d)
+      AXCCL_RETURN_IF_ERROR(AddCopy(operands[d], operands[step.num_dst], slice, ops));
   }
+  return Status();
+}
+
+Status CopyLanes::AddCopy(const plan::Operand& to, const plan::Operand& from, uint32_t slice,
+                          std::vector<Op>* ops) const {
+  const size_t element = ElementSize(part_.call.type);
+  const tensor::Shape shape = ShapeOf(slice);
+  const Place target = PlaceOf(to, slice), source = PlaceOf(from, slice);
+  if (tensor::Elements(shape) == 0 || target.address == source.address) return Status();
+  const auto rank_of = [&](const plan::Operand& operand) { return ends_[static_cast<size_t>(operand.rank)]->rank(); };
+  AXCCL_RETURN_IF_ERROR(CheckPieces(NumPlanes(shape, element, target, source), rank_of(from), rank_of(to)));
+  std::vector<Plane> planes;
+  AppendPlanes(shape, element, target, source, &planes);
   for (const Plane& plane : planes) ops->push_back({Kind::kCopy, 0, 0, nullptr, plane});
+  return Status();
 }
 
 // ---- starts ----
+
+Status CopyLanes::CheckPeers(uint32_t start) const {
+  for (const auto& end : ends_) {
+    if (end == end_ || end->Admits(start)) continue;
+    return MakeStatus(Code::kInvalidUsage,
+                      "start %u of the pipeline (%s) on rank %d: rank %d has destroyed it before; all ranks start a "
+                      "pipeline equally often before they destroy it",
+                      start, DescribeCall(end_->call()).c_str(), end_->rank(), end->rank());
+  }
+  return Status();
+}
 
 Status CopyLanes::Enqueue(uint32_t start, CUstream stream) {
   const Driver& driver = Driver::Loaded();

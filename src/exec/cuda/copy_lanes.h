@@ -38,6 +38,8 @@ class CopyLanes {
   // `ends` of all members, in their order, which this rank may read (CopyEnd::AddReader).
   Status Bind(std::vector<std::shared_ptr<CopyEnd>> ends);
   const std::vector<std::shared_ptr<CopyEnd>>& ends() const { return ends_; }
+  // Returns an error if a member has destroyed its pipeline before this start. Must follow the store to enqueued.
+  Status CheckPeers(uint32_t start) const;
   // Enqueues a start behind what is on `stream`, which then waits for the end of it, or of what the driver has taken.
   Status Enqueue(uint32_t start, CUstream stream);
   // What a lane waits for that waits: one of all of these, another one after some calls.
@@ -63,11 +65,13 @@ class CopyLanes {
       : device_(device), part_(part), words_(words), end_(std::move(end)) {}
   Status MakeLanes();
   Status CheckPieces() const;
+  Status CheckPieces(size_t pieces, int from, int to) const;  // ranks
   tensor::Shape ShapeOf(uint32_t slice) const;
   Place PlaceOf(const plan::Operand& operand, uint32_t slice) const;
-  void Translate(const Step& step, uint32_t lane, std::vector<Op>* ops) const;
+  Status Translate(const Step& step, uint32_t lane, std::vector<Op>* ops) const;
   void AddSignal(const Step& step, uint32_t lane, std::vector<Op>* ops) const;
-  void AddCopies(const Step& step, std::vector<Op>* ops) const;
+  Status AddCopies(const Step& step, std::vector<Op>* ops) const;
+  Status AddCopy(const plan::Operand& to, const plan::Operand& from, uint32_t slice, std::vector<Op>* ops) const;
   Status Enqueue(const Lane& lane, uint32_t start) const;
   Status Enqueue(const Op& op, uint32_t start, CUstream stream) const;
 

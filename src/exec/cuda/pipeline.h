@@ -46,6 +46,7 @@ class CudaPipeline final : public Pipeline {
   bool is_captured() const override { return capture_.load(std::memory_order_acquire) != 0; }
   bool is_abandoned() const override;
   void WaitIdle() override;
+  Status Leave() override;
   Word* Expose(Side side) override;
   size_t scratch_bytes() const override { return 0; }
   size_t memory_bytes() const override { return bytes_; }

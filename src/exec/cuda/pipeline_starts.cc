@@ -211,7 +211,8 @@ Status CudaPipeline::Copy(uint32_t mark) {
   for (const Part& part : parts_) part.end->enqueued.store(mark, std::memory_order_release);
   for (const Part& part : parts_) {
     if (part.lanes == nullptr || !copied.ok()) continue;
-    copied = part.lanes->Enqueue(mark, stream_);
+    copied = part.lanes->CheckPeers(mark);
+    if (copied.ok()) copied = part.lanes->Enqueue(mark, stream_);
   }
   for (const Part& part : parts_) {
     if (!part.end->copies()) continue;
@@ -370,6 +371,17 @@ void CudaPipeline::WaitIdle() {
   }
   if (ready != nullptr) driver.cuStreamSynchronize(ready);
   for (CUevent end : ends) driver.cuEventSynchronize(end);
+}
+
+Status CudaPipeline::Leave() {
+  Status left;
+  for (const Part& part : parts_) {
+    if (left.ok()) left = part.end->Leave();
+  }
+  for (const Part& part : parts_) {
+    if (!left.ok()) part.end->Stay();
+  }
+  return left;
 }
 
 // ---- chunks ----

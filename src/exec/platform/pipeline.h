@@ -70,6 +70,8 @@ class Pipeline {
   virtual bool is_abandoned() const { return false; }
   // Waits until nothing of it runs any more. It does not know of launches of graphs.
   virtual void WaitIdle() = 0;
+  // It will be destroyed, and is idle. Returns an error, and nothing has changed, if another rank is known to need it.
+  virtual Status Leave() { return Status(); }
 
   // The words of one side, and from now on a program may write those of the input.
   virtual Word* Expose(Side side) = 0;
