@@ -2,7 +2,8 @@
  * declared ready chunk by chunk while the rest is being computed. Pure C; part of axccl.h.
  *
  * A pipeline is created once, for buffers that stay where they are, and started in every step of the application.
- * Planning and verification happen at creation, the exchange of addresses in the first start.
+ * Planning and verification happen at creation, the exchange of addresses in the first start: with each rank when its
+ * chunks are needed, so a late rank holds up what comes from it or depends on it, in every start.
  *
  * Chunks. Input and output of a rank consist of blocks, as the collective defines them: with n ranks,
  *
@@ -49,8 +50,7 @@
  * ncclCommRegister; where that cannot be done, it is copied into memory that they reach (on GPUs it is refused).
  *
  * Between machines, and for blocks of up to 256 bytes that are not reduced, chunks go through slots of shared memory
- * that the pipeline keeps: twice the size of the input, or a few times that. Between machines, nothing of the first
- * start moves before all ranks have begun it.
+ * that the pipeline keeps: twice the size of the input, or a few times that.
  *
  * On GPUs, a start launches a kernel on a stream of the pipeline's own, of the highest priority, or fills several such
  * streams with the work of copy engines (axcclEngine_t). Kernels that wait for words must leave it room: call

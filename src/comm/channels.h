@@ -82,6 +82,7 @@ class GroupChannel : private exec::Connector, public exec::Channel {
 
   // exec::Connector
   Result<int> Connect(std::vector<exec::Member>* members) override;
+  bool HasJoined(int position) const override;
   Status CheckMissing(int position) const override;
   Status CheckLeft(int position) const override;
   Result<int> TakeArea() override;
@@ -95,7 +96,6 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   Result<bool> Agrees(const exec::Member& peer) const;
   Status CheckUnused(int position) const;
   Result<bool> Find(size_t position, exec::Member* member);
-  bool HasJoined(int position) const;
   Status CheckOther(const exec::Member& peer, uint32_t place) const;
   bool IsOurs(exec::ChannelSlot* slot) const;
 

@@ -41,7 +41,7 @@ TEST(Members, KnowTheWeakestAccess) {
   }
 }
 
-// Finds the second of two members at its second attempt.
+// Finds the second of two members at its second attempt, and is found by it at the third.
 class LateConnector : public Connector {
  public:
   explicit LateConnector(std::byte* block) : block_(block) {}
@@ -49,8 +49,9 @@ class LateConnector : public Connector {
   Result<int> Connect(std::vector<Member>* members) override {
     if (++looks_ == 1) return 1;
     (*members)[1].block = block_;
-    return -1;
+    return HasJoined(1) ? -1 : 1;
   }
+  bool HasJoined(int) const override { return looks_ > 2; }
   Status CheckMissing(int position) const override {
     return missing_.ok() ? MakeStatus(Code::kRemoteError, "position %d never comes", position) : missing_;
   }
@@ -85,11 +86,15 @@ TEST(Members, AreConnectedOnce) {
   EXPECT_EQ(members.Connect().value(), 1);
   EXPECT_NE(members.connector(), nullptr);
   EXPECT_EQ(members[1].block, nullptr);
+  EXPECT_FALSE(members.IsConnected(1));
+  EXPECT_EQ(members.Connect().value(), 1);
+  EXPECT_NE(members[1].block, nullptr);
+  EXPECT_FALSE(members.IsConnected(1)) << "it has not found this rank";
   EXPECT_EQ(members.Connect().value(), -1);
   EXPECT_EQ(members.connector(), nullptr);
-  EXPECT_NE(members[1].block, nullptr);
+  EXPECT_TRUE(members.IsConnected(1));
   EXPECT_EQ(members.Connect().value(), -1);
-  EXPECT_EQ(connector.looks(), 2) << "connected members are not searched for again";
+  EXPECT_EQ(connector.looks(), 3) << "connected members are not searched for again";
   EXPECT_EQ(Text(members.CheckLeft(1)), "position 1 has left");
 }
 
@@ -99,6 +104,7 @@ TEST(Members, WithoutAConnectorAreConnectedFromTheStart) {
   EXPECT_EQ(members.connector(), nullptr);
   EXPECT_EQ(members.Connect().value(), -1);
   EXPECT_TRUE(members.CheckLeft(1).ok());
+  EXPECT_TRUE(members.IsConnected(1));
 }
 
 TEST(Members, OneThatClosesFailsThoseThatWaitForIt) {

@@ -33,6 +33,7 @@ class PatientOwner : public FakeOwner {
 class FakeConnector : public Connector {
  public:
   Result<int> Connect(std::vector<Member>*) override { return meets ? -1 : 1; }
+  bool HasJoined(int) const override { return false; }
   Status CheckMissing(int position) const override { return StatusFor(missing, position); }
   Status CheckLeft(int position) const override { return StatusFor(left, position); }
   Result<int> TakeArea() override { return 0; }

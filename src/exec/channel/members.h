@@ -55,6 +55,8 @@ class Connector {
   // Fills in the memory of the members that have made their parts. Returns the position of one that has not, or that
   // has not found this rank's part yet; -1 when all have.
   virtual Result<int> Connect(std::vector<Member>* members) = 0;
+  // Whether the member at `position` has found this rank's part.
+  virtual bool HasJoined(int position) const = 0;
   // Returns an error when the member at `position` will never make its part.
   virtual Status CheckMissing(int position) const = 0;
   // Once connected: returns an error when the member at `position` has released its part. What it has not done by then,
@@ -97,6 +99,10 @@ class Members {
   std::string Name() const { return home_ == nullptr ? std::string() : home_->Name(); }
   // As Connector::Connect.
   Result<int> Connect();
+  // Whether the member and this rank have found each other's parts. What it is sent before is lost.
+  bool IsConnected(int position) const {
+    return connector_ == nullptr || ((*this)[position].block != nullptr && connector_->HasJoined(position));
+  }
   // As Connector::CheckMissing, before members are connected, and Connector::CheckLeft. A member that fails publishes
   // that before it lets go of its part: its failure is the error then.
   Status CheckMissing(int position) const { return ReasonOf(connector_->CheckMissing(position)); }

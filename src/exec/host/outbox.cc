@@ -1,8 +1,7 @@
 #include "src/exec/host/outbox.h"
 
+#include <algorithm>
 #include <cstddef>
-#include <span>
-#include <vector>
 
 #include "src/base/sizes.h"
 
@@ -60,25 +59,51 @@ void AppendSlot(const Binding& binding, const Outbound::Slot& slot, uint32_t lan
   Append(stretches, {offset, bytes, slot.of_reader, false});
 }
 
+// Makes the slots that travel with a signal to the member at `p` visible there, and then the line at that offset.
+void Publish(const Binding& binding, int p, const Step& step, uint32_t lane, uint64_t turn, uint64_t line) {
+  const Prepared& prepared = *binding.prepared;
+  const uint32_t index = static_cast<uint32_t>(&step - prepared.program->lanes[lane].data());
+  Stretches& stretches = binding.workspace().stretches();
+  stretches.clear();
+  uint64_t& sent = binding.workspace().SentTo(p);
+  if (sent != binding.sequence + 1) AppendRecord(binding, &stretches);
+  sent = binding.sequence + 1;
+  for (const Outbound::Slot& slot : prepared.outbound->With(lane, index)) {
+    if (slot.reader == p) AppendSlot(binding, slot, lane, step.endpoint, turn, &stretches);
+  }
+  const Member& member = binding.channel->member(p);
+  member.reach->Publish(member.mirror, stretches, line);
+}
+
+uint64_t LineOf(const Binding& binding, const Step& step, uint32_t lane, uint64_t turn) {
+  return binding.channel->own().layout.OffsetOfLine(lane, step.endpoint, turn);
+}
+
 }  // namespace
 
 void Outbox::SendSignal(const Binding& binding, const Step& step, uint32_t lane, uint64_t turn) {
-  const Channel& channel = *binding.channel;
-  const Prepared& prepared = *binding.prepared;
-  const uint32_t index = static_cast<uint32_t>(&step - prepared.program->lanes[lane].data());
-  const std::span<const Outbound::Slot> slots = prepared.outbound->With(lane, index);
-  const uint64_t line = channel.own().layout.OffsetOfLine(lane, step.endpoint, turn);
-  Stretches& stretches = binding.workspace().stretches();
-  for (const int p : channel.members().Mirrored(step.peer)) {
-    stretches.clear();
-    uint64_t& sent = binding.workspace().SentTo(p);
-    if (sent != binding.sequence + 1) AppendRecord(binding, &stretches);
-    sent = binding.sequence + 1;
-    for (const Outbound::Slot& slot : slots) {
-      if (slot.reader == p) AppendSlot(binding, slot, lane, step.endpoint, turn, &stretches);
+  const Members& members = binding.channel->members();
+  for (const int p : members.Mirrored(step.peer)) {
+    if (members.IsConnected(p)) {
+      Publish(binding, p, step, lane, turn, LineOf(binding, step, lane, turn));
+    } else {
+      held_.push_back({p, &step, lane});
     }
-    channel.member(p).reach->Publish(channel.member(p).mirror, stretches, line);
   }
+}
+
+// A line already has its last value, so all slots go before it.
+void Outbox::SendHeld(const Binding& binding, uint64_t turn) {
+  const Members& members = binding.channel->members();
+  const auto first = std::stable_partition(held_.begin(), held_.end(),
+                                           [&](const Held& held) { return !members.IsConnected(held.position); });
+  for (auto held = first; held != held_.end(); ++held)
+    Publish(binding, held->position, *held->step, held->lane, turn, transport::Reach::kNoLine);
+  for (auto held = first; held != held_.end(); ++held) {
+    const Member& member = binding.channel->member(held->position);
+    member.reach->Publish(member.mirror, {}, LineOf(binding, *held->step, held->lane, turn));
+  }
+  held_.erase(first, held_.end());
 }
 
 }  // namespace axccl::exec

@@ -4,7 +4,9 @@
 // Part of an operation, used by the thread that drives it. Does nothing if there are no such members.
 #pragma once
 
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "src/exec/host/binding.h"
 #include "src/exec/host/polling.h"
@@ -16,10 +18,13 @@ class Outbox {
   // As Members::inbox.
   explicit Outbox(transport::Inbox* inbox) : inbox_(inbox) {}
 
-  // Sends the slots that travel with a signal of the lane, and the signal's line.
+  // Sends the slots that travel with a signal of the lane, and the signal's line. Those for members that are not
+  // connected are held.
   void Send(const Binding& binding, const Step& step, uint32_t lane, uint64_t turn) {
     if (inbox_ != nullptr) SendSignal(binding, step, lane, turn);
   }
+  // Sends what has been held in this turn, to members that are connected by now.
+  void SendHeld(const Binding& binding, uint64_t turn);
   // This thread drives the operation. `look`: receives what has come for this rank or others of the process.
   void TakeMessages(bool look) {
     if (inbox_ == nullptr) return;
@@ -35,9 +40,16 @@ class Outbox {
   void Close() { polling_.End(false); }
 
  private:
-  static void SendSignal(const Binding& binding, const Step& step, uint32_t lane, uint64_t turn);
+  struct Held {
+    int position;  // of the member
+    const Step* step;
+    uint32_t lane;
+  };
+
+  void SendSignal(const Binding& binding, const Step& step, uint32_t lane, uint64_t turn);
 
   transport::Inbox* const inbox_;
+  std::vector<Held> held_;
   Polling polling_;
   bool last_look_ = false;
 };

@@ -119,17 +119,17 @@ Status SlicedRun::WriteRecord() {
   return Status();
 }
 
-Poll SlicedRun::ProgressMain(int64_t budget) {
+Result<int> SlicedRun::Connect() {
   Members& members = binding_.channel->members();
-  if (members.connector() != nullptr) {
-    const Result<int> missing = members.Connect();
-    if (!missing.ok()) return Fail(missing.status());
-    // Messages for members that have not found this rank's part would be lost.
-    if (missing.value() >= 0 && members.inbox() != nullptr) {
-      Status over = monitor_.Look(binding_, missing.value());
-      return over.ok() ? Poll::kBlocked : Fail(std::move(over));
-    }
-  }
+  if (members.connector() == nullptr) return -1;
+  AXCCL_ASSIGN_OR_RETURN(const int missing, members.Connect());
+  outbox_.SendHeld(binding_, binding_.host->turns().next());
+  return missing;
+}
+
+Poll SlicedRun::ProgressMain(int64_t budget) {
+  const Result<int> missing = Connect();
+  if (!missing.ok()) return Fail(missing.status());
   members_checked_ = false;
   budget_ = budget;
   bool moved = false, again = false;
@@ -143,21 +143,18 @@ Poll SlicedRun::ProgressMain(int64_t budget) {
     again |= run == Run::kAgain;
   }
   if (left == 0) return End();
-  if (left > 1 || members.inbox() != nullptr) awaited_ = {};
+  if (left > 1 || binding_.channel->members().inbox() != nullptr) awaited_ = {};
   if (moved) monitor_.Restart();
   return moved || again ? Poll::kAgain : Poll::kBlocked;
 }
 
 // A member that has not found this rank's part of the channel yet would wait for ever if it went away.
 Poll SlicedRun::End() {
-  Members& members = binding_.channel->members();
-  if (members.connector() != nullptr) {
-    const Result<int> missing = members.Connect();
-    Status over = missing.ok() ? Status() : missing.status();
-    if (over.ok() && missing.value() >= 0) over = monitor_.Look(binding_, missing.value());
-    if (!over.ok()) return Fail(std::move(over));
-    if (missing.value() >= 0) return Poll::kBlocked;
-  }
+  const Result<int> missing = Connect();
+  Status over = missing.ok() ? Status() : missing.status();
+  if (over.ok() && missing.value() >= 0) over = monitor_.Look(binding_, missing.value());
+  if (!over.ok()) return Fail(std::move(over));
+  if (missing.value() >= 0) return Poll::kBlocked;
   binding_.host->turns().NoteEnd(prepared_);
   operands_->End(binding_);
   binding_.channel->owner()->NoteAlgorithm(prepared_.program->algorithm);

@@ -4,8 +4,7 @@
 // Lanes wait for what they need, each for itself: a member that is late, or an input chunk that is not ready, holds up
 // the lanes that need it. In the first start a rank meets each member just before it first looks at that member's
 // signals: it finds the member's part of the channel, compares calls, and reads where its buffers are. Both ranks then
-// know that they run the same plan, in parts of the same layout. Later starts only signal. Where ranks have mirrors of
-// each other, all find each other before the first signal.
+// know that they run the same plan, in parts of the same layout. Later starts only signal.
 //
 // Progress() does what can be done without waiting. The thread that drives it holds the queue's run lock. All memory is
 // taken before the first start ends.
@@ -66,6 +65,8 @@ class SlicedRun {
 
   Status Start();
   Status WriteRecord();
+  // Looks for members that have not been found, as Members::Connect.
+  Result<int> Connect();
   device::host::Poll ProgressMain(int64_t budget);
   device::host::Poll End();
   device::host::Poll Fail(Status status);
