@@ -1,0 +1,309 @@
+#include "src/program/reference.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "src/program/kinds.h"
+#include "src/program/text.h"
+
+namespace axccl::program {
+namespace {
+
+using Shared = std::shared_ptr<const Tensor>;
+
+Shared Share(Tensor tensor) { return std::make_shared<const Tensor>(std::move(tensor)); }
+
+Tensor Number(const TensorType& type, uint32_t value) {
+  Tensor tensor = Tensor::Zeros(type);
+  for (size_t i = 0; i < sizeof value; ++i) tensor.bytes[i] = reinterpret_cast<const uint8_t*>(&value)[i];
+  return tensor;
+}
+
+// A function, or a region, that a rank is in.
+struct Frame {
+  const Function* function;
+  const Operation* owner;  // of a region; null for the part's function
+  size_t next = 0;         // operation
+};
+
+struct Rank {
+  int number = 0;
+  const Function* function = nullptr;  // null: it has no part
+  std::unordered_map<Id, Shared> values;
+  std::vector<Frame> frames;
+  const Operation* waits_in = nullptr;
+  Tensors outputs;
+};
+
+// The ranks that take part in an operation together with this one; it is not among them if it is in no group.
+Ints MembersOf(const Operation& operation, int rank) {
+  if (operation.kind == OpKind::kCollectivePermute) {
+    Ints members;
+    for (const Ints& pair : Get<Groups>(operation, Attr::kPairs))
+      members.insert(members.end(), pair.begin(), pair.end());
+    std::sort(members.begin(), members.end());
+    members.erase(std::unique(members.begin(), members.end()), members.end());
+    return members;
+  }
+  for (const Ints& group : Get<Groups>(operation, Attr::kGroups)) {
+    if (std::find(group.begin(), group.end(), rank) != group.end()) return group;
+  }
+  return {};
+}
+
+bool IsCollective(OpKind kind) {
+  return kind >= OpKind::kAllGather && kind <= OpKind::kReduceScatter && kind != OpKind::kPartitionId &&
+         kind != OpKind::kRecv;
+}
+
+class Machine {
+ public:
+  explicit Machine(const Program& program) : ranks_(static_cast<size_t>(program.ranks)) {
+    for (size_t r = 0; r < ranks_.size(); ++r) ranks_[r].number = static_cast<int>(r);
+    for (const Part& part : program.parts) {
+      for (const int64_t r : part.ranks) ranks_[static_cast<size_t>(r)].function = &part.function;
+    }
+  }
+
+  Status Begin(const std::vector<Tensors>& inputs);
+  Result<std::vector<Tensors>> Run();
+
+ private:
+  using Route = std::tuple<int64_t, int64_t, int64_t>;  // channel, source, target
+
+  void Advance(Rank* rank);
+  bool Step(Rank* rank, const Operation& operation);
+  void Enter(Rank* rank, const Function& function, const Operation* owner, const std::vector<Shared>& arguments);
+  void Leave(Rank* rank);
+  void EnterRegion(Rank* rank, const Operation& operation);
+  void SetResults(Rank* rank, const Operation& operation, std::vector<Shared> values);
+  bool Collect(Rank* rank, const Operation& operation);
+  void Send(Rank* rank, const Operation& operation);
+  bool Receive(Rank* rank, const Operation& operation);
+  Status DescribeStandstill() const;
+  void Wake(Rank* rank) {
+    rank->waits_in = nullptr;
+    ready_.push_back(rank);
+  }
+
+  static std::vector<Shared> Values(const Rank& rank, const std::vector<Id>& ids) {
+    std::vector<Shared> values;
+    for (const Id id : ids) values.push_back(rank.values.at(id));
+    return values;
+  }
+
+  std::vector<Rank> ranks_;
+  std::deque<Rank*> ready_;
+  std::map<Route, std::deque<Shared>> sent_;
+};
+
+Status Machine::Begin(const std::vector<Tensors>& inputs) {
+  if (inputs.size() != ranks_.size())
+    return MakeStatus(Code::kInvalidArgument, "there are inputs for %zu ranks, and the program has %zu", inputs.size(),
+                      ranks_.size());
+  for (Rank& rank : ranks_) {
+    const Tensors& of_rank = inputs[static_cast<size_t>(rank.number)];
+    const size_t wanted = rank.function == nullptr ? 0 : rank.function->arguments.size();
+    if (of_rank.size() != wanted)
+      return MakeStatus(Code::kInvalidArgument, "rank %d has %zu inputs, and its part has %zu arguments", rank.number,
+                        of_rank.size(), wanted);
+    std::vector<Shared> arguments;
+    for (size_t i = 0; i < wanted; ++i) {
+      const TensorType& type = rank.function->arguments[i].type;
+      if (of_rank[i].type != type)
+        return MakeStatus(Code::kInvalidArgument, "rank %d: input %zu is %s, and argument %%%u is %s", rank.number, i,
+                          Print(of_rank[i].type).c_str(), rank.function->arguments[i].id, Print(type).c_str());
+      arguments.push_back(Share(of_rank[i]));
+    }
+    if (rank.function == nullptr) continue;
+    Enter(&rank, *rank.function, nullptr, arguments);
+    ready_.push_back(&rank);
+  }
+  return Status();
+}
+
+Result<std::vector<Tensors>> Machine::Run() {
+  while (!ready_.empty()) {
+    Rank* const rank = ready_.front();
+    ready_.pop_front();
+    Advance(rank);
+  }
+  std::vector<Tensors> outputs;
+  for (Rank& rank : ranks_) {
+    if (!rank.frames.empty()) return DescribeStandstill();
+    outputs.push_back(std::move(rank.outputs));
+  }
+  return outputs;
+}
+
+// Until the rank ends or has to wait.
+void Machine::Advance(Rank* rank) {
+  while (!rank->frames.empty()) {
+    Frame& frame = rank->frames.back();
+    if (frame.next == frame.function->operations.size()) {
+      Leave(rank);
+      continue;
+    }
+    const Operation& operation = frame.function->operations[frame.next];
+    if (!Step(rank, operation)) {
+      rank->waits_in = &operation;
+      return;
+    }
+  }
+}
+
+// Returns false if the operation has to wait. Goes on behind it otherwise.
+bool Machine::Step(Rank* rank, const Operation& operation) {
+  if (IsCollective(operation.kind)) return Collect(rank, operation);
+  if (operation.kind == OpKind::kRecv && !Receive(rank, operation)) return false;
+  ++rank->frames.back().next;
+  switch (operation.kind) {
+    case OpKind::kRecv:
+      break;
+    case OpKind::kSend:
+      Send(rank, operation);
+      break;
+    case OpKind::kFree:
+      for (const Id id : operation.operands) rank->values.erase(id);
+      break;
+    case OpKind::kIf:
+    case OpKind::kWhile:
+      EnterRegion(rank, operation);
+      break;
+    case OpKind::kOptimizationBarrier:
+      SetResults(rank, operation, Values(*rank, operation.operands));
+      break;
+    case OpKind::kPartitionId:
+      SetResults(rank, operation, {Share(Number(operation.results[0].type, static_cast<uint32_t>(rank->number)))});
+      break;
+    case OpKind::kReplicaId:
+      SetResults(rank, operation, {Share(Number(operation.results[0].type, 0))});
+      break;
+    default: {
+      const std::vector<Shared> values = Values(*rank, operation.operands);
+      std::vector<const Tensor*> operands;
+      for (const Shared& value : values) operands.push_back(value.get());
+      SetResults(rank, operation, {Share(ComputeLocal(operation, operands))});
+    }
+  }
+  return true;
+}
+
+// ---- functions and regions ----
+
+void Machine::SetResults(Rank* rank, const Operation& operation, std::vector<Shared> values) {
+  for (size_t i = 0; i < operation.results.size(); ++i) rank->values[operation.results[i].id] = std::move(values[i]);
+}
+
+void Machine::Enter(Rank* rank, const Function& function, const Operation* owner,
+                    const std::vector<Shared>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) rank->values[function.arguments[i].id] = arguments[i];
+  rank->frames.push_back({&function, owner});
+}
+
+void Machine::EnterRegion(Rank* rank, const Operation& operation) {
+  const std::vector<Shared> operands = Values(*rank, operation.operands);
+  if (operation.kind == OpKind::kWhile) return Enter(rank, operation.regions[0], &operation, operands);
+  Enter(rank, operation.regions[*operands[0]->at(0) != 0 ? 0 : 1], &operation, {});
+}
+
+// At the end of a function or region.
+void Machine::Leave(Rank* rank) {
+  const Frame frame = rank->frames.back();
+  std::vector<Shared> results = Values(*rank, frame.function->results);
+  rank->frames.pop_back();
+  if (frame.owner == nullptr) {
+    for (const Shared& result : results) rank->outputs.push_back(*result);
+    rank->values.clear();
+    return;
+  }
+  if (frame.owner->kind == OpKind::kIf) return SetResults(rank, *frame.owner, std::move(results));
+  const Function &cond = frame.owner->regions[0], &body = frame.owner->regions[1];
+  if (frame.function == &body) return Enter(rank, cond, frame.owner, results);
+  std::vector<Id> ids;
+  for (const Value& argument : cond.arguments) ids.push_back(argument.id);
+  std::vector<Shared> carried = Values(*rank, ids);
+  if (*results[0]->at(0) != 0) return Enter(rank, body, frame.owner, carried);
+  SetResults(rank, *frame.owner, std::move(carried));
+}
+
+// ---- between ranks ----
+
+// Runs a collective if this rank is the last one of its group to come to it.
+bool Machine::Collect(Rank* rank, const Operation& operation) {
+  const Ints members = MembersOf(operation, rank->number);
+  if (std::find(members.begin(), members.end(), rank->number) == members.end()) {
+    ++rank->frames.back().next;
+    SetResults(rank, operation, {Share(Tensor::Zeros(operation.results[0].type))});
+    return true;
+  }
+  std::vector<std::vector<Shared>> held;
+  std::vector<std::vector<const Tensor*>> operands;
+  for (const int64_t m : members) {
+    const Rank& member = ranks_[static_cast<size_t>(m)];
+    const Operation* const there = &member == rank ? &operation : member.waits_in;
+    if (there == nullptr || there->kind != operation.kind || there->attributes != operation.attributes) return false;
+    held.push_back(Values(member, there->operands));
+    operands.emplace_back();
+    for (const Shared& value : held.back()) operands.back().push_back(value.get());
+  }
+  std::vector<Tensors> results = ComputeCollective(operation, operands, members);
+  for (size_t p = 0; p < members.size(); ++p) {
+    Rank& member = ranks_[static_cast<size_t>(members[p])];
+    std::vector<Shared> values;
+    for (Tensor& result : results[p]) values.push_back(Share(std::move(result)));
+    SetResults(&member, &member == rank ? operation : *member.waits_in, std::move(values));
+    ++member.frames.back().next;
+    if (&member != rank) Wake(&member);
+  }
+  return true;
+}
+
+void Machine::Send(Rank* rank, const Operation& operation) {
+  for (const Ints& pair : Get<Groups>(operation, Attr::kPairs)) {
+    if (pair[0] != rank->number) continue;
+    sent_[{Get<int64_t>(operation, Attr::kChannel), pair[0], pair[1]}].push_back(
+        rank->values.at(operation.operands[0]));
+    Rank& target = ranks_[static_cast<size_t>(pair[1])];
+    if (target.waits_in != nullptr && target.waits_in->kind == OpKind::kRecv) Wake(&target);
+  }
+}
+
+bool Machine::Receive(Rank* rank, const Operation& operation) {
+  for (const Ints& pair : Get<Groups>(operation, Attr::kPairs)) {
+    if (pair[1] != rank->number) continue;
+    std::deque<Shared>& sent = sent_[{Get<int64_t>(operation, Attr::kChannel), pair[0], pair[1]}];
+    if (sent.empty()) return false;
+    SetResults(rank, operation, {std::move(sent.front())});
+    sent.pop_front();
+  }
+  return true;
+}
+
+Status Machine::DescribeStandstill() const {
+  std::string text;
+  int shown = 0;
+  for (const Rank& rank : ranks_) {
+    if (rank.frames.empty() || shown == 2) continue;
+    ++shown;
+    text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank.number) + " in %" +
+            std::to_string(rank.waits_in->id) + " " + std::string(InfoOf(rank.waits_in->kind).name);
+  }
+  return MakeStatus(Code::kInvalidUsage, "ranks wait for ever: %s", text.c_str());
+}
+
+}  // namespace
+
+Result<std::vector<Tensors>> RunReference(const Program& program, const std::vector<Tensors>& inputs) {
+  Machine machine(program);
+  AXCCL_RETURN_IF_ERROR(machine.Begin(inputs));
+  return machine.Run();
+}
+
+}  // namespace axccl::program

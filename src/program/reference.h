@@ -1,0 +1,22 @@
+// The reference executor: all ranks of a program on one thread, every operation by its definition (compute.h). What
+// other executors and transforms give is compared with this.
+//
+// A rank goes on until it needs others: a collective runs when all ranks of its group have come to it, and a recv when
+// the send that it belongs to has been executed; a send does not wait. Programs must have passed Check (check.h), so
+// that ends. The result does not depend on the order in which ranks are executed.
+#pragma once
+
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/program/compute.h"
+#include "src/program/program.h"
+
+namespace axccl::program {
+
+// `inputs`: for each rank of the program, the arguments of its part; none for ranks without one. Returns the outputs
+// likewise. kInvalidArgument, which names rank and argument, if inputs are not of the arguments' types; kInvalidUsage,
+// which names two ranks and what they wait for, if ranks wait for each other for ever.
+Result<std::vector<Tensors>> RunReference(const Program& program, const std::vector<Tensors>& inputs);
+
+}  // namespace axccl::program

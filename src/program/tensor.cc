@@ -1,0 +1,28 @@
+#include "src/program/tensor.h"
+
+#include <cstring>
+
+namespace axccl::program {
+
+Tensor Tensor::Zeros(const TensorType& type) {
+  return {type, std::vector<uint8_t>(static_cast<size_t>(Elements(type)) * ElementSize(type.data_type))};
+}
+
+Ints RowMajorStrides(const Ints& dims) {
+  Ints strides(dims.size());
+  int64_t stride = 1;
+  for (size_t d = dims.size(); d-- > 0; stride *= dims[d]) strides[d] = stride;
+  return strides;
+}
+
+int64_t OffsetOf(const Ints& index, const Ints& strides) {
+  int64_t offset = 0;
+  for (size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[d];
+  return offset;
+}
+
+void CopyElement(const Tensor& from, int64_t from_offset, Tensor* to, int64_t to_offset) {
+  std::memcpy(to->at(to_offset), from.at(from_offset), from.element());
+}
+
+}  // namespace axccl::program
