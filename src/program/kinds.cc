@@ -238,4 +238,12 @@ int64_t Elements(const TensorType& type) {
   return elements;
 }
 
+bool IsSmall(const TensorType& type) {
+  uint64_t bytes = ElementSize(type.data_type);
+  for (const int64_t dim : type.dims) {
+    if (dim > 0 && __builtin_mul_overflow(bytes, static_cast<uint64_t>(dim), &bytes)) return false;
+  }
+  return bytes <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+}
+
 }  // namespace axccl::program

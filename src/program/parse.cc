@@ -22,15 +22,6 @@ bool IsName(std::string_view name) {
   return !name.empty() && name.size() <= kMaxName && std::all_of(name.begin(), name.end(), fits);
 }
 
-// Whether the type has less than 2^63 bytes, also where sizes of 0 are counted as 1.
-bool IsSmall(const TensorType& type) {
-  uint64_t bytes = ElementSize(type.data_type);
-  for (const int64_t dim : type.dims) {
-    if (dim > 0 && __builtin_mul_overflow(bytes, static_cast<uint64_t>(dim), &bytes)) return false;
-  }
-  return bytes <= kMaxNumber;
-}
-
 std::string Count(int number, const char* noun) {
   return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
 }

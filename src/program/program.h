@@ -205,6 +205,8 @@ struct Program {
 
 // The number of elements.
 int64_t Elements(const TensorType& type);
+// Whether the type has less than 2^63 bytes, also where sizes of 0 are counted as 1.
+bool IsSmall(const TensorType& type);
 
 // The attribute of an operation that has it, as the alternative of its type.
 template <class T>

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/program/compute.h"
 #include "src/program/program.h"
+#include "src/program/reference/compute.h"
 
 namespace axccl::program {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/program/element.h"
-#include "src/program/scalar.h"
+#include "src/program/reference/scalar.h"
 #include "src/program/text.h"
 
 namespace axccl::program {

@@ -1,9 +1,9 @@
 // Gather and scatter, step by step as StableHLO defines them.
 #include <algorithm>
 
-#include "src/program/arithmetic.h"
-#include "src/program/compute.h"
-#include "src/program/scalar.h"
+#include "src/program/reference/arithmetic.h"
+#include "src/program/reference/compute.h"
+#include "src/program/reference/scalar.h"
 
 namespace axccl::program {
 namespace {

@@ -1,9 +1,9 @@
 // Operations that combine many elements into one.
 #include <algorithm>
 
-#include "src/program/arithmetic.h"
-#include "src/program/compute.h"
-#include "src/program/scalar.h"
+#include "src/program/reference/arithmetic.h"
+#include "src/program/reference/compute.h"
+#include "src/program/reference/scalar.h"
 
 namespace axccl::program {
 namespace {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/program/arithmetic.h"
-#include "src/program/compute.h"
-#include "src/program/scalar.h"
+#include "src/program/reference/arithmetic.h"
+#include "src/program/reference/compute.h"
+#include "src/program/reference/scalar.h"
 
 namespace axccl::program {
 namespace {
