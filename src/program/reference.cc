@@ -19,12 +19,6 @@ using Shared = std::shared_ptr<const Tensor>;
 
 Shared Share(Tensor tensor) { return std::make_shared<const Tensor>(std::move(tensor)); }
 
-Tensor Number(const TensorType& type, uint32_t value) {
-  Tensor tensor = Tensor::Zeros(type);
-  for (size_t i = 0; i < sizeof value; ++i) tensor.bytes[i] = reinterpret_cast<const uint8_t*>(&value)[i];
-  return tensor;
-}
-
 // A function, or a region, that a rank is in.
 struct Frame {
   const Function* function;
@@ -64,7 +58,8 @@ bool IsCollective(OpKind kind) {
 
 class Machine {
  public:
-  explicit Machine(const Program& program) : ranks_(static_cast<size_t>(program.ranks)) {
+  Machine(const Program& program, const Observer& observer)
+      : ranks_(static_cast<size_t>(program.ranks)), observer_(observer) {
     for (size_t r = 0; r < ranks_.size(); ++r) ranks_[r].number = static_cast<int>(r);
     for (const Part& part : program.parts) {
       for (const int64_t r : part.ranks) ranks_[static_cast<size_t>(r)].function = &part.function;
@@ -99,6 +94,7 @@ class Machine {
   }
 
   std::vector<Rank> ranks_;
+  const Observer& observer_;
   std::deque<Rank*> ready_;
   std::map<Route, std::deque<Shared>> sent_;
 };
@@ -180,10 +176,10 @@ bool Machine::Step(Rank* rank, const Operation& operation) {
       SetResults(rank, operation, Values(*rank, operation.operands));
       break;
     case OpKind::kPartitionId:
-      SetResults(rank, operation, {Share(Number(operation.results[0].type, static_cast<uint32_t>(rank->number)))});
+      SetResults(rank, operation, {Share(Tensor::Of(static_cast<uint32_t>(rank->number)))});
       break;
     case OpKind::kReplicaId:
-      SetResults(rank, operation, {Share(Number(operation.results[0].type, 0))});
+      SetResults(rank, operation, {Share(Tensor::Of(0))});
       break;
     default: {
       const std::vector<Shared> values = Values(*rank, operation.operands);
@@ -198,7 +194,10 @@ bool Machine::Step(Rank* rank, const Operation& operation) {
 // ---- functions and regions ----
 
 void Machine::SetResults(Rank* rank, const Operation& operation, std::vector<Shared> values) {
-  for (size_t i = 0; i < operation.results.size(); ++i) rank->values[operation.results[i].id] = std::move(values[i]);
+  for (size_t i = 0; i < operation.results.size(); ++i) {
+    if (observer_) observer_(rank->number, operation, i, *values[i]);
+    rank->values[operation.results[i].id] = std::move(values[i]);
+  }
 }
 
 void Machine::Enter(Rank* rank, const Function& function, const Operation* owner,
@@ -300,8 +299,9 @@ Status Machine::DescribeStandstill() const {
 
 }  // namespace
 
-Result<std::vector<Tensors>> RunReference(const Program& program, const std::vector<Tensors>& inputs) {
-  Machine machine(program);
+Result<std::vector<Tensors>> RunReference(const Program& program, const std::vector<Tensors>& inputs,
+                                          const Observer& observer) {
+  Machine machine(program, observer);
   AXCCL_RETURN_IF_ERROR(machine.Begin(inputs));
   return machine.Run();
 }

@@ -6,6 +6,7 @@
 // that ends. The result does not depend on the order in which ranks are executed.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "src/base/status.h"
@@ -14,9 +15,14 @@
 
 namespace axccl::program {
 
+// Sees every result of every operation of every rank when it is there: (rank, operation, number of the result, value).
+// For one rank, that is the order in which it executes them.
+using Observer = std::function<void(int, const Operation&, size_t, const Tensor&)>;
+
 // `inputs`: for each rank of the program, the arguments of its part; none for ranks without one. Returns the outputs
 // likewise. kInvalidArgument, which names rank and argument, if inputs are not of the arguments' types; kInvalidUsage,
 // which names two ranks and what they wait for, if ranks wait for each other for ever.
-Result<std::vector<Tensors>> RunReference(const Program& program, const std::vector<Tensors>& inputs);
+Result<std::vector<Tensors>> RunReference(const Program& program, const std::vector<Tensors>& inputs,
+                                          const Observer& observer = {});
 
 }  // namespace axccl::program

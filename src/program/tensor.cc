@@ -8,6 +8,12 @@ Tensor Tensor::Zeros(const TensorType& type) {
   return {type, std::vector<uint8_t>(static_cast<size_t>(Elements(type)) * ElementSize(type.data_type))};
 }
 
+Tensor Tensor::Of(uint32_t value) {
+  Tensor tensor = Zeros({DataType::kUint32, {}});
+  std::memcpy(tensor.bytes.data(), &value, sizeof value);
+  return tensor;
+}
+
 Ints RowMajorStrides(const Ints& dims) {
   Ints strides(dims.size());
   int64_t stride = 1;

@@ -16,6 +16,8 @@ struct Tensor {
 
   // All elements 0.
   static Tensor Zeros(const TensorType& type);
+  // One element of kUint32.
+  static Tensor Of(uint32_t value);
   size_t element() const { return ElementSize(type.data_type); }
   uint8_t* at(int64_t offset) { return bytes.data() + static_cast<size_t>(offset) * element(); }
   const uint8_t* at(int64_t offset) const { return bytes.data() + static_cast<size_t>(offset) * element(); }

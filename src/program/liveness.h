@@ -1,0 +1,38 @@
+// Which values of a program are used for the last time where: what an executor may free, and a simulation counts.
+#pragma once
+
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "src/program/program.h"
+
+namespace axccl::program {
+
+// Of all functions of a program, which must outlive it and stay where it is. A value lives in the function, or region,
+// that defines it: what a region uses of a function around it is alive until the region's operation has ended. What a
+// function returns is not dropped. Immutable; any thread may read it.
+class Liveness {
+ public:
+  explicit Liveness(const Program& program);
+  // The values to drop once the operation has ended: those that it uses last, and results that nothing uses.
+  std::span<const Id> DroppedAfter(const Operation& operation) const { return Find(after_, &operation); }
+  // The arguments that nothing uses.
+  std::span<const Id> DroppedAtOnce(const Function& function) const { return Find(at_once_, &function); }
+
+ private:
+  template <class Of>
+  using Drops = std::unordered_map<const Of*, std::vector<Id>>;
+
+  template <class Of>
+  static std::span<const Id> Find(const Drops<Of>& drops, const Of* of) {
+    const auto found = drops.find(of);
+    return found == drops.end() ? std::span<const Id>() : std::span<const Id>(found->second);
+  }
+  void Add(const Function& function);
+
+  Drops<Operation> after_;
+  Drops<Function> at_once_;
+};
+
+}  // namespace axccl::program
