@@ -37,7 +37,7 @@ class FreeChecker {
       AXCCL_RETURN_IF_ERROR(CheckUse(operation, id, "frees "));
       Life& life = lives_.at(id);
       if (life.owner == nullptr)
-        return OperationError(part_, operation, "", "frees the argument " + Name(id) + ", which is not donated");
+        return OperationError(part_, operation, "", "frees " + Name(id) + ", an argument that is not donated");
       if (life.owner != &function)
         return OperationError(part_, operation, "", "frees " + Name(id) + ", which is from outside of the region");
       life.freed = &operation;
