@@ -2,10 +2,13 @@
 // same list of operations in the same order. So a part without `send`, `recv` and collectives that reach other parts
 // needs no execution; of the other parts, all communication is executed without data (communication.h).
 //
-// How often a region is executed is not known. So its communication must come to an end by itself: only ranks of one
-// part that are known to have the same condition communicate in it, and every message is received in the region that
-// has sent it. One round then ends as it began, and any number of rounds is as good as none. Around it, the region is
-// one meeting of these ranks.
+// How often a region is executed is not known in general. So its communication must come to an end by itself: only
+// ranks of one part that are known to have the same condition communicate in it, and every message is received in the
+// region that has sent it. One round then ends as it began, and any number of rounds is as good as none. Around it, the
+// region is one meeting of these ranks.
+//
+// A loop with a number of rounds that the program shows may also communicate with other parts. It is *open*: its rounds
+// are executed one after the other, as if they were written out.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -16,10 +19,13 @@
 #include "src/program/check.h"
 #include "src/program/check_rules.h"
 #include "src/program/communication.h"
+#include "src/program/rounds.h"
 #include "src/program/shared_values.h"
 
 namespace axccl::program {
 namespace {
+
+constexpr size_t kMostEvents = size_t{1} << 24;  // where loops are written out
 
 bool IsMessage(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
 
@@ -30,8 +36,9 @@ Id ConditionOf(const Operation& operation) {
 
 class PartChecker {
  public:
-  explicit PartChecker(const Part& part) : part_(part), ranks_(part.ranks.begin(), part.ranks.end()) {
+  explicit PartChecker(const Part& part) : part_(part), ranks_(part.ranks.begin(), part.ranks.end()), rounds_(part) {
     LearnTypes(part.function);
+    reaches_others_ = FindOpen(part.function);
     const auto& operations = part.function.operations;
     const bool has_regions = std::any_of(operations.begin(), operations.end(), [](const Operation& operation) {
       return !operation.regions.empty() && Communicates(operation);
@@ -47,6 +54,8 @@ class PartChecker {
       if (IsCommunication(operation.kind)) {
         const TensorType* const type = operation.kind == OpKind::kSend ? types_.at(operation.operands[0]) : nullptr;
         AXCCL_RETURN_IF_ERROR(communication->Add(part_, operation, type));
+      } else if (IsOpen(operation)) {
+        AXCCL_RETURN_IF_ERROR(AddRounds(operation, communication));
       } else if (Communicates(operation)) {
         AXCCL_RETURN_IF_ERROR(communication->AddMeeting(part_, operation, values_->SetsOf(ConditionOf(operation))));
       }
@@ -54,15 +63,54 @@ class PartChecker {
     return Status();
   }
 
-  // Ranks outside of the part take part in it.
-  bool HasOthers(const Operation& communication) const {
-    for (const Ints& members : SetsOfOwn(communication)) {
-      if (OtherOf(members) >= 0) return true;
-    }
-    return false;
+  const Part& part() const { return part_; }
+  bool IsOpen(const Operation& operation) const { return open_.contains(&operation); }
+
+  bool MustBeExecuted() const {
+    const auto& operations = part_.function.operations;
+    return reaches_others_ || std::any_of(operations.begin(), operations.end(),
+                                          [](const Operation& operation) { return IsMessage(operation.kind); });
   }
 
  private:
+  // Finds the operations with regions in which ranks of other parts communicate. Whether there are such ranks at all.
+  bool FindOpen(const Function& function) {
+    bool has_others = false;
+    for (const Operation& operation : function.operations) {
+      bool is_open = false;
+      for (const Function& region : operation.regions) is_open = FindOpen(region) || is_open;
+      if (is_open) open_.insert(&operation);
+      has_others = has_others || is_open || (IsCommunication(operation.kind) && HasOthers(operation));
+    }
+    return has_others;
+  }
+
+  bool HasOthers(const Operation& communication) const {
+    const std::vector<Ints> sets = SetsOfOwn(communication);
+    return std::any_of(sets.begin(), sets.end(), [&](const Ints& members) { return OtherOf(members) >= 0; });
+  }
+
+  Status AddRounds(const Operation& loop, Communication* communication) {
+    const int64_t rounds = *rounds_.Of(loop);
+    const auto add_condition = [&] {
+      if (!Communicates(loop.regions[0])) return Status();
+      return communication->AddMeeting(part_, loop, values_->SetsOf(ConditionOf(loop)));
+    };
+    AXCCL_RETURN_IF_ERROR(add_condition());
+    if (rounds == 0) return Status();
+    const std::vector<size_t> sizes = communication->Sizes(part_);
+    const size_t before = communication->total();
+    AXCCL_RETURN_IF_ERROR(Add(loop.regions[1], communication));
+    AXCCL_RETURN_IF_ERROR(add_condition());
+    const size_t after = communication->total();
+    if (after > before && static_cast<uint64_t>(rounds) > kMostEvents / (after - before))
+      return OperationError(
+          part_, loop, "",
+          "has " + std::to_string(rounds) + " rounds with ranks of other parts, which are too many to check");
+    communication->Repeat(part_, sizes, rounds - 1);
+    return Status();
+  }
+
   void LearnTypes(const Function& function) {
     for (const Value& argument : function.arguments) types_[argument.id] = &argument.type;
     for (const Operation& operation : function.operations) {
@@ -78,11 +126,13 @@ class PartChecker {
     return found == members.end() ? -1 : *found;
   }
 
-  // The sets of ranks that communicate in the operation, of which one or more are of the part.
+  // The sets of ranks that communicate in the operation where ranks of the part execute it.
   std::vector<Ints> SetsOfOwn(const Operation& communication) const {
-    std::vector<Ints> sets =
-        IsMessage(communication.kind) ? Get<Groups>(communication, Attr::kPairs) : MembersOf(communication);
+    const bool is_message = IsMessage(communication.kind);
+    const size_t own = communication.kind == OpKind::kSend ? 0 : 1;
+    std::vector<Ints> sets = is_message ? Get<Groups>(communication, Attr::kPairs) : MembersOf(communication);
     std::erase_if(sets, [&](const Ints& members) {
+      if (is_message) return !ranks_.contains(members[own]);
       return std::none_of(members.begin(), members.end(), [&](int64_t rank) { return ranks_.contains(rank); });
     });
     return sets;
@@ -91,14 +141,23 @@ class PartChecker {
   Status CheckRegionsOf(const Function& function) {
     for (const Operation& operation : function.operations) {
       if (operation.regions.empty() || !Communicates(operation)) continue;
+      if (IsOpen(operation)) AXCCL_RETURN_IF_ERROR(CheckOpen(operation));
       around_.push_back(&operation);
       for (const Function& region : operation.regions) {
-        AXCCL_RETURN_IF_ERROR(CheckRegion(region));
+        const bool is_written_out = IsOpen(operation) && &region == &operation.regions[1];
+        if (!is_written_out) AXCCL_RETURN_IF_ERROR(CheckRegion(region));
         AXCCL_RETURN_IF_ERROR(CheckRegionsOf(region));
       }
       around_.pop_back();
     }
     return Status();
+  }
+
+  Status CheckOpen(const Operation& operation) {
+    if (operation.kind == OpKind::kWhile && !FindOpen(operation.regions[0]) && rounds_.Of(operation)) return Status();
+    return OperationError(part_, operation, "",
+                          "ranks of other parts communicate in it, which they may only in the body of a loop whose "
+                          "number of rounds follows from constants");
   }
 
   Status CheckRegion(const Function& region) {
@@ -115,12 +174,6 @@ class PartChecker {
   }
 
   Status CheckMembers(const Operation& operation, const Ints& members) {
-    const Operation& inner = *around_.back();
-    const std::string within = "%" + std::to_string(inner.id) + " " + std::string(InfoOf(inner.kind).name);
-    if (const int64_t other = OtherOf(members); other >= 0)
-      return OperationError(
-          part_, operation, "",
-          "communicates with rank " + std::to_string(other) + " of another part, from within " + within);
     for (const Operation* around : around_) {
       const int64_t other = values_->OtherRank(ConditionOf(*around), members);
       if (other < 0) continue;
@@ -134,7 +187,10 @@ class PartChecker {
 
   const Part& part_;
   const std::unordered_set<int64_t> ranks_;
-  std::optional<SharedValues> values_;  // if there are regions with communication
+  const Rounds rounds_;
+  bool reaches_others_ = false;                // ranks of other parts communicate with those of the part
+  std::unordered_set<const Operation*> open_;  // operations with regions in which they do
+  std::optional<SharedValues> values_;         // if there are regions with communication
   std::unordered_map<Id, const TensorType*> types_;
   std::vector<const Operation*> around_;  // the operations with regions, from outside to inside
 };
@@ -142,14 +198,16 @@ class PartChecker {
 // A channel has messages of one region, or of no region. Otherwise a region could receive what is not from it.
 class ChannelChecker {
  public:
-  Status Check(const Part& part, const Function& function, const Function* region) {
+  // `region`: the one that the function is in; null: none.
+  Status Check(const PartChecker& checker, const Function& function, const Function* region) {
     for (const Operation& operation : function.operations) {
-      for (const Function& inner : operation.regions) AXCCL_RETURN_IF_ERROR(Check(part, inner, &inner));
+      for (const Function& inner : operation.regions)
+        AXCCL_RETURN_IF_ERROR(Check(checker, inner, checker.IsOpen(operation) ? region : &inner));
       if (!IsMessage(operation.kind)) continue;
       const int64_t channel = Get<int64_t>(operation, Attr::kChannel);
-      const auto [use, is_new] = uses_.emplace(channel, Use{&part, &operation, region});
+      const auto [use, is_new] = uses_.emplace(channel, Use{&checker.part(), &operation, region});
       if (use->second.region == region) continue;
-      return OperationError(part, operation, "",
+      return OperationError(checker.part(), operation, "",
                             "shares channel " + std::to_string(channel) + " with %" +
                                 std::to_string(use->second.operation->id) + " of part " +
                                 use->second.part->function.name + ", which is not in the same region");
@@ -166,27 +224,19 @@ class ChannelChecker {
   std::unordered_map<int64_t, Use> uses_;
 };
 
-bool MustBeExecuted(const Part& part, const PartChecker& checker) {
-  return std::any_of(part.function.operations.begin(), part.function.operations.end(), [&](const Operation& operation) {
-    return IsCommunication(operation.kind) && (IsMessage(operation.kind) || checker.HasOthers(operation));
-  });
-}
-
 }  // namespace
 
 Status CheckCommunication(const Program& program) {
   ChannelChecker channels;
   std::vector<const Part*> parts;
-  for (const Part& part : program.parts) {
-    AXCCL_RETURN_IF_ERROR(channels.Check(part, part.function, nullptr));
-    parts.push_back(&part);
-  }
+  for (const Part& part : program.parts) parts.push_back(&part);
   Communication communication(parts);
   for (const Part& part : program.parts) {
     if (!Communicates(part.function)) continue;
     PartChecker checker(part);
+    AXCCL_RETURN_IF_ERROR(channels.Check(checker, part.function, nullptr));
     AXCCL_RETURN_IF_ERROR(checker.CheckRegions());
-    if (MustBeExecuted(part, checker)) AXCCL_RETURN_IF_ERROR(checker.Add(part.function, &communication));
+    if (checker.MustBeExecuted()) AXCCL_RETURN_IF_ERROR(checker.Add(part.function, &communication));
   }
   return communication.Run();
 }

@@ -131,6 +131,30 @@ Status Communication::AddMessages(const Part& part, const Operation& operation, 
   return Status();
 }
 
+std::vector<size_t> Communication::Sizes(const Part& part) const {
+  std::vector<size_t> sizes;
+  for (const int64_t rank : part.ranks) sizes.push_back(At(rank).events.size());
+  return sizes;
+}
+
+size_t Communication::total() const {
+  size_t total = 0;
+  for (const Rank& rank : ranks_) total += rank.events.size();
+  return total;
+}
+
+void Communication::Repeat(const Part& part, const std::vector<size_t>& since, int64_t times) {
+  for (size_t i = 0; i < part.ranks.size(); ++i) {
+    std::vector<Event>& events = At(part.ranks[i]).events;
+    const size_t begin = since[i], end = events.size();
+    if (begin == end) continue;
+    events.reserve(end + (end - begin) * static_cast<size_t>(times));
+    for (int64_t time = 0; time < times; ++time) {
+      for (size_t k = begin; k < end; ++k) events.push_back(events[k]);
+    }
+  }
+}
+
 // ---- execution ----
 
 Status Communication::Run() {

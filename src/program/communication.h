@@ -41,6 +41,12 @@ class Communication {
   // Appends a meeting of ranks of one part at an operation with regions.
   Status AddMeeting(const Part& part, const Operation& operation, const std::vector<Ints>& sets);
 
+  // How many events the ranks of a part have, in their order, and all ranks together.
+  std::vector<size_t> Sizes(const Part& part) const;
+  size_t total() const;
+  // Appends what the part's ranks have got since then another `times` times.
+  void Repeat(const Part& part, const std::vector<size_t>& since, int64_t times);
+
   // Executes all events. Fails with the first two calls of different ranks that do not match.
   Status Run();
 
@@ -76,6 +82,7 @@ class Communication {
   Status Expect(const Part& part, const Operation& operation, int64_t rank) const;
   uint32_t AddCall(const Operation& operation, const TensorType* type);
   Rank& At(int64_t rank) { return ranks_[slots_.at(rank)]; }
+  const Rank& At(int64_t rank) const { return ranks_[slots_.at(rank)]; }
 
   Status Advance(size_t slot);
   Status Receive(Rank* rank, bool* is_there);

@@ -181,11 +181,6 @@ TEST(CheckCommunicationTest, RegionsEndByThemselves) {
             "rank 0 sends in %10 send to rank 1 on channel 1, rank 1 ends without receiving it");
   EXPECT_EQ(ErrorOf(Loop("  %20 = send %0 " + ring, kCounter, recv + end)),
             "part main, %11 recv: shares channel 1 with %20 of part main, which is not in the same region");
-  EXPECT_EQ(ErrorOf(Loop("", kCounter,
-                         "    %10 f32[2] = all_reduce %6 fold=add groups=[[0,1],[2,3,4]] channel=1\n"
-                         "    return %10 %7\n") +
-                    "part other on [4]\n  return\n"),
-            "part main, %10 all_reduce: communicates with rank 4 of another part, from within %2 while");
   // Around it, the loop is a call of its ranks.
   const std::string reduce =
       "    %10 f32[2] = all_reduce %6 fold=add groups=[[0,1,2,3]] channel=1\n    return %10 %7\n";
@@ -196,6 +191,55 @@ TEST(CheckCommunicationTest, RegionsEndByThemselves) {
             "rank 1 waits in %20 recv from rank 0 on channel 5, rank 0 goes to %2 while on {0,1,2,3} first");
   const std::string pass_on = "  %21 = send %0 pairs=[[0,1],[1,2],[2,3]] channel=5\n";
   EXPECT_EQ(ErrorOf(Loop(pass_on + first, kCounter, reduce) + then), "");
+}
+
+// A stage of a pipeline: a loop with a counter from 0 that communicates with another part.
+std::string Stage(const std::string& name, const std::string& ranks, int rounds, const std::string& body) {
+  return "part " + name + " on " + ranks + "\n  argument %0 f32[2]\n  %1 i32[] = constant value=0\n" +
+         "  %2 f32[2], %3 i32[] = while %0 %1\n  cond\n    argument %4 f32[2]\n    argument %5 i32[]\n" +
+         "    %20 i32[] = constant value=" + std::to_string(rounds) + "\n    %21 i1[] = compare %5 %20 direction=LT\n" +
+         "    return %21\n  body\n    argument %6 f32[2]\n    argument %7 i32[]\n    %22 i32[] = constant value=1\n" +
+         "    %23 i32[] = add %7 %22\n" + body + "  return\n";
+}
+
+TEST(CheckCommunicationTest, LoopsOfSeveralParts) {
+  const std::string pairs = "pairs=[[0,2],[1,3]] channel=1\n", back = "pairs=[[2,0],[3,1]] channel=1\n";
+  const std::string reduce = "    %30 f32[2] = all_reduce %6 fold=add groups=[[0,1],[2,3]] channel=7\n";
+  const std::string send = reduce + "    %10 = send %30 " + pairs + "    return %30 %23\n";
+  const std::string recv = "    %10 f32[2] = recv " + pairs + "    return %10 %23\n";
+  const std::string both = "    %10 = send %6 " + pairs + "    %11 f32[2] = recv " + back + "    return %11 %23\n";
+  const std::string other = "    %11 f32[2] = recv " + pairs + "    %10 = send %11 " + back + "    return %11 %23\n";
+  const std::string first = "    %10 f32[2] = recv " + back + "    %11 = send %6 " + pairs + "    return %10 %23\n";
+  const auto parts = [](const std::string& a, const std::string& b) { return ErrorOf(a + b); };
+  const auto a = [](int rounds, const std::string& body) { return Stage("a", "[0,1]", rounds, body); };
+  const auto b = [](int rounds, const std::string& body) { return Stage("b", "[2,3]", rounds, body); };
+  EXPECT_EQ(parts(a(8, send), b(8, recv)), "");
+  EXPECT_EQ(parts(a(0, send), b(0, recv)), "");
+  EXPECT_EQ(parts(a(8, both), b(8, other)), "");
+  EXPECT_EQ(parts(a(8, send), b(7, recv)),
+            "rank 0 sends in %10 send to rank 2 on channel 1, rank 2 ends without receiving it");
+  EXPECT_EQ(parts(a(7, send), b(8, recv)), "rank 2 waits in %10 recv from rank 0 on channel 1, rank 0 ends without it");
+  EXPECT_EQ(parts(a(8, first), b(8, other)),
+            "rank 2 waits in %11 recv from rank 0 on channel 1, rank 0 goes to %10 recv from rank 2 on channel 1 "
+            "first");
+  // Two rounds, or each by itself.
+  const std::string twice = "  %1 f32[2] = recv " + pairs + "  %2 f32[2] = recv " + pairs;
+  EXPECT_EQ(parts(a(2, send), PartOf("b", "[2,3]", twice)), "");
+  EXPECT_EQ(parts(a(3, send), PartOf("b", "[2,3]", twice)),
+            "rank 0 sends in %10 send to rank 2 on channel 1, rank 2 ends without receiving it");
+  const std::string refused =
+      "ranks of other parts communicate in it, which they may only in the body of a loop whose "
+      "number of rounds follows from constants";
+  std::string unknown = a(8, send);
+  unknown.replace(unknown.find("add %7 %22"), 10, "add %7 %7");
+  EXPECT_EQ(parts(unknown, b(8, recv)), "part a, %2 while: " + refused);
+  EXPECT_EQ(parts(PartOf("a", "[0,1]",
+                         "  %1 i1[] = constant value=true\n  %2 = if %1\n  then\n    %3 = send %0 " + pairs +
+                             "    return\n  else\n    return\n"),
+                  PartOf("b", "[2,3]", "  %1 f32[2] = recv " + pairs)),
+            "part a, %2 if: " + refused);
+  EXPECT_EQ(parts(a(1000000000, send), b(1000000000, recv)),
+            "part a, %2 while: has 1000000000 rounds with ranks of other parts, which are too many to check");
 }
 
 // ---- mutations ----
