@@ -42,6 +42,14 @@ TEST(CheckCommunicationTest, TheDocumentedExampleIsRight) {
   EXPECT_TRUE(checked.ok()) << checked.message();
 }
 
+TEST(CheckCommunicationTest, RegionsOfTheCorpusAreRight) {
+  const std::string folder = AXCCL_TEST_SOURCE_DIR "/tests/fuzz/corpus/program/";
+  for (const char* name : {"pipeline", "regions"}) {
+    const Status checked = Check(Parse(harness::Contents(folder + name)).value());
+    EXPECT_TRUE(checked.ok()) << name << ": " << checked.message();
+  }
+}
+
 TEST(CheckCommunicationTest, CollectivesOfSeveralParts) {
   const std::string reduce = "  %1 f32[2] = all_reduce %0 fold=add groups=[[0,2],[1,3]] channel=1\n";
   const std::string gather = "  %2 f32[4] = all_gather %0 dim=0 groups=[[0,2],[1,3]] channel=1\n";
