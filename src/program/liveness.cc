@@ -29,7 +29,9 @@ void Liveness::Add(const Function& function) {
     });
     for (const Function& region : operation.regions) Add(region);
   }
-  for (const Id id : function.results) last.erase(id);
+  for (const Id id : function.results) {
+    if (last.erase(id) != 0) at_end_[&function].push_back(id);
+  }
   for (const auto& [id, operation] : last) {
     if (operation == nullptr) {
       at_once_[&function].push_back(id);

@@ -11,7 +11,7 @@ namespace axccl::program {
 
 // Of all functions of a program, which must outlive it and stay where it is. A value lives in the function, or region,
 // that defines it: what a region uses of a function around it is alive until the region's operation has ended. What a
-// function returns is not dropped. Immutable; any thread may read it.
+// function returns is dropped at its end, by those who have taken it. Immutable; any thread may read it.
 class Liveness {
  public:
   explicit Liveness(const Program& program);
@@ -19,6 +19,8 @@ class Liveness {
   std::span<const Id> DroppedAfter(const Operation& operation) const { return Find(after_, &operation); }
   // The arguments that nothing uses.
   std::span<const Id> DroppedAtOnce(const Function& function) const { return Find(at_once_, &function); }
+  // What it defines and returns; not what a region returns of a function around it.
+  std::span<const Id> DroppedAtEnd(const Function& function) const { return Find(at_end_, &function); }
 
  private:
   template <class Of>
@@ -32,7 +34,7 @@ class Liveness {
   void Add(const Function& function);
 
   Drops<Operation> after_;
-  Drops<Function> at_once_;
+  Drops<Function> at_once_, at_end_;
 };
 
 }  // namespace axccl::program

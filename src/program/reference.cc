@@ -66,7 +66,7 @@ class Machine {
     }
   }
 
-  Status Begin(const std::vector<Tensors>& inputs);
+  void Begin(const std::vector<Tensors>& inputs);
   Result<std::vector<Tensors>> Run();
 
  private:
@@ -99,29 +99,14 @@ class Machine {
   std::map<Route, std::deque<Shared>> sent_;
 };
 
-Status Machine::Begin(const std::vector<Tensors>& inputs) {
-  if (inputs.size() != ranks_.size())
-    return MakeStatus(Code::kInvalidArgument, "there are inputs for %zu ranks, and the program has %zu", inputs.size(),
-                      ranks_.size());
+void Machine::Begin(const std::vector<Tensors>& inputs) {
   for (Rank& rank : ranks_) {
-    const Tensors& of_rank = inputs[static_cast<size_t>(rank.number)];
-    const size_t wanted = rank.function == nullptr ? 0 : rank.function->arguments.size();
-    if (of_rank.size() != wanted)
-      return MakeStatus(Code::kInvalidArgument, "rank %d has %zu inputs, and its part has %zu arguments", rank.number,
-                        of_rank.size(), wanted);
-    std::vector<Shared> arguments;
-    for (size_t i = 0; i < wanted; ++i) {
-      const TensorType& type = rank.function->arguments[i].type;
-      if (of_rank[i].type != type)
-        return MakeStatus(Code::kInvalidArgument, "rank %d: input %zu is %s, and argument %%%u is %s", rank.number, i,
-                          Print(of_rank[i].type).c_str(), rank.function->arguments[i].id, Print(type).c_str());
-      arguments.push_back(Share(of_rank[i]));
-    }
     if (rank.function == nullptr) continue;
+    std::vector<Shared> arguments;
+    for (const Tensor& input : inputs[static_cast<size_t>(rank.number)]) arguments.push_back(Share(input));
     Enter(&rank, *rank.function, nullptr, arguments);
     ready_.push_back(&rank);
   }
-  return Status();
 }
 
 Result<std::vector<Tensors>> Machine::Run() {
@@ -299,10 +284,34 @@ Status Machine::DescribeStandstill() const {
 
 }  // namespace
 
+Status CheckInputs(const Program& program, const std::vector<Tensors>& inputs) {
+  if (inputs.size() != static_cast<size_t>(program.ranks))
+    return MakeStatus(Code::kInvalidArgument, "there are inputs for %zu ranks, and the program has %d", inputs.size(),
+                      program.ranks);
+  std::vector<const std::vector<Value>*> arguments(inputs.size());
+  for (const Part& part : program.parts) {
+    for (const int64_t r : part.ranks) arguments[static_cast<size_t>(r)] = &part.function.arguments;
+  }
+  for (size_t r = 0; r < inputs.size(); ++r) {
+    const size_t wanted = arguments[r] == nullptr ? 0 : arguments[r]->size();
+    if (inputs[r].size() != wanted)
+      return MakeStatus(Code::kInvalidArgument, "rank %zu has %zu inputs, and its part has %zu arguments", r,
+                        inputs[r].size(), wanted);
+    for (size_t i = 0; i < wanted; ++i) {
+      const Value& argument = (*arguments[r])[i];
+      if (inputs[r][i].type == argument.type) continue;
+      return MakeStatus(Code::kInvalidArgument, "rank %zu: input %zu is %s, and argument %%%u is %s", r, i,
+                        Print(inputs[r][i].type).c_str(), argument.id, Print(argument.type).c_str());
+    }
+  }
+  return Status();
+}
+
 Result<std::vector<Tensors>> RunReference(const Program& program, const std::vector<Tensors>& inputs,
                                           const Observer& observer) {
+  AXCCL_RETURN_IF_ERROR(CheckInputs(program, inputs));
   Machine machine(program, observer);
-  AXCCL_RETURN_IF_ERROR(machine.Begin(inputs));
+  machine.Begin(inputs);
   return machine.Run();
 }
 

@@ -19,9 +19,12 @@ namespace axccl::program {
 // For one rank, that is the order in which it executes them.
 using Observer = std::function<void(int, const Operation&, size_t, const Tensor&)>;
 
-// `inputs`: for each rank of the program, the arguments of its part; none for ranks without one. Returns the outputs
-// likewise. kInvalidArgument, which names rank and argument, if inputs are not of the arguments' types; kInvalidUsage,
-// which names two ranks and what they wait for, if ranks wait for each other for ever.
+// `inputs`: for each rank of the program, the arguments of its part; none for ranks without one. kInvalidArgument,
+// which names rank and argument, if they are not of the arguments' types.
+Status CheckInputs(const Program& program, const std::vector<Tensors>& inputs);
+
+// Returns the outputs of each rank. kInvalidArgument as CheckInputs; kInvalidUsage, which names two ranks and what they
+// wait for, if ranks wait for each other for ever.
 Result<std::vector<Tensors>> RunReference(const Program& program, const std::vector<Tensors>& inputs,
                                           const Observer& observer = {});
 

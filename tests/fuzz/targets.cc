@@ -24,6 +24,7 @@
 #include "src/cost/machine.h"
 #include "src/cost/network.h"
 #include "src/plan/text.h"
+#include "src/program/check.h"
 #include "src/program/text.h"
 #include "src/topo/text.h"
 #include "src/tune/filter.h"
@@ -226,10 +227,12 @@ void RoundTrip(std::string_view input, Parse parse, Print print) {
 void Schedule(const uint8_t* data, size_t size) {
   RoundTrip(Text(data, size), plan::Parse, [](const plan::Schedule& schedule) { return plan::Print(schedule); });
 }
-// An accepted text is its own canonical text.
+// An accepted text is its own canonical text, and any program can be checked.
 void Program(const uint8_t* data, size_t size) {
   const Result<program::Program> program = program::Parse(Text(data, size));
-  if (program.ok()) Check(program::Print(program.value()) == Text(data, size), "the text of a program changes");
+  if (!program.ok()) return;
+  Check(program::Print(program.value()) == Text(data, size), "the text of a program changes");
+  (void)program::Check(program.value());
 }
 void Machine(const uint8_t* data, size_t size) {
   RoundTrip(Text(data, size), cost::FromText, [](const cost::Machine& machine) { return cost::ToText(machine); });

@@ -25,6 +25,7 @@ void Append(const Function& function, const Liveness& liveness, std::string* tex
     for (const Function& region : operation.regions) Append(region, liveness, text);
     add(std::to_string(operation.id), liveness.DroppedAfter(operation));
   }
+  add("end", liveness.DroppedAtEnd(function));
 }
 
 std::string Drops(const std::string& body) {
@@ -40,7 +41,7 @@ TEST(Liveness, EndsWithTheLastUse) {
   EXPECT_EQ(
       Drops("  argument %0 i8[]\n  argument %1 i8[]\n  argument %2 i8[]\n  %3 i8[] = add %0 %2\n  %4 i8[] = add %0 %0\n"
             "  %5 i8[] = add %3 %3\n  return %2 %5\n"),
-      "main: 1;4: 0 4;5: 3;");
+      "main: 1;4: 0 4;5: 3;end: 2 5;");
 }
 
 TEST(Liveness, OfWhatARegionUsesEndsWithTheRegionsOperation) {
@@ -49,7 +50,13 @@ TEST(Liveness, OfWhatARegionUsesEndsWithTheRegionsOperation) {
                   "    return %4\n  body\n    argument %5 i1[]\n    %6 i1[] = and %5 %1\n    %7 i1[] = and %6 %2\n    "
                   "return %7\n"
                   "  %8 i1[] = or %3 %2\n  return %8\n"),
-            "6: 5;7: 6;3: 0 1;8: 2 3;");
+            "end: 4;6: 5;7: 6;end: 7;3: 0 1;8: 2 3;end: 8;");
+}
+
+TEST(Liveness, WhatARegionReturnsOfTheFunctionAroundItStays) {
+  EXPECT_EQ(Drops("  argument %0 i1[]\n  %1 i1[] = if %0\n  then\n    return %0\n  else\n    %2 i1[] = not %0\n    return %2\n"
+                  "  return %0 %1 %1\n"),
+            "end: 2;end: 0 1;");
 }
 
 }  // namespace

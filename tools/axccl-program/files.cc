@@ -1,0 +1,151 @@
+#include "tools/axccl-program/files.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "src/program/kinds.h"
+
+namespace axccl::tools {
+namespace {
+
+using nlohmann::json;
+using program::Tensor;
+
+struct TypeName {
+  const char* name;
+  DataType type;
+};
+// Those of NumPy.
+constexpr TypeName kTypes[] = {
+    {"float64", DataType::kFloat64}, {"float32", DataType::kFloat32}, {"bfloat16", DataType::kBfloat16},
+    {"float16", DataType::kFloat16}, {"bool", DataType::kBool},       {"int8", DataType::kInt8},
+    {"int16", DataType::kInt16},     {"int32", DataType::kInt32},     {"int64", DataType::kInt64},
+    {"uint8", DataType::kUint8},     {"uint16", DataType::kUint16},   {"uint32", DataType::kUint32},
+    {"uint64", DataType::kUint64}};
+
+std::string FolderOf(const std::string& file) {
+  const size_t slash = file.rfind('/');
+  return slash == std::string::npos ? "" : file.substr(0, slash + 1);
+}
+
+std::string WithoutEnding(const std::string& file) {
+  return file.size() > 5 && file.substr(file.size() - 5) == ".json" ? file.substr(0, file.size() - 5) : file;
+}
+
+// One value: a shard for each rank.
+Status ReadValue(const json& value, const std::string& data, TensorFile::ByRank* by_rank) {
+  const std::string name = value.at("dtype").get<std::string>();
+  const auto* known = std::begin(kTypes);
+  while (known != std::end(kTypes) && name != known->name) ++known;
+  if (known == std::end(kTypes)) return MakeStatus(Code::kInvalidArgument, "unknown dtype '%s'", name.c_str());
+  const program::TensorType type{known->type, value.at("shape").get<program::Ints>()};
+  const auto offsets = value.at("offsets").get<std::vector<uint64_t>>();
+  if (type.dims.size() > program::kMaxDims || offsets.size() != by_rank->size())
+    return MakeStatus(Code::kInvalidArgument, "a value has %zu dimensions and %zu offsets, where there are %zu devices",
+                      type.dims.size(), offsets.size(), by_rank->size());
+  uint64_t bytes = ElementSize(type.data_type);
+  for (const int64_t size : type.dims) {
+    if (size < 0 || (size > 0 && bytes > data.size() / static_cast<uint64_t>(size)))
+      return MakeStatus(Code::kInvalidArgument, "a value is larger than the data");
+    bytes *= static_cast<uint64_t>(size);
+  }
+  for (size_t rank = 0; rank < by_rank->size(); ++rank) {
+    if (offsets[rank] > data.size() || bytes > data.size() - offsets[rank])
+      return MakeStatus(Code::kInvalidArgument, "a value of %llu bytes at %llu is outside of the data, which has %zu",
+                        static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(offsets[rank]),
+                        data.size());
+    const auto* const first = reinterpret_cast<const uint8_t*>(data.data()) + offsets[rank];
+    (*by_rank)[rank].push_back({type, {first, first + bytes}});
+  }
+  return Status();
+}
+
+Result<TensorFile> ReadFacts(const json& facts, const std::string& folder) {
+  AXCCL_ASSIGN_OR_RETURN(const std::string data, ReadAll(folder + facts.at("data").get<std::string>()));
+  if (facts.at("byte_order") != "little") return MakeStatus(Code::kInvalidArgument, "byte_order must be \"little\"");
+  const auto ranks = facts.at("devices").get<uint64_t>();
+  if (ranks == 0 || ranks > program::kMaxRanks)
+    return MakeStatus(Code::kInvalidArgument, "devices must be 1 to %d", program::kMaxRanks);
+  TensorFile file;
+  file.inputs.resize(ranks);
+  file.outputs.resize(ranks);
+  for (const json& value : facts.at("inputs")) AXCCL_RETURN_IF_ERROR(ReadValue(value, data, &file.inputs));
+  for (const json& value : facts.at("outputs")) AXCCL_RETURN_IF_ERROR(ReadValue(value, data, &file.outputs));
+  return file;
+}
+
+// Ranks whose parts differ cannot be written as shards of common values.
+Status AppendValues(const TensorFile::ByRank& by_rank, const char* what, json* values, std::string* data) {
+  *values = json::array();
+  for (size_t i = 0; i < by_rank[0].size(); ++i) {
+    const program::TensorType& type = by_rank[0][i].type;
+    json offsets = json::array();
+    for (const std::vector<Tensor>& of_rank : by_rank) {
+      if (of_rank.size() != by_rank[0].size() || of_rank[i].type != type)
+        return MakeStatus(Code::kInvalidArgument,
+                          "%s of ranks differ in number or type; a file of tensors has them alike", what);
+      offsets.push_back(data->size());
+      data->append(of_rank[i].bytes.begin(), of_rank[i].bytes.end());
+    }
+    const auto* name = std::begin(kTypes);
+    while (name->type != type.data_type) ++name;
+    values->push_back({{"dtype", name->name}, {"shape", type.dims}, {"offsets", offsets}});
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<std::string> ReadAll(const std::string& file) {
+  std::FILE* const in = file == "-" ? stdin : std::fopen(file.c_str(), "rb");
+  if (in == nullptr) return SystemError(errno, "cannot open '%s'", file.c_str());
+  std::string text;
+  char buffer[1 << 16];
+  size_t n = 0;
+  while ((n = std::fread(buffer, 1, sizeof(buffer), in)) > 0) text.append(buffer, n);
+  const int error = std::ferror(in) != 0 ? errno : 0;
+  if (in != stdin) std::fclose(in);
+  if (error != 0) return SystemError(error, "cannot read '%s'", file.c_str());
+  return text;
+}
+
+Status WriteAll(const std::string& file, std::string_view contents) {
+  const std::string written = file + ".part";
+  std::FILE* const out = std::fopen(written.c_str(), "wb");
+  if (out == nullptr) return SystemError(errno, "cannot create '%s'", written.c_str());
+  const bool whole = std::fwrite(contents.data(), 1, contents.size(), out) == contents.size();
+  const bool closed = std::fclose(out) == 0;
+  if (whole && closed && std::rename(written.c_str(), file.c_str()) == 0) return Status();
+  const int error = errno;
+  std::remove(written.c_str());
+  return SystemError(error, "cannot write '%s'", file.c_str());
+}
+
+Result<TensorFile> ReadTensors(const std::string& file) {
+  AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadAll(file));
+  const auto named = [&](const char* why) {
+    return MakeStatus(Code::kInvalidArgument, "'%s' is no file of tensors: %s", file.c_str(), why);
+  };
+  try {
+    Result<TensorFile> tensors = ReadFacts(json::parse(text), FolderOf(file));
+    if (tensors.ok() || tensors.status().code() != Code::kInvalidArgument) return tensors;
+    return named(std::string(tensors.status().message()).c_str());
+  } catch (const json::exception& error) {
+    return named(error.what());
+  }
+}
+
+Status WriteTensors(const std::string& file, const TensorFile& tensors) {
+  const std::string data_file = WithoutEnding(file) + ".bin";
+  std::string data;
+  json facts = {{"devices", tensors.inputs.size()}, {"byte_order", "little"}};
+  facts["data"] = data_file.substr(FolderOf(file).size());
+  AXCCL_RETURN_IF_ERROR(AppendValues(tensors.inputs, "inputs", &facts["inputs"], &data));
+  AXCCL_RETURN_IF_ERROR(AppendValues(tensors.outputs, "outputs", &facts["outputs"], &data));
+  AXCCL_RETURN_IF_ERROR(WriteAll(data_file, data));
+  return WriteAll(file, facts.dump(1) + "\n");
+}
+
+}  // namespace axccl::tools

@@ -1,0 +1,132 @@
+// axccl-program: imports, checks and runs distributed tensor programs on the command line.
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "src/plan/plan.h"
+#include "src/program/check.h"
+#include "src/program/reference.h"
+#include "src/program/stablehlo.h"
+#include "src/program/text.h"
+#include "tools/axccl-program/compare.h"
+#include "tools/axccl-program/files.h"
+#include "tools/axccl-program/inputs.h"
+#include "tools/axccl-program/options.h"
+#include "tools/axccl-program/run.h"
+
+namespace axccl::tools {
+namespace {
+
+using program::Program;
+using program::Tensors;
+
+enum Exit : int { kRight = 0, kWrong = 1, kBadUse = 2 };
+
+int Complain(std::string_view text, Exit exit) {
+  std::fprintf(stderr, "axccl-program: %.*s\n", static_cast<int>(text.size()), text.data());
+  return exit;
+}
+int Complain(const Status& status, Exit exit) { return Complain(status.message(), exit); }
+
+int PrintAll(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kRight : kBadUse;
+}
+
+Result<std::vector<Tensors>> Execute(const Options& o, const Program& program, const std::vector<Tensors>& inputs) {
+  if (o.command == Command::kReference) return program::RunReference(program, inputs);
+  return o.processes ? RunOnProcesses(program, inputs) : RunOnThreads(program, inputs);
+}
+
+// "rank 1, output 2: element [0] is ..."; "" if all are alike.
+std::string OutputDifference(const std::vector<Tensors>& actual, const std::vector<Tensors>& expected,
+                             double tolerance) {
+  for (size_t rank = 0; rank < actual.size(); ++rank) {
+    const std::string where = "rank " + std::to_string(rank) + ", ";
+    if (rank >= expected.size() || actual[rank].size() != expected[rank].size())
+      return where + std::to_string(actual[rank].size()) + " outputs, and " +
+             std::to_string(rank < expected.size() ? expected[rank].size() : 0) + " to compare with";
+    for (size_t i = 0; i < actual[rank].size(); ++i) {
+      const std::string difference = Difference(actual[rank][i], expected[rank][i], tolerance);
+      if (!difference.empty()) return where + "output " + std::to_string(i) + ": " + difference;
+    }
+  }
+  return "";
+}
+
+// Runs both once more and looks at every operation.
+std::string OperationDifference(const Options& o, const Program& program, const std::vector<Tensors>& inputs) {
+  Trace actual(program.ranks), expected(program.ranks);
+  if (!program::RunReference(program, inputs, expected.observer()).ok()) return "";
+  if (!RunOnThreads(program, inputs, actual.observer()).ok()) return "";
+  return actual.FirstDifference(expected, o.tolerance);
+}
+
+int Compare(const Options& o, const Program& program, const TensorFile& tensors) {
+  std::vector<Tensors> expected;
+  if (o.against == "reference") {
+    Result<std::vector<Tensors>> outputs = program::RunReference(program, tensors.inputs);
+    if (!outputs.ok()) return Complain(outputs.status(), kWrong);
+    expected = std::move(outputs.value());
+  } else {
+    Result<TensorFile> read = ReadTensors(o.against);
+    if (!read.ok()) return Complain(read.status(), kBadUse);
+    expected = std::move(read.value().outputs);
+  }
+  std::string difference = OutputDifference(tensors.outputs, expected, o.tolerance);
+  if (difference.empty()) {
+    std::printf("equal to %s\n", o.against.c_str());
+    return kRight;
+  }
+  Complain("differs from " + o.against + " in " + difference, kWrong);
+  if (o.command == Command::kReference) return kWrong;
+  difference = OperationDifference(o, program, tensors.inputs);
+  if (!difference.empty()) Complain("the first operation that differs from the reference: " + difference, kWrong);
+  return kWrong;
+}
+
+int ExecuteAndReport(const Options& o, const Program& program) {
+  TensorFile tensors;
+  if (o.inputs.empty()) {
+    tensors.inputs = RandomInputs(program, o.seed);
+  } else {
+    Result<TensorFile> read = ReadTensors(o.inputs);
+    if (!read.ok()) return Complain(read.status(), kBadUse);
+    tensors.inputs = std::move(read.value().inputs);
+  }
+  if (const Status fit = program::CheckInputs(program, tensors.inputs); !fit.ok()) return Complain(fit, kBadUse);
+  Result<std::vector<Tensors>> outputs = Execute(o, program, tensors.inputs);
+  if (!outputs.ok()) return Complain(outputs.status(), kWrong);
+  tensors.outputs = std::move(outputs.value());
+  if (!o.outputs.empty()) {
+    if (const Status written = WriteTensors(o.outputs, tensors); !written.ok()) return Complain(written, kBadUse);
+  }
+  if (!o.against.empty()) return Compare(o, program, tensors);
+  std::printf("%d ranks have run\n", program.ranks);
+  return kRight;
+}
+
+int Run(const Options& o) {
+  if (o.command == Command::kHelp) return PrintAll(HelpText());
+  const Result<std::string> text = ReadAll(o.file);
+  if (!text.ok()) return Complain(text.status(), kBadUse);
+  const Result<Program> program =
+      o.command == Command::kImport ? program::ImportStablehlo(text.value()) : program::Parse(text.value());
+  if (!program.ok()) return Complain(program.status(), kWrong);
+  if (o.command == Command::kImport) return PrintAll(program::Print(program.value()));
+  if (o.command == Command::kHash) return PrintAll(plan::ToString(program::HashOf(program.value())) + "\n");
+  if (const Status right = program::Check(program.value()); !right.ok()) return Complain(right, kWrong);
+  if (o.command == Command::kCheck) return PrintAll("right\n");
+  return ExecuteAndReport(o, program.value());
+}
+
+}  // namespace
+}  // namespace axccl::tools
+
+int main(int argc, char** argv) {
+  using namespace axccl;
+  const Result<tools::Options> options = tools::ParseOptions({argv + 1, argv + argc});
+  if (!options.ok()) return tools::Complain(options.status(), tools::kBadUse);
+  const int exit = tools::Run(options.value());
+  return std::fflush(stdout) == 0 ? exit : tools::kBadUse;
+}

@@ -1,0 +1,100 @@
+#include "tools/axccl-program/options.h"
+
+#include <charconv>
+#include <iterator>
+
+namespace axccl::tools {
+namespace {
+
+struct CommandName {
+  const char* name;
+  Command command;
+};
+constexpr CommandName kCommands[] = {{"import", Command::kImport}, {"check", Command::kCheck},
+                                     {"hash", Command::kHash},     {"reference", Command::kReference},
+                                     {"run", Command::kRun},       {"help", Command::kHelp}};
+
+bool Executes(Command command) { return command == Command::kReference || command == Command::kRun; }
+
+template <class T>
+bool Read(const std::string& text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+Status NotFor(const std::string& option, const char* commands) {
+  return MakeStatus(Code::kInvalidArgument, "%s is an option of %s; see axccl-program help", option.c_str(), commands);
+}
+
+// An option with a value. Returns kInvalidArgument if it is none, or the value is wrong.
+Status Set(const std::string& option, const std::string& value, Options* o) {
+  if (option == "--inputs") return o->inputs = value, Status();
+  if (option == "--outputs") return o->outputs = value, Status();
+  if (option == "--against") return o->against = value, Status();
+  if (option == "--seed") {
+    if (Read(value, &o->seed)) return Status();
+    return MakeStatus(Code::kInvalidArgument, "--seed is '%s'; give a number from 0 to 2^64 - 1", value.c_str());
+  }
+  if (option == "--tolerance") {
+    if (Read(value, &o->tolerance) && o->tolerance >= 0 && o->tolerance < 1) return Status();
+    return MakeStatus(Code::kInvalidArgument, "--tolerance is '%s'; give a number from 0 to 1, such as 1e-5",
+                      value.c_str());
+  }
+  return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
+}
+
+}  // namespace
+
+Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
+  Options o;
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return o;
+  const auto* known = std::begin(kCommands);
+  while (known != std::end(kCommands) && arguments[0] != known->name) ++known;
+  if (known == std::end(kCommands))
+    return MakeStatus(Code::kInvalidArgument, "unknown command '%s'; see axccl-program help", arguments[0].c_str());
+  o.command = known->command;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "-" || argument.substr(0, 1) != "-") {
+      if (!o.file.empty())
+        return MakeStatus(Code::kInvalidArgument, "two files, '%s' and '%s'; give one", o.file.c_str(),
+                          argument.c_str());
+      o.file = argument;
+    } else if (!Executes(o.command)) {
+      return NotFor(argument, "reference and run");
+    } else if (argument == "--processes") {
+      if (o.command != Command::kRun) return NotFor(argument, "run");
+      o.processes = true;
+    } else if (i + 1 == arguments.size()) {
+      return MakeStatus(Code::kInvalidArgument, "%s has no value", argument.c_str());
+    } else {
+      AXCCL_RETURN_IF_ERROR(Set(argument, arguments[++i], &o));
+    }
+  }
+  if (o.command != Command::kHelp && o.file.empty())
+    return MakeStatus(Code::kInvalidArgument, "%s has no file; give one, or - for the standard input", known->name);
+  return o;
+}
+
+const char* HelpText() {
+  return "usage: axccl-program COMMAND FILE [OPTION VALUE]...      FILE: - is the standard input\n"
+         "\n"
+         "  import FILE.mlir     prints the program of a StableHLO module, as XLA partitions it (docs/stablehlo.md)\n"
+         "  check FILE.axp       checks types, shapes and communication (docs/program-format.md)\n"
+         "  hash FILE.axp        prints the hash of a program\n"
+         "  reference FILE.axp   runs it on one thread, each operation by its definition\n"
+         "  run FILE.axp         runs it on host ranks, its collectives by AxCCL\n"
+         "\n"
+         "Options of reference and run:\n"
+         "  --inputs FILE.json   inputs of all ranks (docs/program-format.md, \"Files of tensors\"); else random ones\n"
+         "  --seed N             of random inputs; 1 unless given\n"
+         "  --outputs FILE.json  writes inputs and outputs there, and their data into FILE.bin\n"
+         "  --against WHAT       compares the outputs: \"reference\", or a file of tensors; the first operation and\n"
+         "                       element that differ from the reference are named\n"
+         "  --tolerance X        of floats, times the largest element of the tensor; 0 unless given: bit for bit\n"
+         "  --processes          (run) a process for each rank, instead of a thread\n"
+         "\n"
+         "Exit status: 0 right; 1 the program is wrong, fails or differs; 2 wrong use.\n";
+}
+
+}  // namespace axccl::tools

@@ -1,0 +1,299 @@
+#include "tools/axccl-program/rank_run.h"
+
+#include <algorithm>
+
+#include "src/base/hash.h"
+#include "src/program/kinds.h"
+
+namespace axccl::tools {
+
+using program::Attr;
+using program::Function;
+using program::Groups;
+using program::Ints;
+using program::Operation;
+using program::OpKind;
+using program::Tensor;
+using program::Tensors;
+
+namespace {
+
+ncclDataType_t TypeOf(DataType type) {
+  switch (type) {
+    case DataType::kInt16:
+      return axcclInt16;
+    case DataType::kUint16:
+      return axcclUint16;
+    case DataType::kBool:
+      return axcclBool;
+    default:
+      return static_cast<ncclDataType_t>(type);
+  }
+}
+
+ncclRedOp_t OpOf(Combine fold) {
+  constexpr ncclRedOp_t kOps[] = {ncclSum, ncclProd, ncclMax, ncclMin, axcclAnd, axcclOr, axcclXor};
+  return kOps[static_cast<int>(fold)];
+}
+
+axcclView_t ViewOf(const Tensor& tensor) {
+  axcclView_t view = AXCCL_VIEW_INITIALIZER;
+  view.data = const_cast<uint8_t*>(tensor.bytes.data());  // the library only reads inputs
+  view.datatype = TypeOf(tensor.type.data_type);
+  view.num_dims = static_cast<int>(tensor.type.dims.size());
+  view.sizes = tensor.type.dims.data();
+  return view;
+}
+
+// The group of the rank in a collective; empty if it is in none.
+Ints GroupOf(const Operation& operation, int rank) {
+  if (operation.kind == OpKind::kCollectivePermute) {
+    Ints ranks;
+    for (const Ints& pair : program::Get<Groups>(operation, Attr::kPairs))
+      ranks.insert(ranks.end(), pair.begin(), pair.end());
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    return std::find(ranks.begin(), ranks.end(), rank) == ranks.end() ? Ints() : ranks;
+  }
+  for (const Ints& group : program::Get<Groups>(operation, Attr::kGroups)) {
+    if (std::find(group.begin(), group.end(), rank) != group.end()) return group;
+  }
+  return {};
+}
+
+// Source and target of each pair, as positions in the group.
+Ints Positions(const Operation& operation, const Ints& ranks) {
+  Ints positions;
+  for (const Ints& pair : program::Get<Groups>(operation, Attr::kPairs)) {
+    for (const int64_t rank : pair) positions.push_back(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  }
+  return positions;
+}
+
+int Number(const Operation& operation, Attr attr) { return static_cast<int>(program::Get<int64_t>(operation, attr)); }
+
+}  // namespace
+
+RankRun::RankRun(const program::Program& program, const program::Liveness& liveness, int rank, ncclComm_t comm,
+                 axcclStream_t stream, const program::Observer& observer)
+    : program_(program), liveness_(liveness), rank_(rank), comm_(comm), stream_(stream), observer_(observer) {}
+
+RankRun::~RankRun() {
+  for (const auto& [key, channel] : channels_) (void)axcclChannelDestroy(channel);
+  for (const auto& [channel, stream] : sending_) (void)axcclStreamDestroy(stream);
+}
+
+Status RankRun::Check(ncclResult_t result, const Operation& operation) const {
+  if (result == ncclSuccess) return Status();
+  return MakeStatus(Code::kRemoteError, "rank %d in %%%u %s: %s", rank_, operation.id,
+                    std::string(program::InfoOf(operation.kind).name).c_str(), ncclGetLastError(comm_));
+}
+
+// ---- values ----
+
+RankRun::Shared RankRun::Keep(Tensor tensor) {
+  live_ += tensor.bytes.size();
+  peak_ = std::max(peak_, live_);
+  return Shared(new Tensor(std::move(tensor)), [this](const Tensor* dropped) {
+    live_ -= dropped->bytes.size();
+    delete dropped;
+  });
+}
+
+RankRun::Values RankRun::Get(const std::vector<program::Id>& ids) const {
+  Values values;
+  for (const program::Id id : ids) values.push_back(values_.at(id));
+  return values;
+}
+
+void RankRun::Drop(std::span<const program::Id> ids) {
+  for (const program::Id id : ids) values_.erase(id);
+}
+
+// ---- functions ----
+
+Result<Tensors> RankRun::Run(const Tensors& inputs) {
+  const auto has_rank = [this](const program::Part& part) {
+    return std::binary_search(part.ranks.begin(), part.ranks.end(), rank_);
+  };
+  const auto part = std::find_if(program_.parts.begin(), program_.parts.end(), has_rank);
+  if (part == program_.parts.end()) return Tensors();
+  Values arguments;
+  for (const Tensor& input : inputs) arguments.push_back(Keep(input));
+  AXCCL_ASSIGN_OR_RETURN(const Values results, Execute(part->function, std::move(arguments)));
+  for (const auto& [channel, stream] : sending_) {
+    if (axcclStreamSynchronize(stream) != ncclSuccess)
+      return MakeStatus(Code::kRemoteError, "rank %d, in a send: %s", rank_, ncclGetLastError(comm_));
+  }
+  sent_.clear();
+  values_.clear();
+  Tensors outputs;
+  for (const Shared& result : results) outputs.push_back(*result);
+  return outputs;
+}
+
+Result<RankRun::Values> RankRun::Execute(const Function& function, Values arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) values_[function.arguments[i].id] = std::move(arguments[i]);
+  arguments.clear();
+  Drop(liveness_.DroppedAtOnce(function));
+  for (const Operation& operation : function.operations) {
+    AXCCL_ASSIGN_OR_RETURN(Values results, Execute(operation));
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (observer_) observer_(rank_, operation, i, *results[i]);
+      values_[operation.results[i].id] = std::move(results[i]);
+    }
+    Drop(liveness_.DroppedAfter(operation));
+  }
+  Values results = Get(function.results);
+  Drop(liveness_.DroppedAtEnd(function));
+  return results;
+}
+
+Result<RankRun::Values> RankRun::Execute(const Operation& operation) {
+  Values operands = operation.kind == OpKind::kFree ? Values() : Get(operation.operands);
+  switch (operation.kind) {
+    case OpKind::kAllGather:
+    case OpKind::kAllReduce:
+    case OpKind::kAllToAll:
+    case OpKind::kCollectiveBroadcast:
+    case OpKind::kCollectivePermute:
+    case OpKind::kReduceScatter:
+      return Collect(operation, operands);
+    case OpKind::kSend:
+      AXCCL_RETURN_IF_ERROR(Send(operation, operands[0]));
+      return Values();
+    case OpKind::kRecv:
+      return Receive(operation);
+    case OpKind::kFree:
+      Drop(operation.operands);
+      return Values();
+    case OpKind::kIf:
+      return Execute(operation.regions[*operands[0]->at(0) != 0 ? 0 : 1], {});
+    case OpKind::kWhile:
+      return While(operation, std::move(operands));
+    case OpKind::kOptimizationBarrier:
+      return operands;
+    case OpKind::kPartitionId:
+      return Values{Keep(Tensor::Of(static_cast<uint32_t>(rank_)))};
+    case OpKind::kReplicaId:
+      return Values{Keep(Tensor::Of(0))};
+    default: {
+      std::vector<const Tensor*> tensors;
+      for (const Shared& operand : operands) tensors.push_back(operand.get());
+      return Values{Keep(program::ComputeLocal(operation, tensors))};
+    }
+  }
+}
+
+Result<RankRun::Values> RankRun::While(const Operation& operation, Values carried) {
+  for (;;) {
+    AXCCL_ASSIGN_OR_RETURN(const Values more, Execute(operation.regions[0], carried));
+    if (*more[0]->at(0) == 0) return carried;
+    AXCCL_ASSIGN_OR_RETURN(carried, Execute(operation.regions[1], std::move(carried)));
+  }
+}
+
+// ---- between ranks ----
+
+// Every rank of a group creates its channel when it first comes to a call on it.
+Result<axcclChannel_t> RankRun::ChannelOf(int64_t number, const Ints& ranks, bool messages) {
+  Ints key = ranks;
+  key.push_back(messages ? 1 : 0);
+  axcclChannel_t& channel = channels_[{number, key}];
+  if (channel != nullptr) return channel;
+  uint64_t id = Mix(Mix(kHashSeed, static_cast<uint64_t>(number)), static_cast<uint64_t>(messages));
+  for (const int64_t rank : ranks) id = Mix(id, static_cast<uint64_t>(rank));
+  axcclGroupSpec_t spec = AXCCL_GROUP_SPEC_INITIALIZER;
+  spec.num_partitions = program_.ranks;
+  spec.ids = ranks.data();
+  spec.num_groups = 1;
+  spec.group_size = ranks.size();
+  axcclGroups_t groups = nullptr;
+  ncclResult_t made = axcclGroupsCreate(&groups, &spec);
+  if (made == ncclSuccess) {
+    made = axcclChannelCreate(&channel, comm_, groups, static_cast<int64_t>(id >> 1), axcclGroupOrder);
+    (void)axcclGroupsDestroy(groups);
+  }
+  if (made == ncclSuccess) return channel;
+  channels_.erase({number, key});
+  return MakeStatus(Code::kRemoteError, "rank %d: %s", rank_, ncclGetLastError(comm_));
+}
+
+Status RankRun::Call(const Operation& operation, const Ints& ranks, std::span<const axcclView_t> in,
+                     std::span<const axcclView_t> out, axcclChannel_t channel) {
+  const int count = static_cast<int>(in.size());
+  const cudaStream_t stream = axcclStreamToCuda(stream_);
+  const auto op = [&] { return OpOf(program::Get<Combine>(operation, Attr::kFold)); };
+  switch (operation.kind) {
+    case OpKind::kAllGather:
+      return Check(
+          axcclAllGather(count, in.data(), out.data(), Number(operation, Attr::kDim), channel, nullptr, stream),
+          operation);
+    case OpKind::kAllReduce:
+      return Check(axcclAllReduce(count, in.data(), out.data(), op(), channel, nullptr, stream), operation);
+    case OpKind::kReduceScatter:
+      return Check(axcclReduceScatter(count, in.data(), out.data(), Number(operation, Attr::kDim), op(), channel,
+                                      nullptr, stream),
+                   operation);
+    case OpKind::kAllToAll:
+      return Check(axcclAllToAll(count, in.data(), out.data(), Number(operation, Attr::kSplitDim),
+                                 Number(operation, Attr::kConcatDim), channel, nullptr, stream),
+                   operation);
+    case OpKind::kCollectivePermute: {
+      const Ints pairs = Positions(operation, ranks);
+      return Check(axcclCollectivePermute(count, in.data(), out.data(), pairs.data(),
+                                          static_cast<int>(pairs.size() / 2), channel, nullptr, stream),
+                   operation);
+    }
+    default:
+      return Check(axcclBroadcast(count, in.data(), out.data(), 0, channel, nullptr, stream), operation);
+  }
+}
+
+Result<RankRun::Values> RankRun::Collect(const Operation& operation, const Values& operands) {
+  const Ints ranks = GroupOf(operation, rank_);
+  Tensors results;
+  for (const program::Value& result : operation.results) results.push_back(Tensor::Zeros(result.type));
+  if (!ranks.empty()) {
+    std::vector<axcclView_t> in, out;
+    for (const Shared& operand : operands) in.push_back(ViewOf(*operand));
+    for (const Tensor& result : results) out.push_back(ViewOf(result));
+    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel,
+                           ChannelOf(program::Get<int64_t>(operation, Attr::kChannel), ranks, false));
+    AXCCL_RETURN_IF_ERROR(Call(operation, ranks, in, out, channel));
+    AXCCL_RETURN_IF_ERROR(Check(axcclStreamSynchronize(stream_), operation));
+  }
+  Values values;
+  for (Tensor& result : results) values.push_back(Keep(std::move(result)));
+  return values;
+}
+
+// A send does not wait for its recv, so each channel of messages has a stream.
+Status RankRun::Send(const Operation& operation, const Shared& value) {
+  for (const Ints& pair : program::Get<Groups>(operation, Attr::kPairs)) {
+    if (pair[0] != rank_) continue;
+    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel,
+                           ChannelOf(program::Get<int64_t>(operation, Attr::kChannel), pair, true));
+    axcclStream_t& stream = sending_[channel];
+    if (stream == nullptr) AXCCL_RETURN_IF_ERROR(Check(axcclStreamCreate(&stream, axcclStreamNonBlocking), operation));
+    const axcclView_t view = ViewOf(*value);
+    AXCCL_RETURN_IF_ERROR(Check(axcclSend(1, &view, 1, channel, nullptr, axcclStreamToCuda(stream)), operation));
+    sent_.push_back(value);
+  }
+  return Status();
+}
+
+Result<RankRun::Values> RankRun::Receive(const Operation& operation) {
+  Tensor result = Tensor::Zeros(operation.results[0].type);
+  for (const Ints& pair : program::Get<Groups>(operation, Attr::kPairs)) {
+    if (pair[1] != rank_) continue;
+    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel,
+                           ChannelOf(program::Get<int64_t>(operation, Attr::kChannel), pair, true));
+    const axcclView_t view = ViewOf(result);
+    AXCCL_RETURN_IF_ERROR(Check(axcclRecv(1, &view, 0, channel, nullptr, axcclStreamToCuda(stream_)), operation));
+    AXCCL_RETURN_IF_ERROR(Check(axcclStreamSynchronize(stream_), operation));
+  }
+  return Values{Keep(std::move(result))};
+}
+
+}  // namespace axccl::tools

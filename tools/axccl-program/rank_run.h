@@ -1,0 +1,70 @@
+// One rank's run of a program on the host, as a client of the library: collectives by the public API on channels in
+// group order, so their bits are those of the reference; local operations by the reference's definitions. A value is
+// freed after its last use.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "axccl/axccl.h"
+#include "src/base/status.h"
+#include "src/program/liveness.h"
+#include "src/program/reference.h"
+
+namespace axccl::tools {
+
+// Used by one thread.
+class RankRun {
+ public:
+  // All of these must outlive it. The calls of the rank are on `stream`, whose work it waits for.
+  RankRun(const program::Program& program, const program::Liveness& liveness, int rank, ncclComm_t comm,
+          axcclStream_t stream, const program::Observer& observer);
+  ~RankRun();
+  RankRun(const RankRun&) = delete;
+
+  // Inputs are of the types of the part's arguments. An error names rank, operation and what the library says; the
+  // communicator should be aborted then.
+  Result<program::Tensors> Run(const program::Tensors& inputs);
+  // Of all values that were alive at the same time, inputs included.
+  size_t peak_bytes() const { return peak_; }
+
+ private:
+  using Shared = std::shared_ptr<const program::Tensor>;
+  using Values = std::vector<Shared>;
+
+  Result<Values> Execute(const program::Function& function, Values arguments);
+  Result<Values> Execute(const program::Operation& operation);
+  Result<Values> While(const program::Operation& operation, Values carried);
+  Result<Values> Collect(const program::Operation& operation, const Values& operands);
+  Status Send(const program::Operation& operation, const Shared& value);
+  Result<Values> Receive(const program::Operation& operation);
+  // The channel of a group for an operation's channel number. Messages from ranks[0] to ranks[1] have their own.
+  Result<axcclChannel_t> ChannelOf(int64_t number, const program::Ints& ranks, bool messages);
+  Status Call(const program::Operation& operation, const program::Ints& ranks, std::span<const axcclView_t> in,
+              std::span<const axcclView_t> out, axcclChannel_t channel);
+  Status Check(ncclResult_t result, const program::Operation& operation) const;
+  Shared Keep(program::Tensor tensor);
+  Values Get(const std::vector<program::Id>& ids) const;
+  void Drop(std::span<const program::Id> ids);
+
+  const program::Program& program_;
+  const program::Liveness& liveness_;
+  const int rank_;
+  const ncclComm_t comm_;
+  const axcclStream_t stream_;
+  const program::Observer& observer_;
+  std::unordered_map<program::Id, Shared> values_;
+  std::map<std::pair<int64_t, program::Ints>, axcclChannel_t> channels_;
+  // Messages under way, and the stream of each of their channels.
+  std::map<axcclChannel_t, axcclStream_t> sending_;
+  std::vector<Shared> sent_;
+  size_t live_ = 0, peak_ = 0;
+};
+
+}  // namespace axccl::tools

@@ -1,0 +1,19 @@
+// Runs a program on host ranks of this machine.
+#pragma once
+
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/program/reference.h"
+
+namespace axccl::tools {
+
+// As RunReference, with a thread for each rank. The observer is called by all of them at once.
+Result<std::vector<program::Tensors>> RunOnThreads(const program::Program& program,
+                                                   const std::vector<program::Tensors>& inputs,
+                                                   const program::Observer& observer = {});
+// As RunReference, with a process for each rank. The library must not have been used in this process before.
+Result<std::vector<program::Tensors>> RunOnProcesses(const program::Program& program,
+                                                     const std::vector<program::Tensors>& inputs);
+
+}  // namespace axccl::tools
