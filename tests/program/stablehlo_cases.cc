@@ -451,6 +451,12 @@ constexpr StablehloError kErrors[] = {
      "array<i64: "
      "1, 8>}> : (tensor<4x8xf32>, tensor<4x1xi32>) -> tensor<4x8xf32>",
      "4 column 73:", "the field 'offset' of dimension_numbers"},
+    {"%0 = stablehlo.dot %y, %y, precision = [DEFAULT, LOW] : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>",
+     "4 column 38:", "up to two of DEFAULT, HIGH and HIGHEST as precision_config"},
+    {"%0 = \"stablehlo.gather\"(%x, %n) <{dimension_numbers = #stablehlo.gather<>, indices_are_sorted = 0, slice_sizes "
+     "= "
+     "array<i64: 1, 8>}> : (tensor<4x8xf32>, tensor<4x1xi32>) -> tensor<4x8xf32>",
+     "4 column 97:", "true or false as indices_are_sorted"},
     // reductions
     {"%0 = stablehlo.reduce(%x init: %s) applies stablehlo.subtract across dimensions = [1] : (tensor<4x8xf32>, "
      "tensor<f32>) -> tensor<4xf32>",

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
@@ -69,10 +70,25 @@ TEST(StablehloTest, ReadsEveryOperationInBothForms) {
   EXPECT_EQ(kinds.size(), Kinds().size() - 3);
 }
 
+// The example in docs/stablehlo.md.
+TEST(StablehloTest, TheDocumentedExampleIsTheProgram) {
+  const std::string page = harness::Contents(AXCCL_TEST_SOURCE_DIR "/docs/stablehlo.md"), fence = "```\n";
+  std::string parts[2];
+  size_t end = 0;
+  for (std::string& part : parts) {
+    const size_t begin = page.find(fence, end) + fence.size();
+    end = page.find(fence, begin);
+    part = page.substr(begin, end - begin);
+    end += fence.size();
+  }
+  EXPECT_EQ(Import(parts[0]), parts[1]);
+}
+
 // Training steps that JAX made.
 TEST(StablehloTest, ReadsTheProgramsOfTheVectors) {
   const char* const folder = std::getenv("AXCCL_VECTORS");
-  if (folder == nullptr) GTEST_SKIP() << "AXCCL_VECTORS is not set: it names the folder of the acceptance vectors";
+  if (folder == nullptr || !std::filesystem::exists(std::string(folder) + "/stablehlo_programs"))
+    GTEST_SKIP() << "AXCCL_VECTORS does not name a folder with stablehlo_programs";
   for (const char* const name :
        {"gpipe_scan", "gpt_dt", "gpt_fsdp_tp", "gpt_scan", "mlp_data", "mlp_fsdp", "moe_a2a", "ring_permute"}) {
     const std::string path = std::string(folder) + "/stablehlo_programs/" + name + ".mlir";
