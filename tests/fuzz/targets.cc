@@ -25,6 +25,7 @@
 #include "src/cost/network.h"
 #include "src/plan/text.h"
 #include "src/program/check.h"
+#include "src/program/stablehlo.h"
 #include "src/program/text.h"
 #include "src/topo/text.h"
 #include "src/tune/filter.h"
@@ -234,6 +235,13 @@ void Program(const uint8_t* data, size_t size) {
   Check(program::Print(program.value()) == Text(data, size), "the text of a program changes");
   (void)program::Check(program.value());
 }
+// What is imported is well-formed: it has a text that is accepted and means the same.
+void Stablehlo(const uint8_t* data, size_t size) {
+  const Result<program::Program> program = program::ImportStablehlo(Text(data, size));
+  if (!program.ok()) return Check(!program.status().message().empty(), "refused without a reason");
+  const Result<program::Program> again = program::Parse(program::Print(program.value()));
+  Check(again.ok() && again.value() == program.value(), "an imported program is not well-formed");
+}
 void Machine(const uint8_t* data, size_t size) {
   RoundTrip(Text(data, size), cost::FromText, [](const cost::Machine& machine) { return cost::ToText(machine); });
 }
@@ -332,8 +340,9 @@ constexpr Target kTargets[] = {
     {"machine", Machine},       {"message", Message},
     {"network", Network},       {"network_address", NetworkAddress},
     {"number", Number},         {"program", Program},
-    {"schedule", Schedule},     {"topology", Topology},
-    {"tree_link", TreeLink},    {"unique_id", UniqueId},
+    {"schedule", Schedule},     {"stablehlo", Stablehlo},
+    {"topology", Topology},     {"tree_link", TreeLink},
+    {"unique_id", UniqueId},
 };
 
 }  // namespace

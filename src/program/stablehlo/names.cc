@@ -131,9 +131,9 @@ bool MayHave(OpKind kind, std::string_view key) {
 }
 
 std::string RefusedAttribute(std::string_view owner, std::string_view key, std::string_view keys) {
-  return "the attribute " + Quote(key) + " of " + std::string(owner) + " is not supported; supported are " +
-         std::string(keys) + (keys.empty() ? "" : ", ") +
-         "and without meaning here mhlo.*, jax.*, sdy.sharding, result_layout and xla_shape";
+  const std::string supported = keys.empty() ? "" : "supported are " + std::string(keys) + "; ";
+  return "the attribute " + Quote(key) + " of " + std::string(owner) + " is not supported; " + supported +
+         "ignored are mhlo.*, jax.*, sdy.sharding, result_layout and xla_shape";
 }
 
 std::string KeysOf(OpKind kind) {

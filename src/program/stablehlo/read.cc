@@ -62,6 +62,26 @@ bool ReadValue(const AttrNode& attr, const TensorType& type, Scanner* errors, Li
   return true;
 }
 
+// Attributes that are ignored must be what StableHLO has under that name.
+bool CheckIgnored(const NamedAttr& attribute, Scanner* errors) {
+  const AttrNode& value = attribute.value;
+  const auto check = [&](bool good, const char* expected) {
+    return good || errors->Fail(value.at, "expected " + std::string(expected) + " as " + std::string(attribute.key));
+  };
+  if (attribute.key == "indices_are_sorted" || attribute.key == "unique_indices")
+    return check(value.form == Form::kBool, "true or false");
+  if (attribute.key == "result_accuracy")
+    return check(value.form == Form::kFields && value.name == "result_accuracy", "#stablehlo.result_accuracy<...>");
+  if (attribute.key != "precision_config") return true;
+  const auto is_precision = [](const AttrNode& item) {
+    return item.form == Form::kWord && item.name == "precision" &&
+           (item.word == "DEFAULT" || item.word == "HIGH" || item.word == "HIGHEST");
+  };
+  const bool is_list = value.form == Form::kList || (value.form == Form::kInts && value.ints.empty());
+  return check(is_list && value.items.size() <= 2 && std::all_of(value.items.begin(), value.items.end(), is_precision),
+               "up to two of DEFAULT, HIGH and HIGHEST");
+}
+
 }  // namespace
 
 bool CheckFields(const Op& op, OpKind kind, Scanner* errors) {
@@ -73,6 +93,7 @@ bool CheckFields(const Op& op, OpKind kind, Scanner* errors) {
                                               " is not supported; supported are FLOAT, SIGNED and UNSIGNED");
   }
   for (const NamedAttr& attribute : op.attributes) {
+    if (!CheckIgnored(attribute, errors)) return false;
     if (IsIgnored(attribute.key) || HasField(kind, attribute.key, "")) continue;
     const bool has_fields = std::any_of(Sources().begin(), Sources().end(), [&](const Source& row) {
       return row.kind == kind && row.key == attribute.key;

@@ -1,6 +1,7 @@
 #include "src/program/stablehlo/type.h"
 
 #include <charconv>
+#include <string>
 
 #include "src/program/kinds.h"
 
@@ -15,7 +16,7 @@ bool FindElement(std::string_view word, bool is_dense, DataType* type) {
     *type = DataType::kInt64;
     return true;
   }
-  if (word.starts_with("ui")) return program::Find(word.substr(1), type);
+  if (word.starts_with("ui")) return program::Find("u" + std::string(word.substr(2)), type);
   return !word.starts_with("u") && program::Find(word, type);
 }
 
