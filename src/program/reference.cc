@@ -284,25 +284,40 @@ Status Machine::DescribeStandstill() const {
 
 }  // namespace
 
+namespace {
+
+// One input of a rank; those of the ranks before it are right.
+Status CheckInput(const Part& part, const std::vector<Tensors>& inputs, size_t rank, size_t i) {
+  const Value& argument = part.function.arguments[i];
+  const Tensor& input = inputs[rank][i];
+  if (input.type != argument.type)
+    return MakeStatus(Code::kInvalidArgument, "rank %zu: input %zu is %s, and argument %%%u is %s", rank, i,
+                      Print(input.type).c_str(), argument.id, Print(argument.type).c_str());
+  const auto first = static_cast<size_t>(part.ranks[0]);
+  if (!input.type.dims.empty() || input == inputs[first][i]) return Status();
+  return MakeStatus(
+      Code::kInvalidArgument,
+      "rank %zu: input %zu, argument %%%u, is not the same as on rank %zu; an input without dimensions is "
+      "the same on all ranks of a part",
+      rank, i, argument.id, first);
+}
+
+}  // namespace
+
 Status CheckInputs(const Program& program, const std::vector<Tensors>& inputs) {
   if (inputs.size() != static_cast<size_t>(program.ranks))
     return MakeStatus(Code::kInvalidArgument, "there are inputs for %zu ranks, and the program has %d", inputs.size(),
                       program.ranks);
-  std::vector<const std::vector<Value>*> arguments(inputs.size());
+  std::vector<const Part*> parts(inputs.size());
   for (const Part& part : program.parts) {
-    for (const int64_t r : part.ranks) arguments[static_cast<size_t>(r)] = &part.function.arguments;
+    for (const int64_t rank : part.ranks) parts[static_cast<size_t>(rank)] = &part;
   }
-  for (size_t r = 0; r < inputs.size(); ++r) {
-    const size_t wanted = arguments[r] == nullptr ? 0 : arguments[r]->size();
-    if (inputs[r].size() != wanted)
-      return MakeStatus(Code::kInvalidArgument, "rank %zu has %zu inputs, and its part has %zu arguments", r,
-                        inputs[r].size(), wanted);
-    for (size_t i = 0; i < wanted; ++i) {
-      const Value& argument = (*arguments[r])[i];
-      if (inputs[r][i].type == argument.type) continue;
-      return MakeStatus(Code::kInvalidArgument, "rank %zu: input %zu is %s, and argument %%%u is %s", r, i,
-                        Print(inputs[r][i].type).c_str(), argument.id, Print(argument.type).c_str());
-    }
+  for (size_t rank = 0; rank < inputs.size(); ++rank) {
+    const size_t wanted = parts[rank] == nullptr ? 0 : parts[rank]->function.arguments.size();
+    if (inputs[rank].size() != wanted)
+      return MakeStatus(Code::kInvalidArgument, "rank %zu has %zu inputs, and its part has %zu arguments", rank,
+                        inputs[rank].size(), wanted);
+    for (size_t i = 0; i < wanted; ++i) AXCCL_RETURN_IF_ERROR(CheckInput(*parts[rank], inputs, rank, i));
   }
   return Status();
 }

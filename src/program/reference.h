@@ -20,7 +20,8 @@ namespace axccl::program {
 using Observer = std::function<void(int, const Operation&, size_t, const Tensor&)>;
 
 // `inputs`: for each rank of the program, the arguments of its part; none for ranks without one. kInvalidArgument,
-// which names rank and argument, if they are not of the arguments' types.
+// which names rank and argument, if they are not of the arguments' types, or inputs without dimensions differ between
+// the ranks of a part (check.h).
 Status CheckInputs(const Program& program, const std::vector<Tensors>& inputs);
 
 // Returns the outputs of each rank. kInvalidArgument as CheckInputs; kInvalidUsage, which names two ranks and what they

@@ -65,6 +65,17 @@ std::vector<Entry> ReadTable(std::ifstream* file, uint64_t offset, uint64_t byte
   return entries;
 }
 
+// Programs (src/program) are for tools: the library has none of their code, hidden or not.
+TEST(Symbols, OfProgramsAreNotInTheLibrary) {
+  int of_program = 0, of_comm = 0;
+  for (const std::string& line : LinesOf(std::string("nm --defined-only '") + kAxccl + "'")) {
+    of_program += line.find("5axccl7program") != std::string::npos;
+    of_comm += line.find("5axccl4comm") != std::string::npos;
+  }
+  EXPECT_EQ(of_program, 0);
+  EXPECT_GT(of_comm, 0) << "the library has been stripped";
+}
+
 // Thread-locals are static, which is fast, but dlopen has little room for static ones in a program (1664 bytes with
 // glibc, for all libraries together). With more, Python and other programs cannot load the library.
 TEST(Symbols, ThreadLocalsLeaveRoomForDlopen) {

@@ -54,9 +54,11 @@ TEST(Liveness, OfWhatARegionUsesEndsWithTheRegionsOperation) {
 }
 
 TEST(Liveness, WhatARegionReturnsOfTheFunctionAroundItStays) {
-  EXPECT_EQ(Drops("  argument %0 i1[]\n  %1 i1[] = if %0\n  then\n    return %0\n  else\n    %2 i1[] = not %0\n    return %2\n"
-                  "  return %0 %1 %1\n"),
-            "end: 2;end: 0 1;");
+  EXPECT_EQ(
+      Drops(
+          "  argument %0 i1[]\n  %1 i1[] = if %0\n  then\n    return %0\n  else\n    %2 i1[] = not %0\n    return %2\n"
+          "  return %0 %1 %1\n"),
+      "end: 2;end: 0 1;");
 }
 
 }  // namespace

@@ -357,7 +357,7 @@ TEST(Collectives, AllReduceOfGroups) {
 
 // The order of the group decides how floats are rounded.
 TEST(Collectives, AllReduceFoldsInTheOrderOfTheGroup) {
-  const TensorType type{DataType::kFloat32, {}};
+  const TensorType type{DataType::kFloat32, {1}};
   const auto of = [&](float value) {
     Tensor tensor = Tensor::Zeros(type);
     std::memcpy(tensor.bytes.data(), &value, sizeof value);
@@ -365,13 +365,13 @@ TEST(Collectives, AllReduceFoldsInTheOrderOfTheGroup) {
   };
   const auto run = [&](const std::string& group) {
     return Outputs(
-        "axccl-program 1\nranks 3\npart main on [0,1,2]\n  argument %0 f32[]\n  %1 f32[] = all_reduce %0 fold=add "
+        "axccl-program 1\nranks 3\npart main on [0,1,2]\n  argument %0 f32[1]\n  %1 f32[1] = all_reduce %0 fold=add "
         "groups=[" +
             group + "] channel=0\n  return %1\n",
         {of(1e8f), of(1), of(-1e8f)});
   };
-  EXPECT_EQ(run("[0,1,2]"), "f32[]: 0\nf32[]: 0\nf32[]: 0\n");
-  EXPECT_EQ(run("[0,2,1]"), "f32[]: 1\nf32[]: 1\nf32[]: 1\n");
+  EXPECT_EQ(run("[0,1,2]"), "f32[1]: 0\nf32[1]: 0\nf32[1]: 0\n");
+  EXPECT_EQ(run("[0,2,1]"), "f32[1]: 1\nf32[1]: 1\nf32[1]: 1\n");
 }
 
 TEST(Collectives, ReduceScatter) {
@@ -399,12 +399,13 @@ TEST(Collectives, PartitionId) {
 
 // The second group goes through other rounds of a loop than the first.
 TEST(Collectives, InLoopsOfGroups) {
-  EXPECT_EQ(
-      RunOnRanks(4, {},
-                 "%1 i32[] = constant value=15|%2 i32[] = while %0|cond|  argument %3 i32[]|  %4 i1[] = compare %3 %1 "
-                 "direction=LT|  return %4|body|  argument %5 i32[]|  %6 i32[] = all_reduce %5 fold=add "
-                 "groups=[[0,1],[2,3]] channel=0|  return %6|return %2"),
-      "i32[]: 20\ni32[]: 20\ni32[]: 20\ni32[]: 30\n");
+  EXPECT_EQ(RunOnRanks(
+                4, {1},
+                "%1 i32[] = constant value=15|%2 i32[] = reshape %0|%3 i32[] = all_reduce %2 fold=add "
+                "groups=[[0,1],[2,3]] channel=0|%4 i32[] = while %3|cond|  argument %5 i32[]|  %6 i1[] = compare %5 %1 "
+                "direction=LT|  return %6|body|  argument %7 i32[]|  %8 i32[] = all_reduce %7 fold=add "
+                "groups=[[0,1],[2,3]] channel=0|  return %8|return %4"),
+            "i32[]: 20\ni32[]: 20\ni32[]: 50\ni32[]: 50\n");
 }
 
 constexpr char kStages[] =
@@ -425,6 +426,15 @@ TEST(Inputs, ThatDoNotFitAreNamed) {
   EXPECT_EQ(Outputs(kStages, {{Of(type, {7})}, {Of(type, {7})}, {}}),
             "rank 1 has 1 inputs, and its part has 0 arguments");
   EXPECT_EQ(Outputs(kStages, {{Of(other, {7, 8})}, {}, {}}), "rank 0: input 0 is i32[2], and argument %0 is i32[1]");
+}
+
+TEST(Inputs, WithoutDimensionsAreTheSameOnAllRanks) {
+  const TensorType type{DataType::kInt32, {}};
+  EXPECT_EQ(
+      Outputs("axccl-program 1\nranks 3\npart main on [1,2]\n  argument %7 i32[]\n  return %7\n",
+              {{}, {Of(type, {1})}, {Of(type, {2})}}),
+      "rank 2: input 0, argument %7, is not the same as on rank 1; an input without dimensions is the same on all "
+      "ranks of a part");
 }
 
 TEST(Standstill, NamesTwoRanks) {

@@ -1,10 +1,8 @@
 // The program axccl-plan as a user runs it: output, errors and exit status. AXCCL_PLAN_PROGRAM is its path.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -13,28 +11,17 @@
 
 #include "src/algo/algo.h"
 #include "src/plan/text.h"
+#include "tests/harness/command.h"
 #include "tests/harness/folder.h"
 
 namespace axccl {
 namespace {
 
-struct Outcome {
-  int exit = -1;
-  std::string text;  // standard output and error
-};
+using harness::Outcome;
 
 // `settings`: environment variables, "NAME=value".
 Outcome RunProgram(const std::string& arguments, const std::string& settings = "") {
-  const std::string command = settings + " " + AXCCL_PLAN_PROGRAM + " " + arguments + " 2>&1";
-  Outcome outcome;
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  size_t n = 0;
-  while ((n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0) outcome.text.append(buffer, n);
-  const int status = pclose(pipe);
-  outcome.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
+  return harness::RunCommand(settings + " " + AXCCL_PLAN_PROGRAM + " " + arguments);
 }
 
 // A file with `text`, removed by the destructor.

@@ -32,9 +32,11 @@ std::vector<Tensors> RandomInputs(const program::Program& program, uint64_t seed
   std::vector<Tensors> inputs(static_cast<size_t>(program.ranks));
   for (const program::Part& part : program.parts) {
     for (const int64_t rank : part.ranks) {
-      for (const program::Value& argument : part.function.arguments)
+      for (const program::Value& argument : part.function.arguments) {
+        const int64_t of = argument.type.dims.empty() ? part.ranks[0] : rank;
         inputs[static_cast<size_t>(rank)].push_back(
-            RandomTensor(argument.type, Mix(Mix(Mix(kHashSeed, seed), static_cast<uint64_t>(rank)), argument.id)));
+            RandomTensor(argument.type, Mix(Mix(Mix(kHashSeed, seed), static_cast<uint64_t>(of)), argument.id)));
+      }
     }
   }
   return inputs;

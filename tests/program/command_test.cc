@@ -1,0 +1,198 @@
+// The program axccl-program as a user runs it: output, errors and exit status. AXCCL_PROGRAM is its path.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "tests/harness/command.h"
+#include "tests/harness/folder.h"
+#include "tests/harness/vectors.h"
+#include "tests/program/jax_programs.h"
+
+namespace axccl::program {
+namespace {
+
+using harness::Outcome;
+
+Outcome RunProgram(const std::string& arguments) {
+  return harness::RunCommand(std::string("timeout 100 ") + AXCCL_PROGRAM + " " + arguments);
+}
+
+class CommandTest : public testing::Test {
+ protected:
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name)) << text;
+    return Path(name);
+  }
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
+
+ private:
+  harness::Folder folder_;
+};
+
+constexpr char kModule[] =
+    "module @sum attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {\n"
+    "  func.func @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {\n"
+    "    %0 = \"stablehlo.all_reduce\"(%arg0) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, channel_handle = "
+    "#stablehlo.channel_handle<handle = 1, type = 0>, use_global_device_ids}> ({\n"
+    "    ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+    "      %1 = stablehlo.add %a, %b : tensor<f32>\n"
+    "      stablehlo.return %1 : tensor<f32>\n"
+    "    }) : (tensor<4xf32>) -> tensor<4xf32>\n"
+    "    return %0 : tensor<4xf32>\n"
+    "  }\n"
+    "}\n";
+constexpr char kSum[] =
+    "axccl-program 1\nranks 2\npart main on [0,1]\n  argument %0 f32[4]\n"
+    "  %1 f32[4] = all_reduce %0 fold=add groups=[[0,1]] channel=1\n  return %1\n";
+
+TEST_F(CommandTest, ImportsChecksAndHashes) {
+  const std::string module = Write("sum.mlir", kModule), sum = Write("sum.axp", kSum);
+  Outcome o = RunProgram("import " + module);
+  EXPECT_EQ(o.exit, 0);
+  EXPECT_EQ(o.text, kSum);
+  o = RunProgram("import - < " + module);
+  EXPECT_EQ(o.text, kSum);
+  o = RunProgram("check " + sum);
+  EXPECT_EQ(o.exit, 0);
+  EXPECT_EQ(o.text, "right\n");
+  o = RunProgram("hash " + sum);
+  EXPECT_EQ(o.exit, 0);
+  EXPECT_EQ(o.text.size(), 33u) << o.text;
+}
+
+// Every collective, messages in both directions, groups in another order, loops of some ranks, types, ranks without a
+// part, and values that die at once.
+const std::map<std::string, std::string>& Programs() {
+  static const auto* const programs = new std::map<std::string, std::string>{
+      {"collectives",
+       "axccl-program 1\nranks 4\npart main on [0,1,2,3]\n  argument %0 f32[4,6]\n  argument %1 bf16[8] donated\n"
+       "  argument %2 i1[4]\n  %3 f32[4,12] = all_gather %0 dim=1 groups=[[2,0],[1,3]] channel=0\n"
+       "  %4 f32[4,6], %5 f32[4,6] = all_reduce %0 %0 fold=add groups=[[3,2,1,0]] channel=1\n"
+       "  %6 bf16[8] = all_reduce %1 fold=add groups=[[0,1,2,3]] channel=1\n"
+       "  %7 i1[4] = all_reduce %2 fold=xor groups=[[0,1],[2,3]] channel=2\n"
+       "  %8 i1[4] = all_reduce %2 fold=and groups=[[0,1],[2,3]] channel=2\n"
+       "  %9 f32[2,6] = reduce_scatter %4 fold=max dim=0 groups=[[0,3],[1,2]] channel=3\n"
+       "  %10 f32[2,12] = all_to_all %0 split_dim=0 concat_dim=1 groups=[[0,2],[3,1]] channel=4\n"
+       "  %11 f32[4,6] = collective_broadcast %0 groups=[[2,0,3]] channel=5\n"
+       "  %12 bf16[8] = collective_permute %1 pairs=[[0,1],[1,3],[3,0]] channel=6\n"
+       "  %13 f32[4,3] = slice %0 starts=[0,3] limits=[4,6] strides=[1,1]\n  %14 u32[] = partition_id\n"
+       "  return %3 %5 %6 %7 %8 %9 %10 %11 %12 %14\n"},
+      {"exchange",
+       "axccl-program 1\nranks 2\npart main on [0,1]\n  argument %0 i32[3]\n  %1 = send %0 pairs=[[0,1],[1,0]] "
+       "channel=1\n"
+       "  %2 i32[3] = add %0 %0\n  %3 = send %2 pairs=[[0,1],[1,0]] channel=1\n"
+       "  %4 i32[3] = recv pairs=[[0,1],[1,0]] channel=1\n  %5 i32[3] = recv pairs=[[0,1],[1,0]] channel=1\n"
+       "  return %4 %5\n"},
+      {"stages",
+       "axccl-program 1\nranks 5\npart first on [0,1]\n  argument %0 f32[8,8]\n  argument %1 f32[8,8]\n"
+       "  %2 i32[] = constant value=0\n  %3 i32[], %4 f32[8,8] = while %2 %0\n  cond\n    argument %5 i32[]\n"
+       "    argument %6 f32[8,8]\n    %7 i32[] = constant value=3\n    %8 i1[] = compare %5 %7 direction=LT\n    "
+       "return %8\n"
+       "  body\n    argument %9 i32[]\n    argument %10 f32[8,8]\n    %11 i32[] = constant value=1\n"
+       "    %12 i32[] = add %9 %11\n    %13 f32[8,8] = dot %10 %1\n"
+       "    %14 f32[8,8] = all_reduce %13 fold=add groups=[[0,1]] channel=1\n    %15 = free %13\n    return %12 %14\n"
+       "  %16 = send %4 pairs=[[0,2],[1,4]] channel=2\n  return %4\n"
+       "part second on [2,4]\n  %0 f32[8,8] = recv pairs=[[0,2],[1,4]] channel=2\n  %1 f32[] = constant value=0.5\n"
+       "  %2 f32[8] = reduce %0 %1 fold=max dims=[1]\n  return %2\n"},
+      {"branches",
+       "axccl-program 1\nranks 3\npart main on [0,1,2]\n  argument %0 i64[5]\n  argument %1 i1[]\n  %2 i64[5] = if "
+       "%1\n  then\n"
+       "    %3 i64[5] = all_reduce %0 fold=mul groups=[[1,0,2]] channel=9\n    return %3\n  else\n    return %0\n"
+       "  %4 i64[5] = negate %2\n  return %2 %4 %0\n"}};
+  return *programs;
+}
+
+TEST_F(CommandTest, RunsWhatTheReferenceGives) {
+  for (const auto& [name, text] : Programs()) {
+    SCOPED_TRACE(name);
+    const std::string file = Write(name + ".axp", text);
+    ASSERT_EQ(RunProgram("check " + file).text, "right\n");
+    for (const char* how : {"", " --processes"}) {
+      const Outcome o = RunProgram("run " + file + how + " --seed 4 --against reference");
+      EXPECT_EQ(o.exit, 0);
+      EXPECT_EQ(o.text, "equal to reference\n");
+    }
+  }
+}
+
+// Files of tensors have what a run got and gave; with the same inputs it gives the same.
+TEST_F(CommandTest, WritesAndReadsTensors) {
+  const std::string file = Write("sum.axp", kSum), tensors = Path("sum.json"), again = Path("again.json");
+  ASSERT_EQ(RunProgram("run " + file + " --seed 3 --outputs " + tensors).text, "2 ranks have run\n");
+  const std::string inputs = " --inputs " + tensors + " --against " + tensors;
+  Outcome o = RunProgram("reference " + file + inputs + " --outputs " + again);
+  EXPECT_EQ(o.text, "equal to " + tensors + "\n");
+  EXPECT_EQ(harness::Contents(Path("sum.bin")), harness::Contents(Path("again.bin")));
+  EXPECT_EQ(harness::Contents(Path("sum.bin")).size(), 64u);
+  o = RunProgram("run " + file + " --seed 4 --against " + tensors);
+  EXPECT_EQ(o.exit, 1);
+  EXPECT_NE(o.text.find("differs from " + tensors + " in rank 0, output 0: element ["), std::string::npos) << o.text;
+  o = RunProgram("run " + Write("other.axp", Programs().at("exchange")) + inputs);
+  EXPECT_EQ(o.exit, 2);
+  EXPECT_NE(o.text.find("rank 0: input 0 is f32[4], and argument %0 is i32[3]"), std::string::npos) << o.text;
+}
+
+TEST_F(CommandTest, NamesWhatIsWrong) {
+  const std::string sum = Write("sum.axp", kSum);
+  const std::string wrong =
+      Write("wrong.axp", std::string(kSum).replace(std::string(kSum).find("f32[4] ="), 6, "f32[5]"));
+  const std::string broken = Write("broken.json", "{\"devices\": 2, \"data\": \"sum.axp\"}");
+  const std::string large =
+      Write("large.json",
+            "{\"devices\": 1, \"byte_order\": \"little\", \"data\": \"sum.axp\", \"inputs\": [{\"dtype\": "
+            "\"float32\", \"shape\": [4611686018427387904, 8], \"offsets\": [0]}], \"outputs\": []}");
+  struct Case {
+    std::string arguments;
+    int exit;
+    std::string text;
+  };
+  const Case cases[] = {
+      {"", 0, "usage: axccl-program"},
+      {"help", 0, "usage: axccl-program"},
+      {"compile x", 2, "unknown command 'compile'"},
+      {"run", 2, "run has no file"},
+      {"run a b", 2, "two files, 'a' and 'b'"},
+      {"run --fast 1 a", 2, "unknown option '--fast'"},
+      {"run a --seed", 2, "--seed has no value"},
+      {"run a --seed x", 2, "--seed is 'x'"},
+      {"run a --tolerance 2", 2, "--tolerance is '2'"},
+      {"reference a --processes", 2, "--processes is an option of run"},
+      {"check a --seed 1", 2, "--seed is an option of reference and run"},
+      {"check /nowhere/a.axp", 2, "cannot open '/nowhere/a.axp': No such file"},
+      {"check " + Path("broken.json"), 1, "line 1 column 1"},
+      {"import " + sum, 1, "line 1 column 1"},
+      {"check " + wrong, 1, "%1 all_reduce: result %1 has type f32[5], expected f32[4]"},
+      {"run " + wrong, 1, "%1 all_reduce"},
+      {"run " + sum + " --inputs /nowhere/a.json", 2, "cannot open '/nowhere/a.json'"},
+      {"run " + sum + " --inputs " + broken, 2, "is no file of tensors"},
+      {"run " + sum + " --inputs " + large, 2, "larger than the data"},
+      {"run " + sum + " --outputs /nowhere/a.json", 2, "cannot create '/nowhere/a.bin.part'"},
+  };
+  for (const Case& c : cases) {
+    const Outcome o = RunProgram(c.arguments);
+    EXPECT_EQ(o.exit, c.exit) << c.arguments;
+    EXPECT_NE(o.text.find(c.text), std::string::npos) << c.arguments << ": " << o.text;
+  }
+}
+
+// Programs of JAX: what runs is the reference, bit for bit, which is close to what JAX computed.
+TEST_F(CommandTest, RunsProgramsOfJax) {
+  if (const std::string missing = harness::VectorsMissing(); !missing.empty()) GTEST_SKIP() << missing;
+  const std::string vectors = std::string(std::getenv("AXCCL_VECTORS")) + "/stablehlo_programs/";
+  for (const std::string& name : JaxProgramNames()) {
+    SCOPED_TRACE(name);
+    const std::string file = Path(name + ".axp"), facts = vectors + name + ".json";
+    ASSERT_EQ(RunProgram("import " + vectors + name + ".mlir > " + file).exit, 0);
+    for (const char* how : {"", " --processes"}) {
+      const Outcome o = RunProgram("run " + file + how + " --inputs " + facts + " --against reference");
+      EXPECT_EQ(o.text, "equal to reference\n");
+    }
+    const Outcome o = RunProgram("run " + file + " --inputs " + facts + " --tolerance 1e-5 --against " + facts);
+    EXPECT_EQ(o.text, "equal to " + facts + "\n");
+  }
+}
+
+}  // namespace
+}  // namespace axccl::program
