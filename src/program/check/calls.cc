@@ -34,9 +34,10 @@ Id ConditionOf(const Operation& operation) {
   return operation.kind == OpKind::kWhile ? operation.regions[0].results[0] : operation.operands[0];
 }
 
-class PartChecker {
+class CommunicationChecker {
  public:
-  explicit PartChecker(const Part& part) : part_(part), ranks_(part.ranks.begin(), part.ranks.end()), rounds_(part) {
+  explicit CommunicationChecker(const Part& part)
+      : part_(part), ranks_(part.ranks.begin(), part.ranks.end()), rounds_(part) {
     LearnTypes(part.function);
     reaches_others_ = FindOpen(part.function);
     const auto& operations = part.function.operations;
@@ -199,7 +200,7 @@ class PartChecker {
 class ChannelChecker {
  public:
   // `region`: the one that the function is in; null: none.
-  Status Check(const PartChecker& checker, const Function& function, const Function* region) {
+  Status Check(const CommunicationChecker& checker, const Function& function, const Function* region) {
     for (const Operation& operation : function.operations) {
       for (const Function& inner : operation.regions)
         AXCCL_RETURN_IF_ERROR(Check(checker, inner, checker.IsOpen(operation) ? region : &inner));
@@ -233,7 +234,7 @@ Status CheckCommunication(const Program& program) {
   Communication communication(parts);
   for (const Part& part : program.parts) {
     if (!Communicates(part.function)) continue;
-    PartChecker checker(part);
+    CommunicationChecker checker(part);
     AXCCL_RETURN_IF_ERROR(channels.Check(checker, part.function, nullptr));
     AXCCL_RETURN_IF_ERROR(checker.CheckRegions());
     if (checker.MustBeExecuted()) AXCCL_RETURN_IF_ERROR(checker.Add(part.function, &communication));

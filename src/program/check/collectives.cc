@@ -102,7 +102,7 @@ Status CheckAllReduce(const Site& site) {
 }
 
 // Divides the size along the dimension into as many parts as there are ranks in a group.
-Status Split(const Site& site, Attr attr, const char* divides, TensorType* type) {
+Status SplitDim(const Site& site, Attr attr, const char* divides, TensorType* type) {
   const auto dim = static_cast<size_t>(site.number(attr));
   if (type->dims[dim] % GroupSize(site) != 0)
     return site.Fail(divides, "the size " + std::to_string(type->dims[dim]) + " of dimension " + std::to_string(dim) +
@@ -117,7 +117,7 @@ Status CheckAllToAll(const Site& site) {
     TensorType type = site.operand(i);
     AXCCL_RETURN_IF_ERROR(CheckDim(site, Attr::kSplitDim, Rank(type), "(C1)"));
     AXCCL_RETURN_IF_ERROR(CheckDim(site, Attr::kConcatDim, Rank(type), "(C3)"));
-    AXCCL_RETURN_IF_ERROR(Split(site, Attr::kSplitDim, "(C2)", &type));
+    AXCCL_RETURN_IF_ERROR(SplitDim(site, Attr::kSplitDim, "(C2)", &type));
     int64_t& size = type.dims[static_cast<size_t>(site.number(Attr::kConcatDim))];
     size = Times(size, GroupSize(site));
     AXCCL_RETURN_IF_ERROR(site.ExpectResult(i, type, "(C9)"));
@@ -130,7 +130,7 @@ Status CheckReduceScatter(const Site& site) {
   TensorType type = site.operand(0);
   AXCCL_RETURN_IF_ERROR(CheckFold(site, type.data_type, "(C7)"));
   AXCCL_RETURN_IF_ERROR(CheckDim(site, Attr::kDim, Rank(type), "(C2)"));
-  AXCCL_RETURN_IF_ERROR(Split(site, Attr::kDim, "(C1)", &type));
+  AXCCL_RETURN_IF_ERROR(SplitDim(site, Attr::kDim, "(C1)", &type));
   return site.ExpectResult(0, type, "(C8) (C9)");
 }
 

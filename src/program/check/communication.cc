@@ -10,19 +10,19 @@ namespace axccl::program {
 namespace {
 
 // "{0,2}", of many ranks the first ones
-std::string TextOf(const Ints& ranks) {
+std::string RanksText(const Ints& ranks) {
   constexpr size_t kMost = 16;
   std::string text = "{";
   for (size_t i = 0; i < std::min(ranks.size(), kMost); ++i) text += (i == 0 ? "" : ",") + std::to_string(ranks[i]);
   return text + (ranks.size() > kMost ? ",... " + std::to_string(ranks.size()) + " ranks}" : "}");
 }
 
-std::string TextOf(const Operation& operation) {
+std::string CallText(const Operation& operation) {
   return "%" + std::to_string(operation.id) + " " + std::string(InfoOf(operation.kind).name);
 }
 
 // What must be equal on all members of a meeting, besides the members. The types of operands follow from it.
-std::string DetailsOf(const Operation& operation) {
+std::string DetailsText(const Operation& operation) {
   std::string text;
   for (const Attribute& attribute : operation.attributes) {
     if (attribute.attr == Attr::kGroups) continue;
@@ -34,7 +34,7 @@ std::string DetailsOf(const Operation& operation) {
     } else if (const auto* fold = std::get_if<Combine>(&attribute.value)) {
       text += NameOf(*fold);
     } else if (const auto* pairs = std::get_if<Groups>(&attribute.value)) {
-      for (const Ints& pair : *pairs) text += TextOf(pair);
+      for (const Ints& pair : *pairs) text += RanksText(pair);
     }
   }
   for (const Value& result : operation.results) text += " " + Print(result.type);
@@ -96,8 +96,8 @@ Status Communication::AddMeeting(const Part& part, const Operation& operation, c
   };
   // Other operations with regions meet at their own only, those of one part.
   const bool has_regions = !operation.regions.empty();
-  const std::string details = has_regions ? part.function.name + " " + program::TextOf(operation)
-                                          : std::string(InfoOf(operation.kind).name) + " " + DetailsOf(operation);
+  const std::string details = has_regions ? part.function.name + " " + CallText(operation)
+                                          : std::string(InfoOf(operation.kind).name) + " " + DetailsText(operation);
   const uint32_t call = AddCall(operation, nullptr);
   for (const Ints& members : sets) {
     if (members.size() < 2 || std::none_of(members.begin(), members.end(), is_here)) continue;
@@ -230,15 +230,15 @@ bool Communication::Arrive(const Event& event, size_t slot) {
 
 std::string Communication::TextOf(const Event& event, bool with_details) const {
   const Operation& operation = *calls_[event.call].operation;
-  std::string text = program::TextOf(operation);
+  std::string text = CallText(operation);
   if (operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv) {
     const Queue& queue = queues_[event.target];
     const bool is_send = operation.kind == OpKind::kSend;
     return text + (is_send ? " to rank " : " from rank ") + std::to_string(is_send ? queue.target : queue.source) +
            " on channel " + std::to_string(queue.channel);
   }
-  text += " on " + program::TextOf(meetings_[event.target].members);
-  return with_details ? text + " (" + DetailsOf(operation) + ")" : text;
+  text += " on " + RanksText(meetings_[event.target].members);
+  return with_details ? text + " (" + DetailsText(operation) + ")" : text;
 }
 
 size_t Communication::BlockerOf(size_t slot) const {

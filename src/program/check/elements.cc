@@ -31,13 +31,13 @@ const char* WordsFor(unsigned set) {
 }
 
 // Operations whose operands and result have one type.
-struct Row {
+struct SameTypes {
   OpKind kind;
   unsigned types;
   const char* same;  // the constraint that types are equal
 };
 
-constexpr Row kRows[] = {
+constexpr SameTypes kSameTypes[] = {
     {OpKind::kAbs, kSigned | kFloats, "(C1) (C2)"},
     {OpKind::kAdd, kAll, "(C1)"},
     {OpKind::kAnd, kIntegers | kBools, "(C1)"},
@@ -64,12 +64,13 @@ constexpr Row kRows[] = {
     {OpKind::kXor, kIntegers | kBools, "(C1)"},
 };
 
-const Row* Find(OpKind kind) {
-  const auto found = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) { return row.kind == kind; });
-  return found == std::end(kRows) ? nullptr : found;
+const SameTypes* RowOf(OpKind kind) {
+  const auto found = std::find_if(std::begin(kSameTypes), std::end(kSameTypes),
+                                  [&](const SameTypes& row) { return row.kind == kind; });
+  return found == std::end(kSameTypes) ? nullptr : found;
 }
 
-Status CheckSame(const Site& site, const Row& row) {
+Status CheckSame(const Site& site, const SameTypes& row) {
   for (size_t i = 0; i < site.operands.size(); ++i) {
     // Labels of inputs, not numbers of constraints: (I1), (I2).
     if ((SetOf(site.operand(i).data_type) & row.types) == 0)
@@ -120,7 +121,7 @@ Status CheckElementwise(const Site& site) {
     case OpKind::kSelect:
       return CheckSelect(site);
     default:
-      return CheckSame(site, *Find(site.operation.kind));
+      return CheckSame(site, *RowOf(site.operation.kind));
   }
 }
 

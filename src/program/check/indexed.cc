@@ -5,7 +5,7 @@
 namespace axccl::program {
 namespace {
 
-bool Has(const Ints& list, size_t number) {
+bool HasDim(const Ints& list, size_t number) {
   return std::find(list.begin(), list.end(), static_cast<int64_t>(number)) != list.end();
 }
 
@@ -27,16 +27,11 @@ Status CheckEqualDims(const Site& site, Attr a, size_t operand_a, Attr b, size_t
 
 // ---- dot ----
 
-bool IsUnsigned(DataType type) {
-  return type == DataType::kUint8 || type == DataType::kUint16 || type == DataType::kUint32 ||
-         type == DataType::kUint64;
-}
-
 // A product may be of the type of the operands, or of a larger one of the same sort.
 Status CheckProductType(const Site& site) {
   const DataType from = site.operand(0).data_type, to = site.result().data_type;
   const bool is_same_sort = IsFloat(from) == IsFloat(to) && IsInteger(from) == IsInteger(to) &&
-                            IsUnsigned(from) == IsUnsigned(to) && ElementSize(to) > ElementSize(from);
+                            IsUnsignedInteger(from) == IsUnsignedInteger(to) && ElementSize(to) > ElementSize(from);
   if (from == to || is_same_sort) return Status();
   return site.FailResult(0, "", "elements of type " + std::string(NameOf(from)) + " or a larger one of that sort");
 }
@@ -84,7 +79,7 @@ Status CheckDotGeneral(const Site& site) {
   for (const int64_t dim : site.list(Attr::kLhsBatchingDims)) product.dims.push_back(DimOf(lhs, dim));
   const auto append_others = [&](const TensorType& type, Attr batching, Attr contracting) {
     for (size_t d = 0; d < type.dims.size(); ++d) {
-      if (!Has(site.list(batching), d) && !Has(site.list(contracting), d)) product.dims.push_back(type.dims[d]);
+      if (!HasDim(site.list(batching), d) && !HasDim(site.list(contracting), d)) product.dims.push_back(type.dims[d]);
     }
   };
   append_others(lhs, Attr::kLhsBatchingDims, Attr::kLhsContractingDims);
@@ -167,7 +162,7 @@ Status CheckIndexing(const Site& site, const Indexing& c) {
   AXCCL_RETURN_IF_ERROR(
       CheckList(site, {c.operand_batching, Rank(operand), c.batching_range, nullptr, c.batching_sorted}));
   AXCCL_RETURN_IF_ERROR(CheckList(site, {c.indices_batching, Rank(indices), c.indices_range, c.indices_unique}));
-  if (Has(site.list(c.indices_batching), static_cast<size_t>(vector_dim)))
+  if (HasDim(site.list(c.indices_batching), static_cast<size_t>(vector_dim)))
     return site.Fail(c.indices_vector, std::string(InfoOf(c.indices_batching).name) + " has index_vector_dim");
   AXCCL_RETURN_IF_ERROR(CheckLength(site, c.indices_batching, size(c.operand_batching), c.batching_size));
   AXCCL_RETURN_IF_ERROR(CheckEqualDims(site, c.operand_batching, 0, c.indices_batching, 1, c.batching_dims));
@@ -183,7 +178,7 @@ Ints SizesOfWindows(const Site& site, const Indexing& c, const Ints& window) {
   const auto vector_dim = static_cast<size_t>(site.number(Attr::kIndexVectorDim));
   const size_t rank = window.size() + indices.dims.size() - (vector_dim < indices.dims.size() ? 1 : 0);
   for (size_t d = 0; d < rank; ++d) {
-    if (Has(site.list(c.window_dims), d)) {
+    if (HasDim(site.list(c.window_dims), d)) {
       sizes.push_back(window[next_window++]);
     } else {
       if (next_batch == vector_dim) ++next_batch;
@@ -197,7 +192,8 @@ Ints SizesOfWindows(const Site& site, const Indexing& c, const Ints& window) {
 Ints WindowOf(const Site& site, const Indexing& c, const Ints& sizes) {
   Ints window;
   for (size_t d = 0; d < sizes.size(); ++d) {
-    if (!Has(site.list(c.collapsed_dims), d) && !Has(site.list(c.operand_batching), d)) window.push_back(sizes[d]);
+    if (!HasDim(site.list(c.collapsed_dims), d) && !HasDim(site.list(c.operand_batching), d))
+      window.push_back(sizes[d]);
   }
   return window;
 }
@@ -225,8 +221,8 @@ Status CheckGather(const Site& site) {
     if (sizes[d] < 0 || sizes[d] > operand.dims[d])
       return site.FailOperand(0, "(C21)",
                               "at least " + std::to_string(sizes[d]) + " in dimension " + std::to_string(d));
-    const bool is_collapsed = Has(site.list(Attr::kCollapsedSliceDims), d);
-    if (sizes[d] > 1 && (is_collapsed || Has(site.list(Attr::kOperandBatchingDims), d)))
+    const bool is_collapsed = HasDim(site.list(Attr::kCollapsedSliceDims), d);
+    if (sizes[d] > 1 && (is_collapsed || HasDim(site.list(Attr::kOperandBatchingDims), d)))
       return site.Fail(is_collapsed ? "(C9)" : "(C12)",
                        "sizes has " + std::to_string(sizes[d]) + " in dimension " + std::to_string(d));
   }

@@ -13,20 +13,18 @@ namespace {
 
 using Wide = __int128;
 
-struct Range {
+struct CounterRange {
   Wide least, most;
 };
 
-Range RangeOf(DataType type) {
+CounterRange RangeOf(DataType type) {
   const int bits = static_cast<int>(8 * ElementSize(type));
-  const bool is_unsigned =
-      type == DataType::kUint8 || type == DataType::kUint16 || type == DataType::kUint32 || type == DataType::kUint64;
-  if (is_unsigned) return {0, (Wide{1} << bits) - 1};
+  if (IsUnsignedInteger(type)) return {0, (Wide{1} << bits) - 1};
   return {-(Wide{1} << (bits - 1)), (Wide{1} << (bits - 1)) - 1};
 }
 
 // The rounds of a counter that goes from `first` in steps while `counter direction limit` holds.
-std::optional<Wide> Count(Wide first, Wide step, Direction direction, Wide limit) {
+std::optional<Wide> CountRounds(Wide first, Wide step, Direction direction, Wide limit) {
   if (direction == Direction::kGe || direction == Direction::kGt) {
     first = -first;
     step = -step;
@@ -95,8 +93,8 @@ std::optional<int64_t> Rounds::Of(const Operation& loop) const {
     const std::optional<Wide> first = ConstantOf(loop.operands[i]), limit = ConstantOf(compare.operands[1]);
     const std::optional<Wide> step = StepOf(body.arguments[i].id, body.results[i]);
     if (!first || !limit || !step) return std::nullopt;
-    const std::optional<Wide> rounds = Count(*first, *step, Get<Direction>(compare, Attr::kDirection), *limit);
-    const Range range = RangeOf(cond.arguments[i].type.data_type);
+    const std::optional<Wide> rounds = CountRounds(*first, *step, Get<Direction>(compare, Attr::kDirection), *limit);
+    const CounterRange range = RangeOf(cond.arguments[i].type.data_type);
     if (!rounds || *rounds > std::numeric_limits<int64_t>::max()) return std::nullopt;
     // A counter that wraps around goes on.
     const Wide last = *first + *rounds * *step;

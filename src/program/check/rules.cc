@@ -8,9 +8,9 @@
 namespace axccl::program {
 namespace {
 
-std::string Name(Id id) { return "%" + std::to_string(id); }
+std::string IdText(Id id) { return "%" + std::to_string(id); }
 
-std::string Text(const Ints& ints) {
+std::string ListText(const Ints& ints) {
   std::string text = "[";
   for (const int64_t number : ints) {
     if (text.size() > 1) text += ',';
@@ -19,25 +19,27 @@ std::string Text(const Ints& ints) {
   return text + "]";
 }
 
-std::string Text(const Site& site, Attr attr) { return std::string(InfoOf(attr).name) + "=" + Text(site.list(attr)); }
+std::string ListText(const Site& site, Attr attr) {
+  return std::string(InfoOf(attr).name) + "=" + ListText(site.list(attr));
+}
 
 }  // namespace
 
 Status OperationError(const Part& part, const Operation& operation, const char* constraint, const std::string& what) {
   const std::string kind(InfoOf(operation.kind).name);
-  std::string text = "part " + part.function.name + ", " + Name(operation.id) + " " + kind + ": " + what;
+  std::string text = "part " + part.function.name + ", " + IdText(operation.id) + " " + kind + ": " + what;
   if (constraint[0] != '\0') text += " [StableHLO " + kind + " " + constraint + "]";
   return {Code::kInvalidArgument, std::move(text)};
 }
 
 Status Site::FailOperand(size_t i, const char* constraint, const std::string& wanted) const {
   return Fail(constraint,
-              "operand " + Name(operation.operands[i]) + " has type " + Print(operand(i)) + ", expected " + wanted);
+              "operand " + IdText(operation.operands[i]) + " has type " + Print(operand(i)) + ", expected " + wanted);
 }
 
 Status Site::FailResult(size_t i, const char* constraint, const std::string& wanted) const {
   return Fail(constraint,
-              "result " + Name(operation.results[i].id) + " has type " + Print(result(i)) + ", expected " + wanted);
+              "result " + IdText(operation.results[i].id) + " has type " + Print(result(i)) + ", expected " + wanted);
 }
 
 Status Site::ExpectOperand(size_t i, const TensorType& type, const char* constraint) const {
@@ -74,20 +76,20 @@ Status CheckList(const Site& site, const ListRule& rule) {
   const Ints& list = site.list(rule.attr);
   for (const int64_t dim : list) {
     if (rule.range != nullptr && (dim < 0 || dim >= rule.bound))
-      return site.Fail(rule.range, Text(site, rule.attr) + ": there is no dimension " + std::to_string(dim) + " of " +
-                                       std::to_string(rule.bound));
+      return site.Fail(rule.range, ListText(site, rule.attr) + ": there is no dimension " + std::to_string(dim) +
+                                       " of " + std::to_string(rule.bound));
   }
   const bool is_unique = std::unordered_set<int64_t>(list.begin(), list.end()).size() == list.size();
   if (rule.unique != nullptr && !is_unique)
-    return site.Fail(rule.unique, Text(site, rule.attr) + " has a dimension twice");
+    return site.Fail(rule.unique, ListText(site, rule.attr) + " has a dimension twice");
   if (rule.sorted != nullptr && !std::is_sorted(list.begin(), list.end()))
-    return site.Fail(rule.sorted, Text(site, rule.attr) + " does not ascend");
+    return site.Fail(rule.sorted, ListText(site, rule.attr) + " does not ascend");
   return Status();
 }
 
 Status CheckLength(const Site& site, Attr attr, int64_t size, const char* constraint) {
   if (static_cast<int64_t>(site.list(attr).size()) == size) return Status();
-  return site.Fail(constraint, Text(site, attr) + ": expected " + std::to_string(size) + " numbers");
+  return site.Fail(constraint, ListText(site, attr) + ": expected " + std::to_string(size) + " numbers");
 }
 
 Status CheckDim(const Site& site, Attr attr, int64_t bound, const char* constraint) {
@@ -101,7 +103,7 @@ Status CheckDisjoint(const Site& site, Attr a, Attr b, const char* constraint) {
   Ints both = site.list(a);
   both.insert(both.end(), site.list(b).begin(), site.list(b).end());
   if (std::unordered_set<int64_t>(both.begin(), both.end()).size() == both.size()) return Status();
-  return site.Fail(constraint, Text(site, a) + " and " + Text(site, b) + " have a dimension twice");
+  return site.Fail(constraint, ListText(site, a) + " and " + ListText(site, b) + " have a dimension twice");
 }
 
 Status CheckFold(const Site& site, DataType type, const char* constraint) {
@@ -112,5 +114,10 @@ Status CheckFold(const Site& site, DataType type, const char* constraint) {
 }
 
 bool IsInteger(DataType type) { return !IsFloat(type) && !IsComplex(type) && type != DataType::kBool; }
+
+bool IsUnsignedInteger(DataType type) {
+  return type == DataType::kUint8 || type == DataType::kUint16 || type == DataType::kUint32 ||
+         type == DataType::kUint64;
+}
 
 }  // namespace axccl::program

@@ -69,6 +69,7 @@ Status CheckDisjoint(const Site& site, Attr a, Attr b, const char* constraint);
 Status CheckFold(const Site& site, DataType type, const char* constraint);
 
 bool IsInteger(DataType type);
+bool IsUnsignedInteger(DataType type);
 
 // Whether the kind belongs to the family.
 bool IsElementwise(OpKind kind);

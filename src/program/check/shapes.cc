@@ -167,7 +167,7 @@ Status CheckBarrier(const Site& site) {
   return Status();
 }
 
-constexpr std::pair<OpKind, Status (*)(const Site&)> kRules[] = {
+constexpr std::pair<OpKind, Status (*)(const Site&)> kShapeRules[] = {
     {OpKind::kBroadcastInDim, CheckBroadcastInDim},
     {OpKind::kConcatenate, CheckConcatenate},
     {OpKind::kConstant, CheckConstant},
@@ -190,7 +190,7 @@ constexpr std::pair<OpKind, Status (*)(const Site&)> kRules[] = {
 }  // namespace
 
 Status CheckShape(const Site& site) {
-  for (const auto& [kind, check] : kRules) {
+  for (const auto& [kind, check] : kShapeRules) {
     if (kind == site.operation.kind) return check(site);
   }
   return Status();

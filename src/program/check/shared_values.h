@@ -1,10 +1,10 @@
 // Which values are equal on which ranks of a part, as far as the program itself shows it. Conditions of loops and
 // branches in which ranks communicate must be.
 //
-// Constants and what is computed from them are equal on all ranks, and so are arguments without dimensions, by contract
-// with the caller. Other arguments, partition_id, replica_id and what a rank receives are its own. The result of
-// all_gather, all_reduce and collective_broadcast is equal within a group. Other results are as their operands and, of
-// loops and branches, the condition.
+// Constants and what is computed from them are equal on all ranks, and so are arguments without dimensions: where a
+// condition depends on one, the caller must give all ranks the same. Other arguments, partition_id, replica_id and what
+// a rank receives are its own. The result of all_gather, all_reduce and collective_broadcast is equal within a group.
+// Other results are as their operands and, of loops and branches, the condition.
 //
 // Refers to the part. Constant after construction, which takes time in proportion to the part.
 #pragma once

@@ -9,9 +9,9 @@
 namespace axccl::program {
 namespace {
 
-class PartChecker {
+class TypeChecker {
  public:
-  PartChecker(const Program& program, const Part& part) : program_(program), part_(part) {}
+  TypeChecker(const Program& program, const Part& part) : program_(program), part_(part) {}
 
   // Checks the operations of a part or region, and learns the types of its values.
   Status CheckFunction(const Function& function) {
@@ -115,7 +115,7 @@ class PartChecker {
 }  // namespace
 
 Status CheckTypes(const Program& program) {
-  for (const Part& part : program.parts) AXCCL_RETURN_IF_ERROR(PartChecker(program, part).CheckFunction(part.function));
+  for (const Part& part : program.parts) AXCCL_RETURN_IF_ERROR(TypeChecker(program, part).CheckFunction(part.function));
   return Status();
 }
 
