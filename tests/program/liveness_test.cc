@@ -38,14 +38,15 @@ std::string Drops(const std::string& body) {
 }
 
 TEST(Liveness, EndsWithTheLastUse) {
-  EXPECT_EQ(
-      Drops("  argument %0 i8[]\n  argument %1 i8[]\n  argument %2 i8[]\n  %3 i8[] = add %0 %2\n  %4 i8[] = add %0 %0\n"
-            "  %5 i8[] = add %3 %3\n  return %2 %5\n"),
-      "main: 1;4: 0 4;5: 3;end: 2 5;");
+  EXPECT_EQ(Drops("  argument %0 i8[] donated\n  argument %1 i8[] donated\n  argument %2 i8[] donated\n  %3 i8[] = add "
+                  "%0 %2\n  %4 i8[] = add %0 %0\n"
+                  "  %5 i8[] = add %3 %3\n  return %2 %5\n"),
+            "main: 1;4: 0 4;5: 3;end: 2 5;");
 }
 
 TEST(Liveness, OfWhatARegionUsesEndsWithTheRegionsOperation) {
-  EXPECT_EQ(Drops("  argument %0 i1[]\n  argument %1 i1[]\n  %2 i1[] = not %0\n  %3 i1[] = while %0\n  cond\n    "
+  EXPECT_EQ(Drops("  argument %0 i1[] donated\n  argument %1 i1[] donated\n  %2 i1[] = not %0\n  %3 i1[] = while %0\n  "
+                  "cond\n    "
                   "argument %4 i1[]\n"
                   "    return %4\n  body\n    argument %5 i1[]\n    %6 i1[] = and %5 %1\n    %7 i1[] = and %6 %2\n    "
                   "return %7\n"
@@ -59,6 +60,13 @@ TEST(Liveness, WhatARegionReturnsOfTheFunctionAroundItStays) {
           "  argument %0 i1[]\n  %1 i1[] = if %0\n  then\n    return %0\n  else\n    %2 i1[] = not %0\n    return %2\n"
           "  return %0 %1 %1\n"),
       "end: 2;end: 0 1;");
+}
+
+// Their memory is the caller's.
+TEST(Liveness, OfArgumentsThatAreNotDonatedEndsWithThePart) {
+  EXPECT_EQ(
+      Drops("  argument %0 i8[]\n  argument %1 i8[]\n  argument %2 i8[]\n  %3 i8[] = add %0 %2\n  return %2 %3\n"),
+      "end: 0 1 2 3;");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // axccl-program: imports, checks and runs distributed tensor programs on the command line.
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "tools/axccl-program/inputs.h"
 #include "tools/axccl-program/options.h"
 #include "tools/axccl-program/run.h"
+#include "tools/axccl-program/simulate.h"
 
 namespace axccl::tools {
 namespace {
@@ -33,9 +35,18 @@ int PrintAll(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kRight : kBadUse;
 }
 
-Result<std::vector<Tensors>> Execute(const Options& o, const Program& program, const std::vector<Tensors>& inputs) {
+// `report` gets a line for each rank that has run.
+Result<std::vector<Tensors>> Execute(const Options& o, const Program& program, const std::vector<Tensors>& inputs,
+                                     std::string* report) {
   if (o.command == Command::kReference) return program::RunReference(program, inputs);
-  return o.processes ? RunOnProcesses(program, inputs) : RunOnThreads(program, inputs);
+  AXCCL_ASSIGN_OR_RETURN(Outcomes outcomes,
+                         o.processes ? RunOnProcesses(program, inputs) : RunOnThreads(program, inputs));
+  std::vector<Tensors> outputs;
+  for (RankOutcome& outcome : outcomes) {
+    *report += "rank " + std::to_string(outputs.size()) + ": peak " + std::to_string(outcome.peak_bytes) + " bytes\n";
+    outputs.push_back(std::move(outcome.outputs));
+  }
+  return outputs;
 }
 
 // "rank 1, output 2: element [0] is ..."; "" if all are alike.
@@ -95,8 +106,10 @@ int ExecuteAndReport(const Options& o, const Program& program) {
     tensors.inputs = std::move(read.value().inputs);
   }
   if (const Status fit = program::CheckInputs(program, tensors.inputs); !fit.ok()) return Complain(fit, kBadUse);
-  Result<std::vector<Tensors>> outputs = Execute(o, program, tensors.inputs);
+  std::string report;
+  Result<std::vector<Tensors>> outputs = Execute(o, program, tensors.inputs, &report);
   if (!outputs.ok()) return Complain(outputs.status(), kWrong);
+  if (o.report && PrintAll(report) != kRight) return kBadUse;
   tensors.outputs = std::move(outputs.value());
   if (!o.outputs.empty()) {
     if (const Status written = WriteTensors(o.outputs, tensors); !written.ok()) return Complain(written, kBadUse);
@@ -104,6 +117,19 @@ int ExecuteAndReport(const Options& o, const Program& program) {
   if (!o.against.empty()) return Compare(o, program, tensors);
   std::printf("%d ranks have run\n", program.ranks);
   return kRight;
+}
+
+int SimulateAndReport(const Options& o, const Program& program) {
+  Result<std::unique_ptr<program::Model>> model = ModelOf(o);
+  if (!model.ok()) return Complain(model.status(), kBadUse);
+  const Result<program::Simulation> simulation =
+      program::Simulate(program, model.value().get(), {o.trips, o.branch, !o.trace.empty()});
+  if (!simulation.ok()) return Complain(simulation.status(), kWrong);
+  if (!o.trace.empty()) {
+    const Status written = WriteAll(o.trace, TraceOf(simulation.value()));
+    if (!written.ok()) return Complain(written, kBadUse);
+  }
+  return PrintAll(ReportOf(program, simulation.value()));
 }
 
 int Run(const Options& o) {
@@ -117,6 +143,7 @@ int Run(const Options& o) {
   if (o.command == Command::kHash) return PrintAll(plan::ToString(program::HashOf(program.value())) + "\n");
   if (const Status right = program::Check(program.value()); !right.ok()) return Complain(right, kWrong);
   if (o.command == Command::kCheck) return PrintAll("right\n");
+  if (o.command == Command::kSimulate) return SimulateAndReport(o, program.value());
   return ExecuteAndReport(o, program.value());
 }
 

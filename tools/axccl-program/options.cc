@@ -12,7 +12,8 @@ struct CommandName {
 };
 constexpr CommandName kCommands[] = {{"import", Command::kImport}, {"check", Command::kCheck},
                                      {"hash", Command::kHash},     {"reference", Command::kReference},
-                                     {"run", Command::kRun},       {"help", Command::kHelp}};
+                                     {"run", Command::kRun},       {"simulate", Command::kSimulate},
+                                     {"help", Command::kHelp}};
 
 bool Executes(Command command) { return command == Command::kReference || command == Command::kRun; }
 
@@ -22,11 +23,45 @@ bool Read(const std::string& text, T* value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+bool IsOfExecution(const std::string& option) {
+  return option == "--inputs" || option == "--outputs" || option == "--against" || option == "--seed" ||
+         option == "--tolerance";
+}
+bool IsOfSimulation(const std::string& option) {
+  return option == "--fabric" || option == "--trace" || option == "--model" || option == "--trips" ||
+         option == "--branch";
+}
+
 Status NotFor(const std::string& option, const char* commands) {
   return MakeStatus(Code::kInvalidArgument, "%s is an option of %s; see axccl-program help", option.c_str(), commands);
 }
 
-// An option with a value. Returns kInvalidArgument if it is none, or the value is wrong.
+// An option of simulate with a value. Returns kInvalidArgument if it is none, or the value is wrong.
+Status SetOfSimulation(const std::string& option, const std::string& value, Options* o) {
+  if (option == "--fabric") return o->fabric = value, Status();
+  if (option == "--trace") return o->trace = value, Status();
+  if (option == "--model") {
+    o->distir = true;
+    if (value == "distir") return Status();
+    return MakeStatus(Code::kInvalidArgument, "--model is '%s'; there is only distir", value.c_str());
+  }
+  if (option == "--trips") {
+    int64_t trips = 0;
+    if (!Read(value, &trips) || trips < 0)
+      return MakeStatus(Code::kInvalidArgument, "--trips is '%s'; give a number of rounds, such as 10", value.c_str());
+    o->trips = trips;
+    return Status();
+  }
+  if (option == "--branch") {
+    o->branch = value == "else" ? 1 : 0;
+    if (value == "then" || value == "else") return Status();
+    return MakeStatus(Code::kInvalidArgument, "--branch is '%s'; give then or else", value.c_str());
+  }
+  if (IsOfExecution(option)) return NotFor(option, "reference and run");
+  return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
+}
+
+// The same of reference and run.
 Status Set(const std::string& option, const std::string& value, Options* o) {
   if (option == "--inputs") return o->inputs = value, Status();
   if (option == "--outputs") return o->outputs = value, Status();
@@ -40,6 +75,7 @@ Status Set(const std::string& option, const std::string& value, Options* o) {
     return MakeStatus(Code::kInvalidArgument, "--tolerance is '%s'; give a number from 0 to 1, such as 1e-5",
                       value.c_str());
   }
+  if (IsOfSimulation(option)) return NotFor(option, "simulate");
   return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
 }
 
@@ -60,17 +96,22 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
         return MakeStatus(Code::kInvalidArgument, "two files, '%s' and '%s'; give one", o.file.c_str(),
                           argument.c_str());
       o.file = argument;
-    } else if (!Executes(o.command)) {
-      return NotFor(argument, "reference and run");
-    } else if (argument == "--processes") {
+    } else if (!Executes(o.command) && o.command != Command::kSimulate) {
+      return NotFor(argument, IsOfSimulation(argument) ? "simulate" : "reference and run");
+    } else if (argument == "--processes" || argument == "--report") {
       if (o.command != Command::kRun) return NotFor(argument, "run");
-      o.processes = true;
+      (argument == "--report" ? o.report : o.processes) = true;
     } else if (i + 1 == arguments.size()) {
       return MakeStatus(Code::kInvalidArgument, "%s has no value", argument.c_str());
     } else {
-      AXCCL_RETURN_IF_ERROR(Set(argument, arguments[++i], &o));
+      const auto set = o.command == Command::kSimulate ? SetOfSimulation : Set;
+      AXCCL_RETURN_IF_ERROR(set(argument, arguments[++i], &o));
     }
   }
+  if (o.distir && !o.fabric.empty())
+    return MakeStatus(Code::kInvalidArgument,
+                      "--fabric and --model exclude each other; DistIR's model has figures of "
+                      "its own");
   if (o.command != Command::kHelp && o.file.empty())
     return MakeStatus(Code::kInvalidArgument, "%s has no file; give one, or - for the standard input", known->name);
   return o;
@@ -84,6 +125,7 @@ const char* HelpText() {
          "  hash FILE.axp        prints the hash of a program\n"
          "  reference FILE.axp   runs it on one thread, each operation by its definition\n"
          "  run FILE.axp         runs it on host ranks, its collectives by AxCCL\n"
+         "  simulate FILE.axp    predicts time and memory on other devices\n"
          "\n"
          "Options of reference and run:\n"
          "  --inputs FILE.json   inputs of all ranks (docs/program-format.md, \"Files of tensors\"); else random ones\n"
@@ -93,6 +135,14 @@ const char* HelpText() {
          "                       element that differ from the reference are named\n"
          "  --tolerance X        of floats, times the largest element of the tensor; 0 unless given: bit for bit\n"
          "  --processes          (run) a process for each rank, instead of a thread\n"
+         "  --report             (run) how much memory each rank allocated\n"
+         "\n"
+         "Options of simulate (docs/program-format.md, \"Simulation\"):\n"
+         "  --fabric FILE        devices and links; H100 GPUs unless given\n"
+         "  --model distir       time by DistIR's formulas, on its devices\n"
+         "  --trips N            rounds of the loops whose number does not follow from constants\n"
+         "  --branch then|else   the branch of every if\n"
+         "  --trace FILE.json    writes what happens when, for ui.perfetto.dev\n"
          "\n"
          "Exit status: 0 right; 1 the program is wrong, fails or differs; 2 wrong use.\n";
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,7 @@
 
 namespace axccl::tools {
 
-enum class Command { kHelp, kImport, kCheck, kHash, kReference, kRun };
+enum class Command { kHelp, kImport, kCheck, kHash, kReference, kRun, kSimulate };
 
 struct Options {
   Command command = Command::kHelp;
@@ -20,6 +21,13 @@ struct Options {
   double tolerance = 0;
   uint64_t seed = 1;
   bool processes = false;  // one for each rank, instead of a thread
+  bool report = false;     // what each rank allocated
+  // Of a simulation.
+  std::string fabric;  // a file; empty: the default
+  bool distir = false;
+  std::optional<int64_t> trips;
+  std::optional<int> branch;  // 0: then, 1: else
+  std::string trace;          // a file; empty: none
 };
 
 // kInvalidArgument names the argument and what is expected.

@@ -187,8 +187,9 @@ Result<RankRun::Values> RankRun::Execute(const Operation& operation) {
 
 Result<RankRun::Values> RankRun::While(const Operation& operation, Values carried) {
   for (;;) {
-    AXCCL_ASSIGN_OR_RETURN(const Values more, Execute(operation.regions[0], carried));
+    AXCCL_ASSIGN_OR_RETURN(Values more, Execute(operation.regions[0], carried));
     if (*more[0]->at(0) == 0) return carried;
+    more.clear();  // before the body allocates
     AXCCL_ASSIGN_OR_RETURN(carried, Execute(operation.regions[1], std::move(carried)));
   }
 }

@@ -1,6 +1,6 @@
 // One rank's run of a program on the host, as a client of the library: collectives by the public API on channels in
 // group order, so their bits are those of the reference; local operations by the reference's definitions. A value is
-// freed after its last use.
+// freed after its last use (liveness.h), and what was sent at the end.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class RankRun {
   // Inputs are of the types of the part's arguments. An error names rank, operation and what the library says; the
   // communicator should be aborted then.
   Result<program::Tensors> Run(const program::Tensors& inputs);
-  // Of all values that were alive at the same time, inputs included.
+  // Of all values that were alive at the same time, inputs included; as program::Simulate predicts it.
   size_t peak_bytes() const { return peak_; }
 
  private:

@@ -26,30 +26,31 @@ Status ErrorOf(int rank, const char* what, ncclComm_t comm) {
   return MakeStatus(Code::kRemoteError, "rank %d in %s: %s", rank, what, ncclGetLastError(comm));
 }
 
-Result<Tensors> RunWith(const Program& program, const program::Liveness& liveness, int rank, ncclComm_t comm,
-                        const Tensors& inputs, const Observer& observer) {
+Result<RankOutcome> RunWith(const Program& program, const program::Liveness& liveness, int rank, ncclComm_t comm,
+                            const Tensors& inputs, const Observer& observer) {
   axcclStream_t stream = nullptr;
   if (axcclStreamCreate(&stream, axcclStreamNonBlocking) != ncclSuccess)
     return ErrorOf(rank, "axcclStreamCreate", comm);
-  Result<Tensors> outputs = [&] {
+  Result<RankOutcome> outcome = [&]() -> Result<RankOutcome> {
     RankRun run(program, liveness, rank, comm, stream, observer);
-    return run.Run(inputs);
+    AXCCL_ASSIGN_OR_RETURN(Tensors outputs, run.Run(inputs));
+    return RankOutcome{std::move(outputs), run.peak_bytes()};
   }();
   (void)axcclStreamDestroy(stream);
-  return outputs;
+  return outcome;
 }
 
 // The calling thread's rank, from its first call of the library to its last.
-Result<Tensors> RunRank(const Program& program, const program::Liveness& liveness, int rank, const ncclUniqueId& id,
-                        const Tensors& inputs, const Observer& observer) {
+Result<RankOutcome> RunRank(const Program& program, const program::Liveness& liveness, int rank, const ncclUniqueId& id,
+                            const Tensors& inputs, const Observer& observer) {
   ncclComm_t comm = nullptr;
   if (axcclHostSetDevice(rank % 1024) != ncclSuccess) return ErrorOf(rank, "axcclHostSetDevice", nullptr);
   if (ncclCommInitRank(&comm, program.ranks, id, rank) != ncclSuccess)
     return ErrorOf(rank, "ncclCommInitRank", nullptr);
-  Result<Tensors> outputs = RunWith(program, liveness, rank, comm, inputs, observer);
-  const ncclResult_t left = outputs.ok() ? ncclCommDestroy(comm) : ncclCommAbort(comm);
-  if (outputs.ok() && left != ncclSuccess) return ErrorOf(rank, "ncclCommDestroy", nullptr);
-  return outputs;
+  Result<RankOutcome> outcome = RunWith(program, liveness, rank, comm, inputs, observer);
+  const ncclResult_t left = outcome.ok() ? ncclCommDestroy(comm) : ncclCommAbort(comm);
+  if (outcome.ok() && left != ncclSuccess) return ErrorOf(rank, "ncclCommDestroy", nullptr);
+  return outcome;
 }
 
 // ---- pipes between processes ----
@@ -99,14 +100,16 @@ class Pipe {
 // What a process sends to its parent: an error's text, or outputs, whose types the program has.
 struct Answer {
   uint64_t error_bytes = 0;  // 0: outputs follow
+  uint64_t peak_bytes = 0;
 };
 
-void Send(const Pipe& to, const Result<Tensors>& outputs) {
-  const std::string_view error = outputs.ok() ? std::string_view() : outputs.status().message();
-  const Answer answer{error.size()};
+void Send(const Pipe& to, const Result<RankOutcome>& outcome) {
+  const std::string_view error = outcome.ok() ? std::string_view() : outcome.status().message();
+  const Answer answer{error.size(), outcome.ok() ? outcome.value().peak_bytes : 0};
   bool sent = to.Write(&answer, sizeof answer) && to.Write(error.data(), error.size());
-  if (!outputs.ok()) return;
-  for (const Tensor& output : outputs.value()) sent = sent && to.Write(output.bytes.data(), output.bytes.size());
+  if (!outcome.ok()) return;
+  for (const Tensor& output : outcome.value().outputs)
+    sent = sent && to.Write(output.bytes.data(), output.bytes.size());
 }
 
 // The types of the outputs of a rank.
@@ -127,7 +130,7 @@ std::vector<program::TensorType> OutputTypes(const Program& program, int rank) {
   return types;
 }
 
-Result<Tensors> Receive(const Pipe& from, const Program& program, int rank) {
+Result<RankOutcome> Receive(const Pipe& from, const Program& program, int rank) {
   const auto gone = [rank] { return MakeStatus(Code::kRemoteError, "the process of rank %d has ended", rank); };
   Answer answer;
   if (!from.Read(&answer, sizeof answer)) return gone();
@@ -136,12 +139,13 @@ Result<Tensors> Receive(const Pipe& from, const Program& program, int rank) {
     if (!from.Read(error.data(), error.size())) return gone();
     return Status(Code::kRemoteError, error);
   }
-  Tensors outputs;
+  RankOutcome outcome;
+  outcome.peak_bytes = answer.peak_bytes;
   for (const program::TensorType& type : OutputTypes(program, rank)) {
-    outputs.push_back(Tensor::Zeros(type));
-    if (!from.Read(outputs.back().bytes.data(), outputs.back().bytes.size())) return gone();
+    Tensor& output = outcome.outputs.emplace_back(Tensor::Zeros(type));
+    if (!from.Read(output.bytes.data(), output.bytes.size())) return gone();
   }
-  return outputs;
+  return outcome;
 }
 
 struct Child {
@@ -183,21 +187,20 @@ Status StartChildren(const Program& program, const std::vector<Tensors>& inputs,
 
 }  // namespace
 
-Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vector<Tensors>& inputs,
-                                          const Observer& observer) {
+Result<Outcomes> RunOnThreads(const Program& program, const std::vector<Tensors>& inputs, const Observer& observer) {
   const program::Liveness liveness(program);
   ncclUniqueId id;
   if (ncclGetUniqueId(&id) != ncclSuccess) return ErrorOf(0, "ncclGetUniqueId", nullptr);
-  std::vector<Tensors> outputs(inputs.size());
+  Outcomes outcomes(inputs.size());
   std::mutex mutex;
   Status first;  // error
   std::vector<std::thread> threads;
   for (int rank = 0; rank < program.ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      Result<Tensors> result = RunRank(program, liveness, rank, id, inputs[static_cast<size_t>(rank)], observer);
+      Result<RankOutcome> result = RunRank(program, liveness, rank, id, inputs[static_cast<size_t>(rank)], observer);
       const std::lock_guard lock(mutex);
       if (result.ok()) {
-        outputs[static_cast<size_t>(rank)] = std::move(result.value());
+        outcomes[static_cast<size_t>(rank)] = std::move(result.value());
       } else if (first.ok()) {
         first = result.status();
       }
@@ -205,26 +208,26 @@ Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vec
   }
   for (std::thread& thread : threads) thread.join();
   if (!first.ok()) return first;
-  return outputs;
+  return outcomes;
 }
 
-Result<std::vector<Tensors>> RunOnProcesses(const Program& program, const std::vector<Tensors>& inputs) {
+Result<Outcomes> RunOnProcesses(const Program& program, const std::vector<Tensors>& inputs) {
   std::signal(SIGPIPE, SIG_IGN);
   std::vector<Child> children(inputs.size());
   Status first = StartChildren(program, inputs, &children);
-  std::vector<Tensors> outputs;
+  Outcomes outcomes;
   for (size_t r = 0; r < children.size(); ++r) {
     if (!first.ok() && children[r].pid > 0) kill(children[r].pid, SIGTERM);
     if (children[r].pid <= 0) continue;
-    Result<Tensors> result = Receive(children[r].answers, program, static_cast<int>(r));
+    Result<RankOutcome> result = Receive(children[r].answers, program, static_cast<int>(r));
     if (!result.ok() && first.ok()) first = result.status();
-    if (result.ok()) outputs.push_back(std::move(result.value()));
+    if (result.ok()) outcomes.push_back(std::move(result.value()));
     children[r].answers.CloseReader();
     int status = 0;
     while (waitpid(children[r].pid, &status, 0) < 0 && errno == EINTR) continue;
   }
   if (!first.ok()) return first;
-  return outputs;
+  return outcomes;
 }
 
 }  // namespace axccl::tools

@@ -1,0 +1,155 @@
+#include "src/program/simulate/on_machines.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/program/check/rules.h"
+#include "src/program/kinds.h"
+#include "src/program/simulate/work.h"
+#include "src/sim/simulate.h"
+
+namespace axccl::program {
+namespace {
+
+// A device moves data in that many lanes, which share the bandwidth of its memory and its link.
+constexpr int kLanesOfDevice = 8;
+// The scratch of a lane, as large as GPUs have use for between machines.
+constexpr uint64_t kScratchOfDevice = 64 << 20;
+
+bool IsPair(OpKind kind) {
+  return kind == OpKind::kSend || kind == OpKind::kRecv || kind == OpKind::kCollectivePermute;
+}
+
+plan::Kind KindOfPlan(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAllGather:
+      return plan::Kind::kAllGather;
+    case OpKind::kAllReduce:
+      return plan::Kind::kAllReduce;
+    case OpKind::kAllToAll:
+      return plan::Kind::kAllToAll;
+    case OpKind::kReduceScatter:
+      return plan::Kind::kReduceScatter;
+    default:
+      return plan::Kind::kBroadcast;
+  }
+}
+
+// The bytes of a block, of the size that nccl-tests gives.
+uint64_t BlockBytes(plan::Kind kind, int ranks, uint64_t bytes) {
+  const bool cut =
+      kind == plan::Kind::kAllGather || kind == plan::Kind::kReduceScatter || kind == plan::Kind::kAllToAll;
+  return cut ? bytes / static_cast<uint64_t>(ranks) : bytes;
+}
+
+}  // namespace
+
+double MachinesModel::LocalSeconds(const Operation& operation, const std::vector<const TensorType*>& operands) const {
+  if (IsIdle(operation.kind)) return 0;
+  const Work work = WorkOf(operation, operands);
+  double rate = machines_.element_flops;
+  if (work.product) {
+    const DataType type = operands[0]->data_type;
+    rate = !IsFloat(type)               ? machines_.integer_flops
+           : type == DataType::kFloat64 ? machines_.f64_flops
+           : type == DataType::kFloat32 ? machines_.f32_flops
+                                        : machines_.f16_flops;
+  }
+  return machines_.launch_seconds +
+         std::max(work.flops / rate, (work.read + work.written) / machines_.fabric.memory_bytes_per_second);
+}
+
+plan::Placement MachinesModel::PlacementOf(const Ints& ranks) const {
+  std::vector<int> machine_of;
+  for (const int64_t rank : ranks) machine_of.push_back(static_cast<int>(rank / machines_.ranks_per_machine));
+  return plan::Placement::Of(machine_of);
+}
+
+Result<double> MachinesModel::Seconds(const Transfer& transfer) {
+  const Operation& operation = transfer.operation;
+  const double bytes = std::max(transfer.operand_bytes, transfer.result_bytes);
+  Result<double> seconds = 0.0;
+  if (operation.kind == OpKind::kCollectivePermute) {
+    seconds = PairsSeconds(Get<Groups>(operation, Attr::kPairs), bytes);
+  } else if (IsPair(operation.kind)) {
+    seconds = PairsSeconds({transfer.ranks}, bytes);
+  } else {
+    seconds = CallSeconds({KindOfPlan(operation.kind), static_cast<int>(transfer.ranks.size()),
+                           static_cast<uint64_t>(bytes), PlacementOf(transfer.ranks)});
+  }
+  if (seconds.ok()) return machines_.launch_seconds + seconds.value();
+  return MakeStatus(seconds.status().code(), "%%%u %s: %s", operation.id,
+                    std::string(InfoOf(operation.kind).name).c_str(), std::string(seconds.status().message()).c_str());
+}
+
+// Each rank has links of its own, so the slowest pair tells the time. A message of a rank to itself is a copy.
+Result<double> MachinesModel::PairsSeconds(const Groups& pairs, double bytes) {
+  bool near = false, apart = false;
+  for (const Ints& pair : pairs) {
+    const bool far = !PlacementOf(pair).is_flat();
+    apart = apart || far;
+    near = near || (!far && pair[0] != pair[1]);
+  }
+  double seconds = 2 * bytes / machines_.fabric.memory_bytes_per_second;
+  for (const bool far : {false, true}) {
+    if (far ? !apart : !near) continue;
+    const plan::Placement placement = far ? plan::Placement::Of(std::vector<int>{0, 1}) : plan::Placement();
+    AXCCL_ASSIGN_OR_RETURN(const double message,
+                           CallSeconds({plan::Kind::kSendRecv, 2, static_cast<uint64_t>(bytes), placement}));
+    seconds = std::max(seconds, message);
+  }
+  return seconds;
+}
+
+Result<double> MachinesModel::CallSeconds(const Call& call) {
+  const auto known = calls_.find(call);
+  if (known != calls_.end()) return known->second;
+  AXCCL_ASSIGN_OR_RETURN(const double seconds, PlanSeconds(call));
+  calls_.emplace(call, seconds);
+  return seconds;
+}
+
+// Its figures are those with which src/sim simulates, as far as it has them.
+const tune::Chooser& MachinesModel::ChooserFor(int ranks_of_machine) {
+  std::unique_ptr<tune::Chooser>& chooser = choosers_[ranks_of_machine];
+  if (chooser != nullptr) return *chooser;
+  const sim::Fabric& fabric = machines_.fabric;
+  cost::Machine machine;
+  machine.signal_seconds = fabric.signal_seconds;
+  machine.op_seconds = fabric.op_seconds;
+  machine.switch_seconds = 0;
+  const double copied = std::min(fabric.memory_bytes_per_second / 2, fabric.link_bytes_per_second);
+  machine.cached_bytes_per_second = machine.memory_bytes_per_second = copied / kLanesOfDevice;
+  machine.network_signal_seconds = fabric.network_seconds + fabric.message_seconds;
+  machine.network_message_seconds = fabric.message_seconds;
+  machine.link_bytes_per_second = fabric.nic_bytes_per_second * ranks_of_machine;
+  machine.cores = ranks_of_machine * kLanesOfDevice;
+  machine.ranks = ranks_of_machine;
+  chooser = std::move(tune::Chooser::Create(machine, "", kScratchOfDevice, kLanesOfDevice).value());
+  return *chooser;
+}
+
+Result<double> MachinesModel::PlanSeconds(const Call& call) {
+  const auto& [kind, ranks, bytes, placement] = call;
+  if (ranks == 1) return 2 * static_cast<double>(bytes) / machines_.fabric.memory_bytes_per_second;
+  tune::Query query;
+  query.contract = {kind, ranks, 0};
+  query.block_bytes = BlockBytes(kind, ranks, bytes);
+  query.access = placement.is_flat() ? tune::Access::kMapped : tune::Access::kNone;
+  query.placement = placement;
+  const tune::Choice choice = ChooserFor(placement.Most(ranks)).Choose(query);
+  sim::Request request;
+  request.contract = query.contract;
+  request.algorithm = choice.algorithm;
+  request.lanes = choice.lanes;
+  request.placement = placement;
+  request.bytes = bytes;
+  request.tile_bytes = choice.tile_bytes;
+  request.fabric = machines_.fabric;
+  AXCCL_ASSIGN_OR_RETURN(const sim::Report report, sim::Simulate(request));
+  return report.seconds;
+}
+
+}  // namespace axccl::program
