@@ -1,8 +1,11 @@
 // The program axccl-program as a user runs it: output, errors and exit status. AXCCL_PROGRAM is its path.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 
 #include "tests/harness/command.h"
@@ -134,6 +137,70 @@ TEST_F(CommandTest, WritesAndReadsTensors) {
   EXPECT_NE(o.text.find("rank 0: input 0 is f32[4], and argument %0 is i32[3]"), std::string::npos) << o.text;
 }
 
+// "rank 0: peak 48 bytes" of all ranks, as text says of each, or of "ranks 0 to 3".
+std::map<int, uint64_t> PeaksIn(const std::string& text) {
+  std::map<int, uint64_t> peaks;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find("peak ");
+    if (at == std::string::npos) continue;
+    int first = 0, last = 0;
+    if (std::sscanf(line.c_str(), " ranks %d to %d", &first, &last) != 2) {
+      EXPECT_EQ(std::sscanf(line.c_str(), " rank %d", &first), 1) << line;
+      last = first;
+    }
+    for (int rank = first; rank <= last; ++rank) peaks[rank] = std::stoull(line.substr(at + 5));
+  }
+  return peaks;
+}
+
+// To the byte. Ranks without a part allocate nothing.
+void ExpectPeaksAsSimulated(const std::string& file, const std::string& options) {
+  std::map<int, uint64_t> run = PeaksIn(RunProgram("run " + file + " --report " + options).text);
+  EXPECT_FALSE(run.empty());
+  std::map<int, uint64_t> then = PeaksIn(RunProgram("simulate " + file + " --branch then").text);
+  std::map<int, uint64_t> other = PeaksIn(RunProgram("simulate " + file + " --branch else").text);
+  for (const auto& [rank, peak] : run) {
+    if (peak == 0) then[rank] = other[rank] = 0;
+  }
+  EXPECT_EQ(run, run == other ? other : then);
+}
+
+TEST_F(CommandTest, AllocatesWhatTheSimulationPredicts) {
+  for (const auto& [name, text] : Programs()) {
+    SCOPED_TRACE(name);
+    const std::string file = Write(name + ".axp", text);
+    ExpectPeaksAsSimulated(file, "--seed 4");
+    ExpectPeaksAsSimulated(file, "--seed 5 --processes");
+  }
+}
+
+TEST_F(CommandTest, Simulates) {
+  const std::string sum = Write("sum.axp", kSum), trace = Path("sum.json"), fabric = Path("slow.fabric");
+  // 2 x 16 bytes x 1/2 / 3.125e9 bytes/s
+  Outcome o = RunProgram("simulate " + sum + " --model distir --trace " + trace);
+  EXPECT_EQ(o.exit, 0);
+  EXPECT_EQ(o.text,
+            "time 0.00512 us\npart main\n  ranks 0 to 1: compute 0 us (0.0 %), exposed communication 0.00512 us "
+            "(100.0 %), idle 0 us (0.0 %), peak 32 bytes at %1 all_reduce\n");
+  const std::string json = harness::Contents(trace);
+  for (const char* part : {"{\"traceEvents\":[\n", "\"rank 1\"", "\"communication\"",
+                           "{\"name\":\"%1 all_reduce\",\"cat\":\"communication\",\"ph\":\"X\",\"pid\":1,\"tid\":2,"
+                           "\"ts\":0,\"dur\":0.00512,\"args\":{\"id\":1}}",
+                           "\"bytes\":32", "\n]}\n"})
+    EXPECT_NE(json.find(part), std::string::npos) << part << json;
+  // A launch of 1 ms, and next to nothing else.
+  Write("slow.fabric",
+        "axccl-fabric 1\nranks_per_machine 2\nmemory_bytes 16\nlaunch_seconds 1e-3 # slow\nf64_flops 1e12\n"
+        "f32_flops 1e12\nf16_flops 1e12\ninteger_flops 1e12\nelement_flops 1e12\nmemory_bytes_per_second 1e18\n"
+        "link_bytes_per_second 1e18\n\nnic_bytes_per_second 1e18\nop_seconds 0\nsignal_seconds 0\nmessage_seconds 0\n"
+        "network_seconds 1e-12\n");
+  o = RunProgram("simulate " + sum + " --fabric " + fabric);
+  EXPECT_EQ(o.exit, 0);
+  EXPECT_EQ(o.text.substr(0, 13), "time 1000 us\n") << o.text;
+  EXPECT_EQ(RunProgram("simulate - < " + sum).exit, 0);
+}
+
 TEST_F(CommandTest, NamesWhatIsWrong) {
   const std::string sum = Write("sum.axp", kSum);
   const std::string wrong =
@@ -160,6 +227,21 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
       {"run a --tolerance 2", 2, "--tolerance is '2'"},
       {"reference a --processes", 2, "--processes is an option of run"},
       {"check a --seed 1", 2, "--seed is an option of reference and run"},
+      {"run a --trips 1", 2, "--trips is an option of simulate"},
+      {"check a --trips 1", 2, "--trips is an option of simulate"},
+      {"simulate a --seed 1", 2, "--seed is an option of reference and run"},
+      {"simulate a --report", 2, "--report is an option of run"},
+      {"simulate a --trips x", 2, "--trips is 'x'"},
+      {"simulate a --trips -1", 2, "--trips is '-1'"},
+      {"simulate a --branch both", 2, "--branch is 'both'"},
+      {"simulate a --model other", 2, "--model is 'other'; there is only distir"},
+      {"simulate a --model distir --fabric b", 2, "--fabric and --model exclude each other"},
+      {"simulate a --fast 1", 2, "unknown option '--fast'"},
+      {"simulate " + sum + " --fabric /nowhere/a.fabric", 2, "/nowhere/a.fabric"},
+      {"simulate " + sum + " --fabric " + sum, 2, "sum.axp: line 1 column 1: found 'axccl-program 1'"},
+      {"simulate " + sum + " --trace /nowhere/a.json", 2, "cannot create '/nowhere/a.json.part'"},
+      {"simulate " + wrong, 1, "%1 all_reduce"},
+      {"simulate " + Write("if.axp", Programs().at("branches")), 1, "must be told which branch to take (--branch)"},
       {"check /nowhere/a.axp", 2, "cannot open '/nowhere/a.axp': No such file"},
       {"check " + Path("broken.json"), 1, "line 1 column 1"},
       {"import " + sum, 1, "line 1 column 1"},
@@ -189,6 +271,7 @@ TEST_F(CommandTest, RunsProgramsOfJax) {
       const Outcome o = RunProgram("run " + file + how + " --inputs " + facts + " --against reference");
       EXPECT_EQ(o.text, "equal to reference\n");
     }
+    ExpectPeaksAsSimulated(file, "--inputs " + facts);
     const Outcome o = RunProgram("run " + file + " --inputs " + facts + " --tolerance 1e-5 --against " + facts);
     EXPECT_EQ(o.text, "equal to " + facts + "\n");
   }

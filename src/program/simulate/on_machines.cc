@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/algo/algo.h"
 #include "src/program/check/rules.h"
 #include "src/program/kinds.h"
 #include "src/program/simulate/work.h"
@@ -17,6 +18,20 @@ namespace {
 constexpr int kLanesOfDevice = 8;
 // The scratch of a lane, as large as GPUs have use for between machines.
 constexpr uint64_t kScratchOfDevice = 64 << 20;
+
+// The largest group for which the tuner is asked.
+constexpr int kMostTuned = 256;
+// Turns of a tree of many ranks, at most, and the least bytes of one.
+constexpr uint64_t kTurnsOfTree = 64, kTurnBytesOfTree = 1 << 20;
+
+// Whether a plan of many ranks may be simulated in seconds: not if each rank exchanges data with each at once, and not
+// if another of the same pattern knows the machines.
+bool SuitsManyRanks(std::string_view algorithm, const plan::Placement& placement) {
+  for (const std::string_view all_pairs : {"direct", "pull", "push", "oneshot", "twoshot", "hierarchical_ring"}) {
+    if (algorithm == all_pairs) return false;
+  }
+  return !placement.has_levels() || algorithm.starts_with(algo::kHierarchical);
+}
 
 bool IsPair(OpKind kind) {
   return kind == OpKind::kSend || kind == OpKind::kRecv || kind == OpKind::kCollectivePermute;
@@ -88,7 +103,7 @@ Result<double> MachinesModel::Seconds(const Transfer& transfer) {
 Result<double> MachinesModel::PairsSeconds(const Groups& pairs, double bytes) {
   bool near = false, apart = false;
   for (const Ints& pair : pairs) {
-    const bool far = !PlacementOf(pair).is_flat();
+    const bool far = pair[0] / machines_.ranks_per_machine != pair[1] / machines_.ranks_per_machine;
     apart = apart || far;
     near = near || (!far && pair[0] != pair[1]);
   }
@@ -106,8 +121,10 @@ Result<double> MachinesModel::PairsSeconds(const Groups& pairs, double bytes) {
 Result<double> MachinesModel::CallSeconds(const Call& call) {
   const auto known = calls_.find(call);
   if (known != calls_.end()) return known->second;
-  AXCCL_ASSIGN_OR_RETURN(const double seconds, PlanSeconds(call));
-  calls_.emplace(call, seconds);
+  const auto& [kind, ranks, bytes, placement] = call;
+  Result<double> seconds = 2 * static_cast<double>(bytes) / machines_.fabric.memory_bytes_per_second;  // of one rank
+  if (ranks > 1) seconds = ranks <= kMostTuned ? TunedSeconds(call) : FastestSeconds(call);
+  if (seconds.ok()) calls_.emplace(call, seconds.value());
   return seconds;
 }
 
@@ -131,9 +148,8 @@ const tune::Chooser& MachinesModel::ChooserFor(int ranks_of_machine) {
   return *chooser;
 }
 
-Result<double> MachinesModel::PlanSeconds(const Call& call) {
+Result<double> MachinesModel::TunedSeconds(const Call& call) {
   const auto& [kind, ranks, bytes, placement] = call;
-  if (ranks == 1) return 2 * static_cast<double>(bytes) / machines_.fabric.memory_bytes_per_second;
   tune::Query query;
   query.contract = {kind, ranks, 0};
   query.block_bytes = BlockBytes(kind, ranks, bytes);
@@ -150,6 +166,26 @@ Result<double> MachinesModel::PlanSeconds(const Call& call) {
   request.fabric = machines_.fabric;
   AXCCL_ASSIGN_OR_RETURN(const sim::Report report, sim::Simulate(request));
   return report.seconds;
+}
+
+Result<double> MachinesModel::FastestSeconds(const Call& call) const {
+  const auto& [kind, ranks, bytes, placement] = call;
+  sim::Request request;
+  request.contract = {kind, ranks, 0};
+  request.lanes = tune::kNetworkLanes;
+  request.placement = placement;
+  request.bytes = bytes;
+  request.fabric = machines_.fabric;
+  Result<double> best = MakeStatus(Code::kInvalidUsage, "there is no plan for that group that can be simulated");
+  for (const std::string_view algorithm : algo::Algorithms(kind, placement)) {
+    if (!SuitsManyRanks(algorithm, placement)) continue;
+    request.algorithm = algorithm;
+    request.tile_bytes =
+        algorithm.ends_with("tree") ? std::max(kTurnBytesOfTree, bytes / tune::kNetworkLanes / kTurnsOfTree) : 0;
+    const Result<sim::Report> report = sim::Simulate(request);
+    if (report.ok() && (!best.ok() || report.value().seconds < best.value())) best = report.value().seconds;
+  }
+  return best;
 }
 
 }  // namespace axccl::program

@@ -3,7 +3,9 @@
 // A local operation takes the time of a launch and the longer one of its arithmetic, at the device's rate for such
 // elements, and of its traffic, at the rate of the device's memory: a roofline, which real kernels stay above. Between
 // ranks, it takes a launch and what src/sim finds for the plan that src/tune picks for that kind, group, placement and
-// size; operands of one call count as one of their total size. Every different call is simulated once.
+// size; operands of one call count as one of their total size. In groups of more than 256 ranks, for which the tuner
+// takes long, it is the fastest of those plans that can be simulated in seconds. Every different call is simulated
+// once.
 #pragma once
 
 #include <map>
@@ -31,7 +33,8 @@ class MachinesModel : public Model {
   using Call = std::tuple<plan::Kind, int, uint64_t, plan::Placement>;  // kind, ranks, bytes, placement
 
   Result<double> CallSeconds(const Call& call);
-  Result<double> PlanSeconds(const Call& call);
+  Result<double> TunedSeconds(const Call& call);
+  Result<double> FastestSeconds(const Call& call) const;
   Result<double> PairsSeconds(const Groups& pairs, double bytes);
   plan::Placement PlacementOf(const Ints& ranks) const;
   const tune::Chooser& ChooserFor(int ranks_of_machine);
