@@ -78,16 +78,17 @@ TEST(MachinesModel, AsksTheSimulatorOncePerCall) {
               1e-6, 1e-9);
 }
 
-// Groups for which the tuner is not asked: eight NICs of each of 33 machines carry 64 MiB twice, less a 33rd.
+// Groups for which the tuner is not asked: eight NICs of each of 33 machines carry 132 MiB, less a 33rd.
 TEST(MachinesModel, SimulatesLargeGroups) {
   Machines machines;
   machines.launch_seconds = 0;
   MachinesModel model(machines);
   std::string group;
   for (int rank = 0; rank < 264; ++rank) group += (rank == 0 ? "[[" : ",") + std::to_string(rank);
-  const double seconds = SecondsOn(&model, 264, "  argument %0 f32[16777216]\n",
-                                   "  %1 f32[16777216] = all_reduce %0 fold=add groups=" + group + "]] channel=1\n");
-  const double least = 2.0 * 32 / 33 * 67108864 / 8 / 5e10;
+  const double seconds =
+      SecondsOn(&model, 264, "  argument %0 f32[34603008]\n",
+                "  %1 f32[131072] = reduce_scatter %0 fold=add dim=0 groups=" + group + "]] channel=1\n");
+  const double least = 32.0 / 33 * 138412032 / 8 / 5e10;
   EXPECT_GT(seconds, least);
   EXPECT_LT(seconds, 4 * least);
 }
