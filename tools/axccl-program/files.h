@@ -15,7 +15,7 @@ Result<std::string> ReadAll(const std::string& file);
 Status WriteAll(const std::string& file, std::string_view contents);
 
 // The inputs and outputs of all ranks: the JSON file has types and offsets, and names the file beside it that has the
-// data (docs/program-format.md, "Files of tensors").
+// data (docs/programs.md, "Files of tensors").
 struct TensorFile {
   using ByRank = std::vector<std::vector<program::Tensor>>;
   ByRank inputs, outputs;

@@ -86,7 +86,7 @@ const char* HelpText() {
          "  run FILE.axp         runs it on host ranks, its collectives by AxCCL\n"
          "\n"
          "Options of reference and run:\n"
-         "  --inputs FILE.json   inputs of all ranks (docs/program-format.md, \"Files of tensors\"); else random ones\n"
+         "  --inputs FILE.json   inputs of all ranks (docs/programs.md, \"Files of tensors\"); else random ones\n"
          "  --seed N             of random inputs; 1 unless given\n"
          "  --outputs FILE.json  writes inputs and outputs there, and their data into FILE.bin\n"
          "  --against WHAT       compares the outputs: \"reference\", or a file of tensors; the first operation and\n"
