@@ -5,6 +5,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "src/program/kinds.h"
 #include "src/program/stablehlo/literal.h"
 #include "src/program/stablehlo/type.h"
 
@@ -12,6 +13,18 @@ namespace axccl::program::stablehlo {
 namespace {
 
 using Form = AttrNode::Form;
+
+// Whether a number may have the type that is written behind it.
+bool FitsType(const AttrNode& attr) {
+  const bool is_unsigned = attr.word.starts_with("ui");
+  DataType type{};
+  if (attr.word == "index") return attr.form == Form::kNumber;
+  if (!program::Find(attr.word.substr(is_unsigned ? 1 : 0), &type)) return false;
+  if (IsFloat(type) || attr.form == Form::kFloat) return IsFloat(type) && attr.form == Form::kFloat;
+  const int width = type == DataType::kBool ? 1 : static_cast<int>(8 * ElementSize(type));
+  const int64_t rest = attr.number >> (width - 1);  // the bits above, and the first one
+  return rest == 0 || (is_unsigned ? attr.number > 0 : rest == -1);
+}
 
 // `1`, `-1 : i64`, `1.5e+00 : f32`
 bool ReadNumber(Scanner* in, AttrNode* attr) {
@@ -21,12 +34,14 @@ bool ReadNumber(Scanner* in, AttrNode* attr) {
   attr->form = Form::kNumber;
   if (integer.ec != std::errc() || integer.ptr != end) {
     double value = 0;
-    const auto [behind, error] = std::from_chars(begin, end, value);
-    if (error != std::errc() || behind != end || word.find('.') == std::string_view::npos)
-      return in->Fail(attr->at, "expected a number of 64 bits, found " + Quote(word));
+    if (!ParseDecimal(word, &value)) return in->Fail(attr->at, "expected a number of 64 bits, found " + Quote(word));
     attr->form = Form::kFloat;
   }
-  return !in->Try(":") || in->Word(&attr->word);
+  if (!in->Try(":")) return true;
+  const size_t mark = in->Mark();
+  return in->Word(&attr->word) &&
+         (FitsType(*attr) ||
+          in->Fail(mark, "expected the type of a number that has this value, found " + Quote(attr->word)));
 }
 
 // `[0, 1]`, `["a", @b]`
@@ -72,27 +87,46 @@ bool ReadDense(Scanner* in, AttrNode* attr) {
   return true;
 }
 
-// Reads `<...>` of an attribute that has no meaning here: any tokens, with matching brackets.
-bool SkipBody(Scanner* in) {
-  std::string open;  // the brackets that are still to come
+// `"x", "y":(1)2, ?`: the axes of a dimension, up to '}'
+bool ReadShardedAxes(Scanner* in, bool may_be_open) {
+  if (!in->Expect("{")) return false;
+  if (in->Try("}")) return true;
   do {
-    const char c = in->Peek();
-    const size_t kind = std::string_view("<([{").find(c), close = std::string_view(">)]}").find(c);
-    std::string_view string;
-    if (c == '\0') return in->Expected("the end of an attribute");
-    if (c == '"') {
-      if (!in->String(&string)) return false;
-    } else if (in->Try("->")) {
-      continue;
-    } else if (kind != std::string_view::npos) {
-      open += ">)]}"[kind];
-    } else if (close != std::string_view::npos) {
-      if (c != open.back()) return in->Expected(Quote({&open.back(), 1}));
-      open.pop_back();
-    }
-    if (c != '"' && !in->Expect({&c, 1})) return false;
-  } while (!open.empty());
-  return true;
+    std::string_view name;
+    int64_t number = 0;
+    if (may_be_open && in->Try("?")) break;
+    if (!in->PlainString(&name)) return false;
+    if (in->Try(":") && (!in->Expect("(") || !in->Integer(&number) || !in->Expect(")") || !in->Integer(&number)))
+      return false;
+  } while (in->Try(","));
+  return in->Expect("}");
+}
+
+// `<@mesh, [{"x"}, {}], replicated={"y"}>` of #sdy.sharding. It has no meaning here.
+bool ReadSharding(Scanner* in) {
+  std::string_view mesh;
+  if (!in->Expect("<") || !in->Name('@', &mesh) || !in->Expect(",") || !in->Expect("[")) return false;
+  if (!in->Try("]")) {
+    do {
+      if (!ReadShardedAxes(in, true)) return false;
+    } while (in->Try(","));
+    if (!in->Expect("]")) return false;
+  }
+  for (const char* const list : {"replicated", "unreduced"}) {
+    const size_t mark = in->Mark();
+    if (in->Try(",") && !in->TryWord(list)) in->Back(mark);
+    if (in->Mark() != mark && (!in->Expect("=") || !ReadShardedAxes(in, false))) return false;
+  }
+  return in->Expect(">");
+}
+
+// `<[<@mesh, [{"x"}]>, <@mesh, [{}]>]>` of #sdy.sharding_per_value
+bool ReadShardings(Scanner* in) {
+  if (!in->Expect("<") || !in->Expect("[")) return false;
+  do {
+    if (!ReadSharding(in)) return false;
+  } while (in->Try(","));
+  return in->Expect("]") && in->Expect(">");
 }
 
 // `#stablehlo<name WORD>`, `#stablehlo.name<key = value>`, `#sdy.sharding<...>`
@@ -101,19 +135,20 @@ bool ReadDialect(Scanner* in, int depth, AttrNode* attr) {
   if (!in->Name('#', &name)) return false;
   if (name == "stablehlo") {
     attr->form = Form::kWord;
-    return in->Expect("<") && in->Word(&attr->name) && in->Word(&attr->word) && in->Expect(">");
+    return in->ExpectHere("<") && in->Word(&attr->name) && in->Word(&attr->word) && in->Expect(">");
   }
   if (name.starts_with("stablehlo.")) {
     attr->form = Form::kFields;
     attr->name = name.substr(name.find('.') + 1);
-    return in->Expect("<") && ReadEntries(in, depth + 1, ">", &attr->fields);
+    return in->ExpectHere("<") && ReadEntries(in, depth + 1, ">", &attr->fields);
   }
   if (name == "sdy.mesh") return ReadMesh(in, attr);
   attr->form = Form::kOther;
-  if (name.starts_with("sdy.") || name.starts_with("mhlo."))
-    return in->Peek() == '<' ? SkipBody(in) : in->Expected("'<'");
+  if (name == "sdy.sharding") return ReadSharding(in);
+  if (name == "sdy.sharding_per_value") return ReadShardings(in);
   return in->Fail(attr->at, "the attribute " + Quote("#" + std::string(name)) +
-                                " is not supported; supported are those of stablehlo, sdy and mhlo");
+                                " is not supported; supported are those of stablehlo, #sdy.mesh, #sdy.sharding and "
+                                "#sdy.sharding_per_value");
 }
 
 // `(1)2` of a reference to a part of an axis

@@ -43,10 +43,7 @@ bool ParseFloat(DataType type, std::string_view word, uint64_t* bits) {
            (ElementSize(type) == 8 || *bits >> 8 * ElementSize(type) == 0);
   }
   double value = 0;
-  const auto [behind, error] = std::from_chars(begin, end, value);
-  const bool is_decimal =
-      word.find('.') != std::string_view::npos && word.find_first_of("nN") == std::string_view::npos;
-  return error == std::errc() && behind == end && is_decimal && Round(value, FormOf(type), bits);
+  return ParseDecimal(word, &value) && Round(value, FormOf(type), bits);
 }
 
 bool ParseInteger(DataType type, std::string_view word, uint64_t* bits) {

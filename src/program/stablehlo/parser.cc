@@ -145,12 +145,13 @@ bool Parser::ReadOp(int depth, Op* op) {
     int64_t count;
   };
   std::vector<Result> results;
-  while (in_.Peek() == '%') {
-    Result& result = results.emplace_back(Result{in_.Mark(), {}, 1});
-    if (!in_.Name('%', &result.name) || (in_.Try(":") && !in_.Integer(&result.count))) return false;
-    if (result.count < 1 || result.count > std::numeric_limits<int32_t>::max())
-      return in_.Fail(result.at, "expected at least one value and less than 2^31");
-    if (!in_.Try(",")) break;
+  if (in_.Peek() == '%') {
+    do {
+      Result& result = results.emplace_back(Result{in_.Mark(), {}, 1});
+      if (!in_.Name('%', &result.name) || (in_.Try(":") && !in_.Integer(&result.count))) return false;
+      if (result.count < 1 || result.count > std::numeric_limits<int32_t>::max())
+        return in_.Fail(result.at, "expected at least one value and less than 2^31");
+    } while (in_.Try(","));
   }
   if (!results.empty() && !in_.Expect("=")) return false;
   op->at = in_.Mark();

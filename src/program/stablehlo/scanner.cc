@@ -20,6 +20,14 @@ std::string Quote(std::string_view text) {
   return quoted + (text.size() > kLongest ? "...'" : "'");
 }
 
+bool ParseDecimal(std::string_view word, double* value) {
+  const size_t point = word.find('.');
+  if (point == std::string_view::npos || point == 0 || !IsDigit(word[point - 1])) return false;
+  const char* const end = word.data() + word.size();
+  const auto [behind, error] = std::from_chars(word.data(), end, *value);
+  return error == std::errc() && behind == end;
+}
+
 bool Scanner::Fail(size_t at, const std::string& message) {
   if (failed()) return false;
   const std::string_view before = text_.substr(0, at);
@@ -53,6 +61,12 @@ bool Scanner::Try(std::string_view punctuation) {
 
 bool Scanner::Expect(std::string_view punctuation) { return Try(punctuation) || Expected(Quote(punctuation)); }
 
+bool Scanner::ExpectHere(std::string_view punctuation) {
+  const size_t here = at_;
+  return (Mark() == here && Try(punctuation)) ||
+         Fail(here, "expected " + Quote(punctuation) + " without blanks before");
+}
+
 bool Scanner::TryWord(std::string_view word) {
   const size_t mark = Mark();
   if (!Try(word)) return false;
@@ -75,7 +89,11 @@ bool Scanner::Name(char sigil, std::string_view* name) {
   if (!Try(std::string_view(&sigil, 1))) return Expected("a name that begins with " + Quote({&sigil, 1}));
   const size_t mark = at_;
   if (sigil == '@' && mark < text_.size() && text_[mark] == '"') return PlainString(name);
-  while (at_ < text_.size() && (IsWord(text_[at_]) || text_[at_] == '-')) ++at_;
+  // Names that begin with a digit have only digits.
+  const bool is_number = at_ < text_.size() && IsDigit(text_[at_]) && sigil != '@';
+  const auto belongs = [&](char c) { return is_number ? IsDigit(c) : IsWord(c) || (c == '-' && sigil != '@'); };
+  if (sigil == '@' && at_ < text_.size() && !IsLetter(text_[at_])) return Fail(mark, "expected a name behind '@'");
+  while (at_ < text_.size() && belongs(text_[at_])) ++at_;
   *name = From(mark);
   return !name->empty() || Fail(mark, "expected a name behind " + Quote({&sigil, 1}));
 }

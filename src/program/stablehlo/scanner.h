@@ -16,6 +16,9 @@ namespace axccl::program::stablehlo {
 // `text` in quotes, printable and not long.
 std::string Quote(std::string_view text);
 
+// A float in MLIR's form: digits, a point, and maybe more digits and an exponent; false if it is not, or too large.
+bool ParseDecimal(std::string_view word, double* value);
+
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -38,6 +41,8 @@ class Scanner {
   // Consumes punctuation if the text continues with it.
   bool Try(std::string_view punctuation);
   bool Expect(std::string_view punctuation);
+  // The same, without blanks before.
+  bool ExpectHere(std::string_view punctuation);
   // The same for a whole word.
   bool TryWord(std::string_view word);
   bool ExpectWord(std::string_view word);

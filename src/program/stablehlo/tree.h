@@ -31,7 +31,7 @@ struct AttrNode {
     kSubAxis,  // ints: the two numbers of `(1)2`
     kMesh,     // fields: the sizes of the axes; ints: the ids of the devices
     kType,     // inputs, outputs of a function type
-    kOther,    // read as a whole, and without meaning
+    kOther,    // without meaning
   };
   Form form = Form::kUnit;
   size_t at = 0;
