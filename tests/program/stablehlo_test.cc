@@ -200,7 +200,8 @@ TEST(StablehloTest, InlinesCalls) {
   func.func private @unused(%arg0: tensor<i8>) -> tensor<i8> {
     return %arg0 : tensor<i8>
   }
-  func.func @main(%arg0: tensor<f32> {jax.buffer_donor = true}, %arg1: tensor<i1> {tf.aliasing_output = 0 : i32}) -> (tensor<f32> {jax.result_info = "result"}) {
+  func.func @main(%arg0: tensor<f32> {jax.buffer_donor = true}, %arg1: tensor<i1> {tf.aliasing_output = 0 : i32})
+      -> (tensor<f32> {jax.result_info = "result"}) {
     %0:2 = call @twice(%arg0) : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
     %1 = "stablehlo.if"(%arg1) ({
       %2:2 = func.call @twice(%0#0) : (tensor<f32>) -> (tensor<f32>, tensor<f32>)

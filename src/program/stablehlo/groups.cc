@@ -212,7 +212,7 @@ bool Communication::ReadGroups(const Op& op, Groups* groups) {
   tensor::GroupRequest request{.kind = *CollectiveOf(op.name), .grid = grid_, .ids = {}, .rules = {}};
   request.rules = tensor::StableHloRules(request.kind);
   const NamedAttr* const attribute = IdsOf(op, &errors_);
-  if (attribute == nullptr || !ModeOf(op, &errors_, &request.mode) || !TakeRanks(op, 0)) return false;
+  if (attribute == nullptr || !ModeOf(op, &errors_, &request.mode)) return false;
   const AttrNode& attr = attribute->value;
   Ints ids;
   tensor::IdTable table;
@@ -228,7 +228,7 @@ bool Communication::ReadGroups(const Op& op, Groups* groups) {
     table = std::move(found.value());
     request.ids = table.lists();
   } else {
-    if (!ReadIds(attr, &errors_, &ids)) return false;
+    if (!ReadIds(attr, &errors_, &ids) || !TakeRanks(op, ids.size())) return false;
     const Result<tensor::IdLists> lists =
         tensor::IdLists::FromTensor(plan::KindName(request.kind), request.kind, ids, attr.type.dims);
     if (!lists.ok()) return Fail(attr, lists.status(), &errors_);
@@ -256,7 +256,7 @@ bool Communication::ReadPairs(const Op& op, Groups* pairs) {
   Ints ids;
   if (attribute == nullptr || !ModeOf(op, &errors_, &request.mode) || !ReadIds(attribute->value, &errors_, &ids))
     return false;
-  if (!TakeRanks(op, 0)) return false;
+  if (!TakeRanks(op, ids.size())) return false;
   const Result<tensor::IdLists> lists =
       tensor::IdLists::FromTensor("collective_permute", plan::Kind::kSendRecv, ids, attribute->value.type.dims);
   if (!lists.ok()) return Fail(attribute->value, lists.status(), &errors_);
