@@ -7,6 +7,7 @@
 
 #include "src/program/kinds.h"
 #include "src/program/stablehlo/literal.h"
+#include "src/program/stablehlo/sharding.h"
 #include "src/program/stablehlo/type.h"
 
 namespace axccl::program::stablehlo {
@@ -87,48 +88,6 @@ bool ReadDense(Scanner* in, AttrNode* attr) {
   return true;
 }
 
-// `"x", "y":(1)2, ?`: the axes of a dimension, up to '}'
-bool ReadShardedAxes(Scanner* in, bool may_be_open) {
-  if (!in->Expect("{")) return false;
-  if (in->Try("}")) return true;
-  do {
-    std::string_view name;
-    int64_t number = 0;
-    if (may_be_open && in->Try("?")) break;
-    if (!in->PlainString(&name)) return false;
-    if (in->Try(":") && (!in->Expect("(") || !in->Integer(&number) || !in->Expect(")") || !in->Integer(&number)))
-      return false;
-  } while (in->Try(","));
-  return in->Expect("}");
-}
-
-// `<@mesh, [{"x"}, {}], replicated={"y"}>` of #sdy.sharding. It has no meaning here.
-bool ReadSharding(Scanner* in) {
-  std::string_view mesh;
-  if (!in->Expect("<") || !in->Name('@', &mesh) || !in->Expect(",") || !in->Expect("[")) return false;
-  if (!in->Try("]")) {
-    do {
-      if (!ReadShardedAxes(in, true)) return false;
-    } while (in->Try(","));
-    if (!in->Expect("]")) return false;
-  }
-  for (const char* const list : {"replicated", "unreduced"}) {
-    const size_t mark = in->Mark();
-    if (in->Try(",") && !in->TryWord(list)) in->Back(mark);
-    if (in->Mark() != mark && (!in->Expect("=") || !ReadShardedAxes(in, false))) return false;
-  }
-  return in->Expect(">");
-}
-
-// `<[<@mesh, [{"x"}]>, <@mesh, [{}]>]>` of #sdy.sharding_per_value
-bool ReadShardings(Scanner* in) {
-  if (!in->Expect("<") || !in->Expect("[")) return false;
-  do {
-    if (!ReadSharding(in)) return false;
-  } while (in->Try(","));
-  return in->Expect("]") && in->Expect(">");
-}
-
 // `#stablehlo<name WORD>`, `#stablehlo.name<key = value>`, `#sdy.sharding<...>`
 bool ReadDialect(Scanner* in, int depth, AttrNode* attr) {
   std::string_view name;
@@ -143,9 +102,10 @@ bool ReadDialect(Scanner* in, int depth, AttrNode* attr) {
     return in->ExpectHere("<") && ReadEntries(in, depth + 1, ">", &attr->fields);
   }
   if (name == "sdy.mesh") return ReadMesh(in, attr);
-  attr->form = Form::kOther;
-  if (name == "sdy.sharding") return ReadSharding(in);
-  if (name == "sdy.sharding_per_value") return ReadShardings(in);
+  if (name == "sdy.sharding") return ReadSharding(in, attr);
+  if (name == "sdy.sharding_per_value") return in->Expect("<") && ReadShardings(in, attr) && in->Expect(">");
+  if (name == "sdy")
+    return in->ExpectHere("<") && in->ExpectWord("manual_axes") && ReadManualAxes(in, attr) && in->Expect(">");
   return in->Fail(attr->at, "the attribute " + Quote("#" + std::string(name)) +
                                 " is not supported; supported are those of stablehlo, #sdy.mesh, #sdy.sharding and "
                                 "#sdy.sharding_per_value");

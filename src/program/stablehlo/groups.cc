@@ -90,15 +90,6 @@ bool ReadIds(const AttrNode& attr, Scanner* errors, Ints* ids) {
 
 bool IsMeshAxes(const AttrNode& attr) { return attr.form == Form::kFields && attr.name == "replica_group_mesh_axes"; }
 
-int64_t Devices(const Mesh& mesh) {
-  int64_t devices = 1;
-  for (const Axis& axis : mesh.axes) {
-    if (axis.size < 1 || axis.size > kMaxRanks / devices) return 0;
-    devices *= axis.size;
-  }
-  return devices;
-}
-
 const Mesh* FindMesh(const Module& module, const AttrNode& attr, Scanner* errors) {
   const NamedAttr* const symbol = Find(attr.fields, "mesh");
   if (symbol == nullptr || symbol->value.form != Form::kSymbol) {
@@ -163,6 +154,15 @@ bool CountIds(const std::vector<Op>& ops, Scanner* errors, int64_t* replicas, in
 }
 
 }  // namespace
+
+int64_t Devices(const Mesh& mesh) {
+  int64_t devices = 1;
+  for (const Axis& axis : mesh.axes) {
+    if (axis.size < 1 || axis.size > kMaxRanks / devices) return 0;
+    devices *= axis.size;
+  }
+  return devices;
+}
 
 bool FailBudget(size_t at, Scanner* errors) {
   return errors->Fail(
