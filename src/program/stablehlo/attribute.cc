@@ -15,6 +15,16 @@ namespace {
 
 using Form = AttrNode::Form;
 
+// `(tensor<f32>) -> tensor<f32>`
+bool ReadType(Scanner* in, AttrNode* attr) {
+  std::vector<TensorType> outputs;
+  attr->form = Form::kType;
+  if (!ReadFunctionType(in, &attr->types, &outputs)) return false;
+  attr->number = static_cast<int64_t>(attr->types.size());
+  attr->types.insert(attr->types.end(), outputs.begin(), outputs.end());
+  return true;
+}
+
 // Whether a number may have the type that is written behind it.
 bool FitsType(const AttrNode& attr) {
   const bool is_unsigned = attr.word.starts_with("ui");
@@ -45,22 +55,32 @@ bool ReadNumber(Scanner* in, AttrNode* attr) {
           in->Fail(mark, "expected the type of a number that has this value, found " + Quote(attr->word)));
 }
 
+// Reads `0, 1]` if there are only such numbers; otherwise goes back.
+bool TryInts(Scanner* in, AttrNode* attr) {
+  const size_t mark = in->Mark();
+  do {
+    const std::string_view word = in->Element();
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), attr->ints.emplace_back());
+    if (error != std::errc() || end != word.data() + word.size()) break;
+    if (!in->Try("]")) continue;
+    attr->form = Form::kInts;
+    return true;
+  } while (in->Try(","));
+  in->Back(mark);
+  attr->ints.clear();
+  return false;
+}
+
 // `[0, 1]`, `["a", @b]`
 bool ReadList(Scanner* in, int depth, AttrNode* attr) {
-  if (!in->Expect("[")) return false;
-  if (!in->Try("]")) {
-    do {
-      if (!ReadAttr(in, depth + 1, &attr->items.emplace_back())) return false;
-    } while (in->Try(","));
-    if (!in->Expect("]")) return false;
-  }
-  const auto is_plain = [](const AttrNode& item) { return item.form == Form::kNumber && item.word.empty(); };
-  attr->form = Form::kList;
-  if (!std::all_of(attr->items.begin(), attr->items.end(), is_plain)) return true;
   attr->form = Form::kInts;
-  for (const AttrNode& item : attr->items) attr->ints.push_back(item.number);
-  attr->items.clear();
-  return true;
+  if (!in->Expect("[")) return false;
+  if (in->Try("]") || TryInts(in, attr)) return true;
+  attr->form = Form::kList;
+  do {
+    if (!ReadAttr(in, depth + 1, &attr->items.emplace_back())) return false;
+  } while (in->Try(","));
+  return in->Expect("]");
 }
 
 // `array<i64: 0, 1>` behind its first word
@@ -80,10 +100,11 @@ bool ReadDense(Scanner* in, AttrNode* attr) {
   attr->form = Form::kDense;
   if (!in->Expect("<")) return false;
   const size_t begin = in->Mark();
-  if (!in->SkipBehind('>') || !in->Expect(":") || !ReadDenseType(in, &attr->type, &attr->word)) return false;
+  if (!in->SkipBehind('>') || !in->Expect(":") || !ReadDenseType(in, &attr->types.emplace_back(), &attr->word))
+    return false;
   const size_t end = in->Mark();
   in->Back(begin);
-  if (!ReadLiteral(in, attr->type, &attr->literal) || !in->Expect(">")) return false;
+  if (!ReadLiteral(in, attr->types[0], &attr->literal) || !in->Expect(">")) return false;
   in->Back(end);
   return true;
 }
@@ -179,8 +200,7 @@ bool ReadAttr(Scanner* in, int depth, AttrNode* attr) {
     case '#':
       return ReadDialect(in, depth, attr);
     case '(':
-      attr->form = Form::kType;
-      return ReadFunctionType(in, &attr->inputs, &attr->outputs);
+      return ReadType(in, attr);
     default:
       return c == '-' || (c >= '0' && c <= '9') ? ReadNumber(in, attr) : ReadNamed(in, attr);
   }

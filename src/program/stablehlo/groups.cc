@@ -80,7 +80,7 @@ bool ReadIds(const AttrNode& attr, Scanner* errors, Ints* ids) {
                         "#stablehlo.replica_group_mesh_axes<...>");
   ids->resize(attr.literal.bytes.size() / sizeof(int64_t));
   if (!ids->empty()) std::memcpy(ids->data(), attr.literal.bytes.data(), attr.literal.bytes.size());
-  const int64_t elements = Elements(attr.type);
+  const int64_t elements = Elements(attr.types[0]);
   if (ids->size() != 1 || elements <= 1) return true;
   // More than a pair of a rank with itself has the id twice where it may not.
   if (elements > 2) return errors->Fail(attr.at, "expected lists of ids that differ");
@@ -230,7 +230,7 @@ bool Communication::ReadGroups(const Op& op, Groups* groups) {
   } else {
     if (!ReadIds(attr, &errors_, &ids) || !TakeRanks(op, ids.size())) return false;
     const Result<tensor::IdLists> lists =
-        tensor::IdLists::FromTensor(plan::KindName(request.kind), request.kind, ids, attr.type.dims);
+        tensor::IdLists::FromTensor(plan::KindName(request.kind), request.kind, ids, attr.types[0].dims);
     if (!lists.ok()) return Fail(attr, lists.status(), &errors_);
     request.ids = lists.value();
   }
@@ -258,7 +258,7 @@ bool Communication::ReadPairs(const Op& op, Groups* pairs) {
     return false;
   if (!TakeRanks(op, ids.size())) return false;
   const Result<tensor::IdLists> lists =
-      tensor::IdLists::FromTensor("collective_permute", plan::Kind::kSendRecv, ids, attribute->value.type.dims);
+      tensor::IdLists::FromTensor("collective_permute", plan::Kind::kSendRecv, ids, attribute->value.types[0].dims);
   if (!lists.ok()) return Fail(attribute->value, lists.status(), &errors_);
   request.pairs = lists.value();
   const Result<tensor::PermutePairs> made = tensor::PermutePairs::Make(request);

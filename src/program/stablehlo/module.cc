@@ -184,11 +184,12 @@ bool Parser::ReadGenericFunc(size_t at) {
   if (type == nullptr || type->value.form != Form::kType || name == nullptr || name->value.form != Form::kText)
     return in_.Fail(at, "expected function_type and sym_name as attributes of func.func");
   func_->name = name->value.word;
-  func_->results = type->value.outputs;
+  const auto outputs = type->value.types.begin() + static_cast<ptrdiff_t>(type->value.number);
+  func_->results.assign(outputs, type->value.types.end());
   if (!ReadRegion(0, &func_->body)) return false;
   const std::vector<TensorType> arguments(func_->types.begin(),
                                           func_->types.begin() + static_cast<ptrdiff_t>(func_->body.arguments));
-  if (func_->body.arguments != type->value.inputs.size() || arguments != type->value.inputs)
+  if (arguments != std::vector<TensorType>(type->value.types.begin(), outputs))
     return in_.Fail(type->at, "expected the types of the arguments of the region in function_type");
   func_->donated.resize(arguments.size());
   if (!TakeArgumentAttributes(Find(attributes, "arg_attrs"))) return false;

@@ -182,7 +182,7 @@ bool Parser::ReadConstant(Op* op) {
   if (!ReadAttr(&in_, 0, &value.value)) return false;
   if (value.value.form != Form::kDense || value.value.word == "index")
     return in_.Fail(value.at, "expected dense<...> of a type that is supported as the value of stablehlo.constant");
-  std::vector<TensorType> types(1, value.value.type);
+  const std::vector<TensorType> types = value.value.types;
   if (Find(op->attributes, "value") != nullptr) return in_.Fail(value.at, "the attribute 'value' is here twice");
   op->attributes.push_back(std::move(value));
   return SetTypes(op, op->at, {}, types);

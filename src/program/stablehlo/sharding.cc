@@ -118,6 +118,7 @@ bool ReadSharding(Scanner* in, AttrNode* attr) {
     AttrNode axes;
     if (in->Try(",") && !in->TryWord(list)) in->Back(mark);
     if (in->Mark() != mark && (!in->Expect("=") || !ReadAxes(in, false, &axes))) return false;
+    if (in->Mark() != mark && axes.items.empty()) return in->Fail(axes.at, "expected at least one axis");
   }
   return in->Expect(">");
 }
