@@ -293,6 +293,7 @@ part main on [0,1,2,3]
        "device_ids are not supported"},
       {replace("return %0", "%2 = stablehlo.abs %0 : tensor<16x16xf32>\nreturn %2"),
        "only where it is all that main does"},
+      {replace("reshape %arg2", "reshape %arg0"), "defined above, found '%arg0'"},
       {replace("sdy.return", "return"), "'return' is not supported"},
       {replace("(%arg0, %arg1) in_", "(%arg0) in_"), "expected 1 type for the operands"},
   };

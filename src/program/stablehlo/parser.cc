@@ -1,6 +1,7 @@
 #include "src/program/stablehlo/parser.h"
 
 #include <limits>
+#include <utility>
 
 #include "src/program/kinds.h"
 #include "src/program/stablehlo/attribute.h"
@@ -138,6 +139,21 @@ bool Parser::ReadBody(int depth, size_t scope, Region* region) {
   return in_.Expect("}");
 }
 
+// Reads the region of an sdy.manual_computation, which sees nothing around it.
+bool Parser::ReadManualRegion(bool has_arguments, Op* op) {
+  auto names = std::exchange(names_, {});
+  auto defined = std::exchange(defined_, {});
+  Region& region = op->regions.emplace_back();
+  is_manual_ = true;
+  const bool good = has_arguments
+                        ? in_.Expect("(") && ReadArguments(&region) && in_.Expect("{") && ReadBody(0, 0, &region)
+                        : ReadRegion(0, &region);
+  is_manual_ = false;
+  names_ = std::move(names);
+  defined_ = std::move(defined);
+  return good;
+}
+
 // ---- operations ----
 
 bool Parser::ReadOp(int depth, Op* op) {
@@ -193,13 +209,13 @@ bool Parser::ReadGeneric(int depth, Op* op) {
   if (in_.Try("<")) {
     if (!in_.Expect("{") || !ReadEntries(&in_, 0, "}", &op->attributes) || !in_.Expect(">")) return false;
   }
-  if (in_.Try("(")) {
-    is_manual_ = is_manual_ || op->name == kManual;
+  if (op->name == kManual) {
+    if (!in_.Expect("(") || !ReadManualRegion(false, op) || !in_.Expect(")")) return false;
+  } else if (in_.Try("(")) {
     do {
-      if (!ReadRegion(op->name == kManual ? 0 : depth + 1, &op->regions.emplace_back())) return false;
+      if (!ReadRegion(depth + 1, &op->regions.emplace_back())) return false;
     } while (in_.Try(","));
     if (!in_.Expect(")")) return false;
-    is_manual_ = is_manual_ && op->name != kManual;
   }
   if (in_.Try("{") && !ReadEntries(&in_, 0, "}", &op->attributes)) return false;
   if (!in_.Expect(":")) return false;
@@ -217,16 +233,13 @@ bool Parser::CheckName(Op* op) {
 bool Parser::CheckOp(const Op& op) {
   OpKind kind{};
   const bool has_kind = FindKind(op.name, &kind), is_call = op.name == "func.call", is_manual = op.name == kManual;
-  const std::string keys = has_kind    ? KeysOf(kind)
-                           : is_call   ? "callee"
-                           : is_manual ? "in_shardings, out_shardings, manual_axes"
-                                       : "";
+  const std::string_view keys = is_call ? "callee" : is_manual ? "in_shardings, out_shardings, manual_axes" : "";
   for (const NamedAttr& attribute : op.attributes) {
-    const bool may = has_kind
-                         ? MayHave(kind, attribute.key)
-                         : IsIgnored(attribute.key) ||
-                               (", " + keys + ",").find(", " + std::string(attribute.key) + ",") != std::string::npos;
-    if (!may) return in_.Fail(attribute.at, RefusedAttribute(op.name, attribute.key, keys));
+    const std::string_view key = attribute.key;
+    const bool is_own = (is_call && key == "callee") ||
+                        (is_manual && (key == "in_shardings" || key == "out_shardings" || key == "manual_axes"));
+    const bool may = has_kind ? MayHave(kind, key) : is_own || IsIgnored(key);
+    if (!may) return in_.Fail(attribute.at, RefusedAttribute(op.name, key, has_kind ? KeysOf(kind) : keys));
   }
   const auto check = [&](size_t number, size_t least, size_t most, const char* noun) {
     if (number >= least && number <= most) return true;

@@ -56,6 +56,7 @@ class Parser {
   bool ReadRegion(int depth, Region* region);              // from '{' to '}'
   bool ReadBody(int depth, size_t scope, Region* region);  // behind '{' and arguments
   bool ReadOp(int depth, Op* op);
+  bool ReadManualRegion(bool has_arguments, Op* op);
   bool ReadGeneric(int depth, Op* op);
   bool CheckPlace(int depth, bool is_generic, Op* op);
   bool CheckName(Op* op);
@@ -78,7 +79,7 @@ class Parser {
   bool ReadReduce(int depth, Op* op);
   bool ReadReducer(int depth, Op* op);
   bool ReadWhile(int depth, Op* op);
-  bool ReadManual(int depth, Op* op);
+  bool ReadManual(Op* op);
   void Apply(size_t at, std::string_view name, Op* reduce);
 
   Scanner in_;

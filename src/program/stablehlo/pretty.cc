@@ -19,7 +19,7 @@ bool Parser::ReadDict(Op* op) { return !in_.Try("{") || ReadEntries(&in_, 0, "}"
 bool Parser::ReadPretty(int depth, Op* op) {
   OpKind kind{};
   if (op->name == "func.call") return ReadCall(op);
-  if (op->name == "sdy.manual_computation") return ReadManual(depth, op);
+  if (op->name == "sdy.manual_computation") return ReadManual(op);
   if (!FindKind(op->name, &kind)) return ReadReturn(op);
   if (kind == OpKind::kConstant) return ReadConstant(op);
   if (kind == OpKind::kReduce) return ReadReduce(depth, op);
@@ -272,7 +272,7 @@ bool Parser::ReadWhile(int depth, Op* op) {
 // `sdy.manual_computation(%a) in_shardings=[...] out_shardings=[...] manual_axes={...} (%b: tensor<f32>) {...} : (...)
 // ->
 // ...`
-bool Parser::ReadManual(int depth, Op* op) {
+bool Parser::ReadManual(Op* op) {
   if (!in_.Expect("(")) return false;
   if (!in_.Try(")") && (!ReadValues(&op->operands) || !in_.Expect(")"))) return false;
   for (const char* const key : {"in_shardings", "out_shardings", "manual_axes"}) {
@@ -282,12 +282,7 @@ bool Parser::ReadManual(int depth, Op* op) {
     if (!in_.ExpectWord(key) || !in_.Expect("=")) return false;
     if (!(attribute.key == "manual_axes" ? ReadManualAxes : ReadShardings)(&in_, &attribute.value)) return false;
   }
-  const size_t scope = defined_.size();
-  Region& region = op->regions.emplace_back();
-  is_manual_ = true;
-  if (!in_.Expect("(") || !ReadArguments(&region) || !in_.Expect("{") || !ReadBody(depth, scope, &region)) return false;
-  is_manual_ = false;
-  return in_.Expect(":") && ReadTypes(Types::kFunction, op);
+  return ReadManualRegion(true, op) && in_.Expect(":") && ReadTypes(Types::kFunction, op);
 }
 
 }  // namespace axccl::program::stablehlo
