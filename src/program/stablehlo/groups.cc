@@ -220,7 +220,7 @@ bool Communication::ReadGroups(const Op& op, Groups* groups) {
     const Mesh* const mesh = FindMesh(module_, attr, &errors_);
     std::vector<tensor::AxisRef> refs;
     if (mesh == nullptr || !ReadAxes(attr, &errors_, &refs)) return false;
-    if (!TakeRanks(op, static_cast<size_t>(Devices(*mesh)))) return false;
+    if (!TakeRanks(op, static_cast<size_t>(std::max<int64_t>(Devices(*mesh) - grid_.Ranks(), 0)))) return false;
     std::vector<tensor::MeshAxis> axes;
     for (const Axis& axis : mesh->axes) axes.push_back({axis.name, axis.size});
     Result<tensor::IdTable> found = tensor::MeshGroups(plan::KindName(request.kind), {axes, mesh->device_ids}, refs);
@@ -242,7 +242,7 @@ bool Communication::ReadGroups(const Op& op, Groups* groups) {
   }
   const Result<tensor::ReplicaGroups> made = tensor::ReplicaGroups::Make(request);
   if (!made.ok()) return Fail(attr, made.status(), &errors_);
-  if (!TakeRanks(op, 8 * static_cast<size_t>(made.value().num_groups()))) return false;
+  if (!budget_.Take(8 * static_cast<size_t>(made.value().num_groups()))) return FailBudget(op.at, &errors_);
   for (int g = 0; g < made.value().num_groups(); ++g) {
     const auto group = made.value().Group(g);
     groups->emplace_back(group.begin(), group.end());
