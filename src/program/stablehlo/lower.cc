@@ -8,6 +8,7 @@
 #include "src/program/stablehlo/groups.h"
 #include "src/program/stablehlo/names.h"
 #include "src/program/stablehlo/read.h"
+#include "src/program/stablehlo/sharding.h"
 #include "src/program/text.h"
 
 namespace axccl::program::stablehlo {
@@ -56,6 +57,7 @@ class Lowering {
   bool LowerRoot(size_t index, Function* function) {
     const Func& func = module_.funcs[index];
     next_ = 0;
+    if (const Op* const manual = ManualOf(func)) return LowerManual(index, *manual, function);
     std::vector<Id> inputs;
     for (size_t i = 0; i < func.body.arguments; ++i) {
       if (!NewValue(func.at, func.types[i], &function->arguments)) return false;
@@ -63,6 +65,19 @@ class Lowering {
       inputs.push_back(function->arguments.back().id);
     }
     return LowerCall(func.at, index, 0, inputs, &function->operations, &function->results);
+  }
+
+  // Lowers a function that is an sdy.manual_computation: its arguments are the shards.
+  bool LowerManual(size_t index, const Op& op, Function* function) {
+    const Func& func = module_.funcs[index];
+    if (!CheckManual(module_, func, grid_, &errors_)) return false;
+    if (!budget_.Take(kOpWords + func.types.size())) return FailBudget(op.at, &errors_);
+    states_[index] = State::kActive;
+    Frame frame{func, std::vector<Id>(func.types.size())};
+    if (!LowerRegion(op.regions[0], 0, &frame, function)) return false;
+    for (size_t i = 0; i < function->arguments.size(); ++i) function->arguments[i].donated = func.donated[i];
+    states_[index] = State::kDone;
+    return true;
   }
 
   bool NewValue(size_t at, const TensorType& type, std::vector<Value>* values) {
@@ -97,6 +112,8 @@ class Lowering {
         if (!InlineCall(op, depth, frame, operations)) return false;
         continue;
       }
+      if (op.name == "sdy.manual_computation")
+        return errors_.Fail(op.at, "expected sdy.manual_computation only where it is all that main does");
       Operation operation;
       if (!LowerOp(op, depth, frame, &operation)) return false;
       operations->push_back(std::move(operation));
@@ -128,7 +145,7 @@ class Lowering {
   bool LowerOp(const Op& op, int depth, Frame* frame, Operation* operation) {
     FindKind(op.name, &operation->kind);
     const KindInfo& info = InfoOf(operation->kind);
-    if (!budget_.Take(kOpWords + op.operands.size())) return FailBudget(op.at, &errors_);
+    if (!budget_.Take(kOpWords + op.operands.size() + op.attributes.size())) return FailBudget(op.at, &errors_);
     for (const ValueId value : op.operands) operation->operands.push_back(frame->ids[value]);
     operation->id = next_;
     if (op.results == 0) ++next_;
