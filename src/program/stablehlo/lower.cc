@@ -117,7 +117,36 @@ class Lowering {
       Operation operation;
       if (!LowerOp(op, depth, frame, &operation)) return false;
       operations->push_back(std::move(operation));
+      if (!LowerId(op, frame, operations)) return false;
     }
+    return true;
+  }
+
+  // A program knows only ranks: `partition_id` is that of the rank, and `replica_id` 0. Makes of the last operation, if
+  // it is one of these, what it is on a grid of several replicas.
+  bool LowerId(const Op& op, Frame* frame, std::vector<Operation>* operations) {
+    const OpKind kind = operations->back().kind;
+    if ((kind != OpKind::kPartitionId && kind != OpKind::kReplicaId) || grid_.num_replicas == 1) return true;
+    if (grid_.num_partitions == 1) {
+      operations->back().kind = kind == OpKind::kPartitionId ? OpKind::kReplicaId : OpKind::kPartitionId;
+      return true;
+    }
+    if (!budget_.Take(2 * kOpWords + kAttributeWords)) return FailBudget(op.at, &errors_);
+    operations->back().kind = OpKind::kPartitionId;
+    const TensorType type = operations->back().results[0].type;
+    if (type != TensorType{DataType::kUint32, {}}) return errors_.Fail(op.at, "expected a result of tensor<ui32>");
+    const Id rank = operations->back().id;
+    Literal partitions;
+    for (int shift = 0; shift < 32; shift += 8)
+      partitions.bytes.push_back(static_cast<uint8_t>(static_cast<uint64_t>(grid_.num_partitions) >> shift));
+    Operation constant{OpKind::kConstant, next_, {}, {}, {{Attr::kValue, partitions}}, {}};
+    if (!NewValue(op.at, type, &constant.results)) return false;
+    Operation place{
+        kind == OpKind::kPartitionId ? OpKind::kRemainder : OpKind::kDivide, next_, {rank, constant.id}, {}, {}, {}};
+    if (!NewValue(op.at, type, &place.results)) return false;
+    frame->ids[op.first_result] = place.id;
+    operations->push_back(std::move(constant));
+    operations->push_back(std::move(place));
     return true;
   }
 
