@@ -160,15 +160,15 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
       {"run a --tolerance 2", 2, "--tolerance is '2'"},
       {"reference a --processes", 2, "--processes is an option of run"},
       {"check a --seed 1", 2, "--seed is an option of reference and run"},
-      {"check /nowhere/a.axp", 2, "cannot open '/nowhere/a.axp': No such file"},
+      {"check /nowhere/a.axp", 2, "open(/nowhere/a.axp): No such file"},
       {"check " + Path("broken.json"), 1, "line 1 column 1"},
       {"import " + sum, 1, "line 1 column 1"},
       {"check " + wrong, 1, "%1 all_reduce: result %1 has type f32[5], expected f32[4]"},
       {"run " + wrong, 1, "%1 all_reduce"},
-      {"run " + sum + " --inputs /nowhere/a.json", 2, "cannot open '/nowhere/a.json'"},
+      {"run " + sum + " --inputs /nowhere/a.json", 2, "open(/nowhere/a.json): No such file"},
       {"run " + sum + " --inputs " + broken, 2, "is no file of tensors"},
       {"run " + sum + " --inputs " + large, 2, "larger than the data"},
-      {"run " + sum + " --outputs /nowhere/a.json", 2, "cannot create '/nowhere/a.bin.part'"},
+      {"run " + sum + " --outputs /proc/nowhere/a.json", 2, "/proc/nowhere"},
   };
   for (const Case& c : cases) {
     const Outcome o = RunProgram(c.arguments);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/files.h"
 #include "src/plan/plan.h"
 #include "src/program/check.h"
 #include "src/program/reference.h"
@@ -20,6 +21,8 @@ namespace {
 
 using program::Program;
 using program::Tensors;
+
+constexpr size_t kMostBytes = size_t{1} << 32;  // of a program
 
 enum Exit : int { kRight = 0, kWrong = 1, kBadUse = 2 };
 
@@ -108,7 +111,7 @@ int ExecuteAndReport(const Options& o, const Program& program) {
 
 int Run(const Options& o) {
   if (o.command == Command::kHelp) return PrintAll(HelpText());
-  const Result<std::string> text = ReadAll(o.file);
+  const Result<std::string> text = ReadWholeFile(o.file == "-" ? "/dev/stdin" : o.file, kMostBytes);
   if (!text.ok()) return Complain(text.status(), kBadUse);
   const Result<Program> program =
       o.command == Command::kImport ? program::ImportStablehlo(text.value()) : program::Parse(text.value());
