@@ -56,8 +56,8 @@ bool IsCollective(OpKind kind) {
          kind != OpKind::kRecv;
 }
 
-// Whether two ranks make the same call of a collective (check.h), if they name the same ranks of it. Parts may write the
-// other groups in other ways.
+// Whether two ranks make the same call of a collective (check.h), if they name the same ranks of it. Parts may write
+// the other groups in other ways.
 bool IsSameCall(const Operation& a, const Operation& b) {
   return a.kind == b.kind && std::equal(a.attributes.begin(), a.attributes.end(), b.attributes.begin(),
                                         [](const Attribute& mine, const Attribute& theirs) {

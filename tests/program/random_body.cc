@@ -147,7 +147,14 @@ Id PartMaker::Find(const TensorType& type) {
   }
   // Mostly the latest, so that results are used.
   if (!found.empty() && !random_->OneIn(6)) return random_->OneIn(2) ? found.back() : random_->Pick(found);
-  return Make(type);
+  const auto same_size =
+      std::find_if(bodies_.back().visible.begin(), bodies_.back().visible.end(), [&](const Value& value) {
+        return Elements(value.type) == Elements(type) && value.type.data_type != type.data_type;
+      });
+  if (same_size == bodies_.back().visible.end() || random_->OneIn(2)) return Make(type);
+  const Ints dims = same_size->type.dims;
+  const Id converted = Emit(OpKind::kConvert, {same_size->id}, {{type.data_type, dims}})[0].id;
+  return dims == type.dims ? converted : Emit(OpKind::kReshape, {converted}, {type})[0].id;
 }
 
 Id PartMaker::Make(const TensorType& type) {
@@ -163,7 +170,7 @@ Id PartMaker::Make(const TensorType& type) {
 Id PartMaker::MakeByOperations(const TensorType& type) {
   if (random_->OneIn(4)) {
     Literal literal;
-    const bool splat = random_->OneIn(2);
+    const bool splat = Elements(type) > kMostElements || random_->OneIn(2);
     for (int64_t i = splat ? 1 : Elements(type); i > 0; --i) {
       const auto value = static_cast<double>(random_->Below(IsBool(type.data_type) ? 2 : 9)) - 2;
       const Literal element = LiteralOf(type.data_type, IsUnsigned(type.data_type) ? std::max(value, 0.0)
@@ -226,8 +233,7 @@ void PartMaker::ComputeUnary(const Value& x) {
   std::vector<OpKind> kinds = {OpKind::kCopy, OpKind::kConvert, OpKind::kOptimizationBarrier};
   if (!IsFloat(type)) kinds.push_back(OpKind::kNot);
   if (!IsBool(type)) kinds.push_back(OpKind::kNegate);
-  if (IsFloat(type) || (IsWhole(type) && !IsUnsigned(type)))
-    kinds.insert(kinds.end(), {OpKind::kAbs, OpKind::kSign});
+  if (IsFloat(type) || (IsWhole(type) && !IsUnsigned(type))) kinds.insert(kinds.end(), {OpKind::kAbs, OpKind::kSign});
   if (IsFloat(type))
     kinds.insert(kinds.end(), {OpKind::kCosine, OpKind::kExponential, OpKind::kFloor, OpKind::kLog, OpKind::kRsqrt,
                                OpKind::kSine, OpKind::kSqrt, OpKind::kTanh});

@@ -9,26 +9,10 @@
 
 #include "src/program/reference/scalar.h"
 #include "tests/program/random_body.h"
+#include "tests/program/random_meetings.h"
 
 namespace axccl::program {
 namespace {
-
-// A message that is sent and not yet received.
-struct Message {
-  int64_t channel;
-  size_t target;  // part
-  Groups pairs;
-  TensorType type;
-};
-
-// What is written together: the ends of some parts, or one region of them.
-struct Scope {
-  std::vector<size_t> parts;
-  std::vector<Ints> classes;  // ranks of different ones do not communicate
-  Ints channels;              // of messages
-  int depth = 0;
-  std::deque<Message> pending;
-};
 
 // All parts are written at once, each step at the end of those that take part in it. Every rank could execute the steps
 // in this order, so none waits for ever.
@@ -41,16 +25,15 @@ class RunMaker {
     MakeParts();
     Scope scope;
     for (size_t p = 0; p < makers_.size(); ++p) scope.parts.push_back(p);
-    scope.classes = {RanksOf(scope.parts)};
+    scope.classes = {meetings_.RanksOf(scope.parts)};
     scope.channels = {0, 1, 7};
     Steps(&scope, 4 + random_->Below(18));
-    Drain(&scope);
+    meetings_.Drain(&scope);
     for (PartMaker& maker : makers_) program_.parts.push_back(maker.End());
     return std::move(program_);
   }
 
  private:
-  bool Chance(uint64_t percent) { return random_->Below(100) < percent; }
   int64_t Small(uint64_t bound) { return static_cast<int64_t>(random_->Below(bound)); }
 
   void MakeParts() {
@@ -67,13 +50,6 @@ class RunMaker {
     }
   }
 
-  Ints RanksOf(const std::vector<size_t>& parts) const {
-    Ints ranks;
-    for (const size_t p : parts) ranks.insert(ranks.end(), makers_[p].ranks().begin(), makers_[p].ranks().end());
-    return ranks;
-  }
-  static bool Has(const Ints& ranks, int64_t rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
-
   void Steps(Scope* scope, uint64_t count) {
     for (; count != 0; --count) Step(scope);
   }
@@ -82,9 +58,9 @@ class RunMaker {
     PartMaker& maker = makers_[random_->Pick(scope->parts)];
     const uint64_t choice = random_->Below(100);
     if (choice < 40) return maker.Compute();
-    if (choice < 65) return Collective(*scope, SomeParts(*scope));
-    if (choice < 75) return Send(scope);
-    if (choice < 85) return Receive(scope);
+    if (choice < 65) return meetings_.Collective(*scope, SomeParts(*scope));
+    if (choice < 75) return meetings_.SendSome(scope);
+    if (choice < 85) return meetings_.ReceiveSome(scope);
     if (scope->depth >= 3) return maker.Compute();
     const bool together = scope->parts.size() > 1;
     if (together && random_->OneIn(2)) return OpenLoop(scope);
@@ -98,214 +74,6 @@ class RunMaker {
     if (random_->OneIn(2)) parts.resize(1 + random_->Below(parts.size()));
     return parts;
   }
-
-  // The classes of a scope, of these parts only, each in random order.
-  std::vector<Ints> ClassesOf(const Scope& scope, const std::vector<size_t>& parts) {
-    std::vector<Ints> classes = scope.classes;
-    const Ints ranks = RanksOf(parts);
-    for (Ints& members : classes) {
-      std::erase_if(members, [&](int64_t rank) { return !Has(ranks, rank); });
-      Shuffle(&members, random_);
-    }
-    std::erase_if(classes, [](const Ints& members) { return members.empty(); });
-    return classes;
-  }
-
-  // ---- collectives ----
-
-  // Groups of classes: of `size` ranks, 0: of any.
-  Groups Divide(const std::vector<Ints>& classes, size_t size) {
-    Groups groups;
-    for (const Ints& members : classes) {
-      for (size_t at = 0; at < members.size();) {
-        const size_t n = size != 0 ? size : 1 + random_->Below(members.size() - at);
-        groups.emplace_back(members.begin() + static_cast<ptrdiff_t>(at),
-                            members.begin() + static_cast<ptrdiff_t>(at + n));
-        at += n;
-      }
-    }
-    Shuffle(&groups, random_);
-    return groups;
-  }
-
-  // A size of groups that divides those of all classes.
-  size_t CommonSize(const std::vector<Ints>& classes) {
-    std::vector<size_t> sizes;
-    for (size_t size = 1; size <= 8; ++size) {
-      if (std::all_of(classes.begin(), classes.end(), [&](const Ints& c) { return c.size() % size == 0; }))
-        sizes.push_back(size);
-    }
-    return random_->OneIn(2) ? sizes.back() : random_->Pick(sizes);
-  }
-
-  // How a part may write the groups: without those that have none of its ranks, in another order, or with others that
-  // have none, either.
-  Groups WrittenBy(size_t part, Groups groups) {
-    const auto is_foreign = [&](const Ints& group) {
-      return std::none_of(group.begin(), group.end(), [&](int64_t rank) { return Has(makers_[part].ranks(), rank); });
-    };
-    if (random_->OneIn(3)) {
-      Groups own = groups;
-      std::erase_if(own, is_foreign);
-      if (!own.empty()) groups = own;
-    }
-    if (random_->OneIn(3)) Shuffle(&groups, random_);
-    if (!random_->OneIn(4)) return groups;
-    Ints used, rest;
-    for (const Ints& group : groups) used.insert(used.end(), group.begin(), group.end());
-    for (int64_t rank = 0; rank < program_.ranks; ++rank) {
-      if (!Has(used, rank)) rest.push_back(rank);
-    }
-    Shuffle(&rest, random_);
-    rest.resize(std::min(rest.size(), groups[0].size()));
-    if (rest.size() == groups[0].size() && is_foreign(rest)) groups.push_back(rest);
-    return groups;
-  }
-
-  // A type that can be divided into that many parts along the dimension, if there is one.
-  TensorType TypeFor(const std::vector<size_t>& parts, std::optional<size_t>* dim, size_t divisor) {
-    TensorType type = random_->OneIn(4) ? RandomType(random_) : makers_[parts[0]].Pick().type;
-    if (dim == nullptr) return type;
-    if (type.dims.empty()) type.dims = {Small(5)};
-    if (!*dim) *dim = random_->Below(type.dims.size());
-    while (type.dims.size() <= **dim) type.dims.push_back(1 + Small(2));
-    int64_t& size = type.dims[**dim];
-    if (size % static_cast<int64_t>(divisor) != 0) size = static_cast<int64_t>(divisor) * Small(3);
-    if (Elements(type) > 600) {
-      for (int64_t& other : type.dims) other = 1;
-      size = static_cast<int64_t>(divisor);
-    }
-    return type;
-  }
-
-  void Collective(const Scope& scope, const std::vector<size_t>& parts) {
-    constexpr OpKind kKinds[] = {OpKind::kAllGather,           OpKind::kAllReduce,     OpKind::kAllReduce,
-                                 OpKind::kReduceScatter,       OpKind::kAllToAll,      OpKind::kCollectivePermute,
-                                 OpKind::kCollectiveBroadcast, OpKind::kReduceScatter, OpKind::kAllGather};
-    const OpKind kind = kKinds[random_->Below(std::size(kKinds))];
-    if (kind == OpKind::kCollectivePermute) return Permute(scope, parts);
-    if (kind == OpKind::kAllReduce) return AllReduce(parts, Divide(ClassesOf(scope, parts), 0));
-    std::vector<Ints> classes = ClassesOf(scope, parts);
-    const bool broadcasts = kind == OpKind::kCollectiveBroadcast;
-    if (broadcasts && random_->OneIn(2)) classes.back().pop_back();
-    std::erase_if(classes, [](const Ints& members) { return members.empty(); });
-    if (classes.empty()) return;
-    const size_t size = CommonSize(classes);
-    const Groups groups = Divide(classes, broadcasts ? 0 : size);
-    const bool gathers = kind == OpKind::kAllGather;
-    std::optional<size_t> dim, other;
-    const bool one = broadcasts || kind == OpKind::kReduceScatter;
-    std::vector<TensorType> from, to;
-    for (uint64_t n = one ? 1 : 1 + random_->Below(3); n != 0; --n) {
-      from.push_back(TypeFor(parts, broadcasts ? nullptr : &dim, gathers ? 1 : size));
-      to.push_back(from.back());
-      if (broadcasts) continue;
-      int64_t& divided = to.back().dims[*dim];
-      divided = gathers ? divided * static_cast<int64_t>(size) : divided / static_cast<int64_t>(size);
-      if (kind != OpKind::kAllToAll) continue;
-      if (!other) other = random_->Below(from.back().dims.size());
-      if (*other >= from.back().dims.size()) {
-        from.pop_back(), to.pop_back();
-        continue;
-      }
-      to.back().dims[*other] *= static_cast<int64_t>(size);
-    }
-    std::vector<Attribute> attributes;
-    if (kind == OpKind::kReduceScatter) attributes.push_back({Attr::kFold, RandomFold(from[0].data_type, random_)});
-    if (kind == OpKind::kAllToAll) attributes.push_back({Attr::kSplitDim, static_cast<int64_t>(*dim)});
-    if (kind == OpKind::kAllToAll) attributes.push_back({Attr::kConcatDim, static_cast<int64_t>(*other)});
-    if (gathers || kind == OpKind::kReduceScatter) attributes.push_back({Attr::kDim, static_cast<int64_t>(*dim)});
-    Meet(kind, parts, from, to, attributes, groups);
-  }
-
-  void AllReduce(const std::vector<size_t>& parts, const Groups& groups) {
-    std::vector<TensorType> types = {TypeFor(parts, nullptr, 1)};
-    for (uint64_t more = random_->Below(3); more != 0; --more) {
-      types.push_back(TypeFor(parts, nullptr, 1));
-      types.back().data_type = types[0].data_type;
-    }
-    Meet(OpKind::kAllReduce, parts, types, types, {{Attr::kFold, RandomFold(types[0].data_type, random_)}}, groups);
-  }
-
-  void Meet(OpKind kind, const std::vector<size_t>& parts, const std::vector<TensorType>& from,
-            const std::vector<TensorType>& to, const std::vector<Attribute>& attributes, const Groups& groups) {
-    const Attribute channel{Attr::kChannel, Small(3)};
-    for (const size_t p : parts) {
-      std::vector<Id> operands;
-      for (const TensorType& type : from) operands.push_back(makers_[p].Find(type));
-      std::vector<Attribute> all = attributes;
-      all.push_back({Attr::kGroups, WrittenBy(p, groups)});
-      all.push_back(channel);
-      makers_[p].Emit(kind, operands, to, all);
-    }
-  }
-
-  // Pairs of ranks of one class, or of none.
-  void Permute(const Scope& scope, const std::vector<size_t>& parts) {
-    Ints sources = random_->Pick(ClassesOf(scope, parts)), targets = sources;
-    Shuffle(&targets, random_);
-    Groups pairs;
-    const size_t count = random_->OneIn(2) ? sources.size() : random_->Below(sources.size() + 1);
-    for (size_t i = 0; i < count; ++i) pairs.push_back({sources[i], targets[i]});
-    const TensorType type = TypeFor(parts, nullptr, 1);
-    const Attribute channel{Attr::kChannel, Small(3)};
-    for (const size_t p : parts)
-      makers_[p].Emit(OpKind::kCollectivePermute, {makers_[p].Find(type)}, {type}, {{Attr::kPairs, pairs}, channel});
-  }
-
-  // ---- messages ----
-
-  Message NewMessage(const Scope& scope, int64_t channel) {
-    Message message{channel, random_->Pick(scope.parts), {}, {}};
-    const Ints& targets = makers_[message.target].ranks();
-    for (const Ints& members : ClassesOf(scope, scope.parts)) {
-      size_t next = 0;  // as many sources as targets, from anywhere in the class
-      for (const int64_t target : targets) {
-        if (Has(members, target)) message.pairs.push_back({members[next++], target});
-      }
-    }
-    message.type = TypeFor({message.target}, nullptr, 1);
-    return message;
-  }
-
-  void Send(const Scope& scope, const Message& message) {
-    for (const size_t p : scope.parts) {
-      Groups own = message.pairs;
-      std::erase_if(own, [&](const Ints& pair) { return !Has(makers_[p].ranks(), pair[0]); });
-      if (own.empty()) continue;
-      makers_[p].Emit(OpKind::kSend, {makers_[p].Find(message.type)}, {},
-                      {{Attr::kPairs, random_->OneIn(2) ? own : message.pairs}, {Attr::kChannel, message.channel}});
-    }
-  }
-
-  void Receive(const Message& message) {
-    Groups pairs = message.pairs;
-    Shuffle(&pairs, random_);
-    makers_[message.target].Emit(OpKind::kRecv, {}, {message.type},
-                                 {{Attr::kPairs, pairs}, {Attr::kChannel, message.channel}});
-  }
-
-  void Send(Scope* scope) {
-    const Message message = NewMessage(*scope, random_->Pick(scope->channels));
-    Send(*scope, message);
-    scope->pending.push_back(message);
-  }
-
-  // The first message of some channel.
-  void Receive(Scope* scope) {
-    if (scope->pending.empty()) return Send(scope);
-    const int64_t channel = random_->Pick(scope->pending).channel;
-    const auto first = std::find_if(scope->pending.begin(), scope->pending.end(),
-                                    [&](const Message& message) { return message.channel == channel; });
-    Receive(*first);
-    scope->pending.erase(first);
-  }
-
-  void Drain(Scope* scope) {
-    while (!scope->pending.empty()) Receive(scope);
-  }
-
-  // ---- regions ----
 
   std::vector<Value> SomeValues(size_t part) {
     std::vector<Value> values;
@@ -354,7 +122,7 @@ class RunMaker {
     const Direction direction = exact ? Direction::kNe : down ? Direction::kGt : Direction::kLt;
     const Id counter = maker.Open("cond", loop.types, false)[0].id;
     if (random_->OneIn(4)) maker.Compute();
-    if (random_->OneIn(8)) Collective(scope, {part});
+    if (random_->OneIn(8)) meetings_.Collective(scope, {part});
     const Id bound = limit ? *limit : maker.Constant(type, end);
     loop.cond = maker.Close(
         {maker.Emit(OpKind::kCompare, {counter, bound}, {{DataType::kBool, {}}}, {{Attr::kDirection, direction}})[0]
@@ -379,11 +147,11 @@ class RunMaker {
     std::vector<size_t> parts = outer->parts;
     Shuffle(&parts, random_);
     parts.resize(2 + random_->Below(parts.size() - 1));
-    Scope scope = Inside(*outer, parts, {RanksOf(parts)});
+    Scope scope = Inside(*outer, parts, {meetings_.RanksOf(parts)});
     std::optional<Message> carried;
-    if (random_->OneIn(3)) Send(scope, carried.emplace(NewMessage(scope, next_channel_++)));
+    if (random_->OneIn(3)) meetings_.Send(scope, carried.emplace(meetings_.NewMessage(scope, next_channel_++)));
     if (random_->OneIn(2)) {
-      Drain(outer);
+      meetings_.Drain(outer);
       scope.channels = outer->channels;
     }
     const int64_t rounds = Small(4);
@@ -392,13 +160,13 @@ class RunMaker {
       const Scope own = Inside(scope, {p}, {makers_[p].ranks()});
       loops[p] = BeginLoop(p, own, rounds, std::nullopt);
     }
-    AllReduce(parts, {RanksOf(parts)});
-    if (carried) Receive(*carried);
+    meetings_.AllReduce(parts, {meetings_.RanksOf(parts)});
+    if (carried) meetings_.Receive(*carried);
     Steps(&scope, 1 + random_->Below(6));
-    if (carried) Send(scope, *carried);
-    Drain(&scope);
+    if (carried) meetings_.Send(scope, *carried);
+    meetings_.Drain(&scope);
     for (auto& [part, loop] : loops) EndLoop(part, &loop);
-    if (carried) Receive(*carried);
+    if (carried) meetings_.Receive(*carried);
   }
 
   // A condition, or the rounds of a loop, and which ranks have the same.
@@ -409,7 +177,7 @@ class RunMaker {
 
   Choice Choose(const Scope& outer, size_t part, bool whole) {
     PartMaker& maker = makers_[part];
-    const std::vector<Ints> classes = ClassesOf(outer, {part});
+    const std::vector<Ints> classes = meetings_.ClassesOf(outer, {part});
     const TensorType number{DataType::kInt32, {}};
     Choice choice{0, classes};
     const std::vector<Id> arguments = maker.SharedArguments(whole ? DataType::kInt32 : DataType::kBool);
@@ -422,31 +190,35 @@ class RunMaker {
       const Id rank = maker.Emit(OpKind::kPartitionId, {}, {{DataType::kUint32, {}}})[0].id;
       choice.id = maker.Emit(OpKind::kConvert, {rank}, {number})[0].id;
     } else {
-      choice.classes = Divide(classes, 0);
-      choice.id = maker.Emit(OpKind::kAllReduce, {maker.Find(number)}, {number},
-                             {{Attr::kFold, RandomFold(number.data_type, random_)},
-                              {Attr::kGroups, choice.classes},
-                              {Attr::kChannel, Small(3)}})[0].id;
+      choice.classes = meetings_.Divide(classes, 0);
+      choice.id = maker
+                      .Emit(OpKind::kAllReduce, {maker.Find(number)}, {number},
+                            {{Attr::kFold, RandomFold(number.data_type, random_)},
+                             {Attr::kGroups, choice.classes},
+                             {Attr::kChannel, Small(3)}})[0]
+                      .id;
     }
     if (whole) {
       const Id least = maker.Constant(DataType::kInt32, 0), most = maker.Constant(DataType::kInt32, 3);
       choice.id = maker.Emit(OpKind::kClamp, {least, choice.id, most}, {number})[0].id;
     } else {
       const Id limit = maker.Constant(DataType::kInt32, Small(4));
-      choice.id = maker.Emit(OpKind::kCompare, {choice.id, limit}, {{DataType::kBool, {}}},
-                             {{Attr::kDirection, static_cast<Direction>(random_->Below(6))}})[0].id;
+      choice.id = maker
+                      .Emit(OpKind::kCompare, {choice.id, limit}, {{DataType::kBool, {}}},
+                            {{Attr::kDirection, static_cast<Direction>(random_->Below(6))}})[0]
+                      .id;
     }
     return choice;
   }
 
   void Loop(const Scope& outer, size_t part) {
     const bool constant = random_->OneIn(3);
-    const Choice choice = constant ? Choice{0, ClassesOf(outer, {part})} : Choose(outer, part, true);
+    const Choice choice = constant ? Choice{0, meetings_.ClassesOf(outer, {part})} : Choose(outer, part, true);
     const Scope cond = Inside(outer, {part}, choice.classes);
     Scope scope = Inside(outer, {part}, choice.classes);
     Counting loop = BeginLoop(part, cond, Small(4), constant ? std::nullopt : std::optional(choice.id));
     Steps(&scope, 1 + random_->Below(5));
-    Drain(&scope);
+    meetings_.Drain(&scope);
     EndLoop(part, &loop);
   }
 
@@ -459,7 +231,7 @@ class RunMaker {
       Scope scope = Inside(outer, {part}, choice.classes);
       maker.Open(name, {}, false);
       Steps(&scope, random_->Below(5));
-      Drain(&scope);
+      meetings_.Drain(&scope);
       regions.push_back(maker.Close(FindAll(part, types)));
     }
     maker.Emit(OpKind::kIf, {choice.id}, types, {}, std::move(regions));
@@ -468,6 +240,7 @@ class RunMaker {
   harness::Random* const random_;
   Program program_;
   std::deque<PartMaker> makers_;
+  Meetings meetings_{&program_.ranks, &makers_, random_};
   int64_t next_channel_ = 100;
 };
 

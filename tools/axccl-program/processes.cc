@@ -84,7 +84,8 @@ class Answerer {
   }
   void Succeed(const Tensors& outputs) {
     bool is_open = Say(Word::kOutputs);
-    for (const Tensor& output : outputs) is_open = is_open && WriteBytes(pipe_, output.bytes.data(), output.bytes.size());
+    for (const Tensor& output : outputs)
+      is_open = is_open && WriteBytes(pipe_, output.bytes.data(), output.bytes.size());
   }
 
  private:

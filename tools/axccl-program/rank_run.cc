@@ -75,6 +75,8 @@ Status ErrorOf(int rank, const char* what) {
   return MakeStatus(Code::kRemoteError, "rank %d in %s: %s", rank, what, ncclGetLastError(nullptr));
 }
 
+constexpr int64_t kCollectives = -1;  // not the number of a channel
+
 int Number(const Operation& operation, Attr attr) { return static_cast<int>(program::Get<int64_t>(operation, attr)); }
 
 }  // namespace
@@ -218,13 +220,12 @@ Result<RankRun::Values> RankRun::While(const Operation& operation, Values carrie
 
 // ---- between ranks ----
 
-// Every rank of a group creates its channel when it first comes to a call on it.
-Result<axcclChannel_t> RankRun::ChannelOf(int64_t number, const Ints& ranks, bool messages) {
-  Ints key = ranks;
-  key.push_back(messages ? 1 : 0);
-  axcclChannel_t& channel = channels_[{number, key}];
+// Every rank of a group creates its channel when it first comes to a call on it. Ranks go through the collectives of a
+// group in one order, whatever the numbers, so one channel has them all: a rank cannot have more than a few thousand.
+Result<axcclChannel_t> RankRun::ChannelOf(const Ints& ranks, int64_t number) {
+  axcclChannel_t& channel = channels_[{number, ranks}];
   if (channel != nullptr) return channel;
-  uint64_t id = Mix(Mix(kHashSeed, static_cast<uint64_t>(number)), static_cast<uint64_t>(messages));
+  uint64_t id = Mix(kHashSeed, static_cast<uint64_t>(number));
   for (const int64_t rank : ranks) id = Mix(id, static_cast<uint64_t>(rank));
   axcclGroupSpec_t spec = AXCCL_GROUP_SPEC_INITIALIZER;
   spec.num_partitions = program_.ranks;
@@ -238,7 +239,7 @@ Result<axcclChannel_t> RankRun::ChannelOf(int64_t number, const Ints& ranks, boo
     (void)axcclGroupsDestroy(groups);
   }
   if (made == ncclSuccess) return channel;
-  channels_.erase({number, key});
+  channels_.erase({number, ranks});
   return MakeStatus(Code::kRemoteError, "rank %d: %s", rank_, ncclGetLastError(comm_));
 }
 
@@ -281,8 +282,7 @@ Result<RankRun::Values> RankRun::Collect(const Operation& operation, const Value
     std::vector<axcclView_t> in, out;
     for (const Shared& operand : operands) in.push_back(ViewOf(*operand));
     for (const Tensor& result : results) out.push_back(ViewOf(result));
-    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel,
-                           ChannelOf(program::Get<int64_t>(operation, Attr::kChannel), ranks, false));
+    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel, ChannelOf(ranks, kCollectives));
     AXCCL_RETURN_IF_ERROR(Call(operation, ranks, in, out, channel));
     AXCCL_RETURN_IF_ERROR(Check(axcclStreamSynchronize(stream_), operation));
   }
@@ -314,7 +314,7 @@ Status RankRun::Send(const Operation& operation, const Shared& value) {
       to_itself_[number].push_back(value);
       continue;
     }
-    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel, ChannelOf(number, pair, true));
+    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel, ChannelOf(pair, number));
     Sending& sending = sending_[channel];
     if (sending.stream == nullptr)
       AXCCL_RETURN_IF_ERROR(Check(axcclStreamCreate(&sending.stream, axcclStreamNonBlocking), operation));
@@ -338,7 +338,7 @@ Result<RankRun::Values> RankRun::Receive(const Operation& operation) {
       sent.pop_front();
       return Values{std::move(value)};
     }
-    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel, ChannelOf(number, pair, true));
+    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel, ChannelOf(pair, number));
     const axcclView_t view = ViewOf(result);
     AXCCL_RETURN_IF_ERROR(Check(axcclRecv(1, &view, 0, channel, nullptr, axcclStreamToCuda(stream_)), operation));
     AXCCL_RETURN_IF_ERROR(Check(axcclStreamSynchronize(stream_), operation));

@@ -30,8 +30,8 @@ class RankRun {
   ~RankRun();
   RankRun(const RankRun&) = delete;
 
-  // Inputs are of the types of the part's arguments. An error names rank, operation and what the library says. Sends may
-  // be under way then, so the communicator must be aborted before this object is destroyed.
+  // Inputs are of the types of the part's arguments. An error names rank, operation and what the library says. Sends
+  // may be under way then, so the communicator must be aborted before this object is destroyed.
   Result<program::Tensors> Run(const program::Tensors& inputs);
   // Of all values that were alive at the same time, inputs included.
   size_t peak_bytes() const { return peak_; }
@@ -50,8 +50,8 @@ class RankRun {
   // Drops what has been sent.
   Status DropSent();
   Result<Values> Receive(const program::Operation& operation);
-  // The channel of a group for an operation's channel number. Messages from ranks[0] to ranks[1] have their own.
-  Result<axcclChannel_t> ChannelOf(int64_t number, const program::Ints& ranks, bool messages);
+  // The channel of a group's collectives, or that with this number of messages from ranks[0] to ranks[1].
+  Result<axcclChannel_t> ChannelOf(const program::Ints& ranks, int64_t number);
   Status Call(const program::Operation& operation, const program::Ints& ranks, std::span<const axcclView_t> in,
               std::span<const axcclView_t> out, axcclChannel_t channel);
   Status Check(ncclResult_t result, const program::Operation& operation) const;

@@ -51,8 +51,7 @@ Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vec
   const auto run = [&](int rank) {
     if (!begins.get()) return;
     const auto failed = [&](const Status& status) { first.Set(status); };
-    Result<Tensors> result =
-        RunRank(program, liveness, rank, id, inputs[static_cast<size_t>(rank)], observer, failed);
+    Result<Tensors> result = RunRank(program, liveness, rank, id, inputs[static_cast<size_t>(rank)], observer, failed);
     if (result.ok()) outputs[static_cast<size_t>(rank)] = std::move(result.value());
   };
   std::vector<std::thread> threads;
