@@ -8,11 +8,16 @@
 
 namespace axccl::tools {
 
-// As RunReference, with a thread for each rank. The observer is called by all of them at once.
+// Each has a host device of its own.
+inline constexpr int kMostRanks = 1024;
+
+// As RunReference, with a thread for each rank. The observer is called by all of them at once. An error is that of the
+// rank that had one first, and names it.
 Result<std::vector<program::Tensors>> RunOnThreads(const program::Program& program,
                                                    const std::vector<program::Tensors>& inputs,
                                                    const program::Observer& observer = {});
-// As RunReference, with a process for each rank. The library must not have been used in this process before.
+// Likewise with a process for each rank; none of them is left at the end, nor if the caller dies. The library must not
+// have been used in this process before, which must have one thread.
 Result<std::vector<program::Tensors>> RunOnProcesses(const program::Program& program,
                                                      const std::vector<program::Tensors>& inputs);
 
