@@ -56,6 +56,15 @@ bool IsCollective(OpKind kind) {
          kind != OpKind::kRecv;
 }
 
+// Whether two ranks make the same call of a collective (check.h), if they name the same ranks of it. Parts may write
+// the other groups in other ways.
+bool IsSameCall(const Operation& a, const Operation& b) {
+  return a.kind == b.kind && std::equal(a.attributes.begin(), a.attributes.end(), b.attributes.begin(),
+                                        [](const Attribute& mine, const Attribute& theirs) {
+                                          return mine.attr == Attr::kGroups || mine == theirs;
+                                        });
+}
+
 class Machine {
  public:
   Machine(const Program& program, const Observer& observer)
@@ -232,7 +241,7 @@ bool Machine::Collect(Rank* rank, const Operation& operation) {
   for (const int64_t m : members) {
     const Rank& member = ranks_[static_cast<size_t>(m)];
     const Operation* const there = &member == rank ? &operation : member.waits_in;
-    if (there == nullptr || there->kind != operation.kind || there->attributes != operation.attributes) return false;
+    if (there == nullptr || !IsSameCall(*there, operation) || MembersOf(*there, member.number) != members) return false;
     held.push_back(Values(member, there->operands));
     operands.emplace_back();
     for (const Shared& value : held.back()) operands.back().push_back(value.get());

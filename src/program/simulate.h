@@ -9,7 +9,7 @@
 //
 // Live bytes follow the order of the program, by the rules of liveness.h: results are added while the operands are
 // there, and what is used no more is dropped when the operation has ended. Arguments are there from the beginning. What
-// a rank sends stays until its end. `axccl-program run` allocates by the same rules, so its peak is equal.
+// only a message holds that is under way does not count. `axccl-program run` counts by the same rules.
 //
 // Programs must have passed Check (check.h). Deterministic.
 #pragma once

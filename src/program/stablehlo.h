@@ -1,4 +1,5 @@
-// Imports the StableHLO text that XLA's compilers print after SPMD partitioning: one program for all ranks.
+// Imports the StableHLO text of a module as it is after XLA's SPMD partitioning, or with sdy.manual_computation
+// instead: one program for all ranks.
 //
 // Accepted are modules in the pretty form and in MLIR's generic form, and mixtures of both; one module gives the same
 // program in either. docs/stablehlo.md has the operations, types and attributes. The rest is refused: attributes that

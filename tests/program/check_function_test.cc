@@ -73,6 +73,8 @@ TEST(CheckCollectivesTest, AllReduce) {
              {"  %2 f32[2] = all_reduce %0 fold=max groups=[[1]] channel=1\n  return\n", "[StableHLO all_reduce (C2)]"},
              {"  %2 f32[2], %3 i1[2] = all_reduce %0 %1 fold=xor groups=[[0,1]] channel=1\n  return\n",
               "elements of type f32 have no fold=xor [StableHLO all_reduce (C5)]"},
+             {"  %2 f32[2], %3 i1[2] = all_reduce %0 %1 fold=max groups=[[0,1]] channel=1\n  return\n",
+              "elements of type f32 [StableHLO all_reduce (C5)]"},
              {"  %2 f32[3] = all_reduce %0 fold=add groups=[[0,1]] channel=1\n  return\n",
               "[StableHLO all_reduce (C6) (C7)]"},
              {"  %2 f64[2] = all_reduce %0 fold=add groups=[[0,1]] channel=1\n  return\n",

@@ -380,7 +380,8 @@ constexpr StablehloError kErrors[] = {
     // operations
     {"%0 = \"stablehlo.custom_call\"(%x) {call_target_name = \"f\"} : (tensor<4x8xf32>) -> tensor<4x8xf32>",
      "4 column 6:",
-     "'stablehlo.custom_call' is not supported; supported are func.call, mhlo.copy, and of stablehlo abs"},
+     "'stablehlo.custom_call' is not supported; supported are func.call, mhlo.copy, sdy.manual_computation, and of "
+     "stablehlo abs"},
     {"%0 = stablehlo.custom_call @f(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>", "4 column 6:", "custom_call"},
     {"\n%0 = stablehlo.send %x : tensor<4x8xf32>", "5 column 6:", "'stablehlo.send' is not supported"},
     {"%0 = chlo.erf %x : tensor<4x8xf32>", "4 column 6:", "'chlo.erf' is not supported"},

@@ -200,7 +200,8 @@ TEST(StablehloTest, InlinesCalls) {
   func.func private @unused(%arg0: tensor<i8>) -> tensor<i8> {
     return %arg0 : tensor<i8>
   }
-  func.func @main(%arg0: tensor<f32> {jax.buffer_donor = true}, %arg1: tensor<i1> {tf.aliasing_output = 0 : i32}) -> (tensor<f32> {jax.result_info = "result"}) {
+  func.func @main(%arg0: tensor<f32> {jax.buffer_donor = true}, %arg1: tensor<i1> {tf.aliasing_output = 0 : i32})
+      -> (tensor<f32> {jax.result_info = "result"}) {
     %0:2 = call @twice(%arg0) : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
     %1 = "stablehlo.if"(%arg1) ({
       %2:2 = func.call @twice(%0#0) : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
@@ -226,6 +227,77 @@ part main on [0]
     return %0
   return %3
 )");
+}
+
+// A manual computation in pretty form, in which `operands`, `sharding` and `axes` are as given.
+std::string Manual(const std::string& operands, const std::string& sharding, const std::string& axes) {
+  return "module attributes {mhlo.num_partitions = 4 : i32} {\n"
+         "sdy.mesh @mesh = <[\"d\"=2, \"m\"=2]> {stablehlo.mesh = {axes = [{name = \"d\", size = 2 : i64}]}}\n"
+         "func.func @main(%arg0: tensor<16x16xf32> {jax.buffer_donor = true}, %arg1: tensor<f32>) -> "
+         "tensor<16x16xf32> {\n"
+         "%0 = sdy.manual_computation(" +
+         operands + ") in_shardings=[<@mesh, " + sharding +
+         ">, <@mesh, [], replicated={\"m\"}>] out_shardings=[<@mesh, [{\"d\", \"m\"}, {}]>] manual_axes={" + axes +
+         R"(} (%arg2: tensor<8x8xf32>, %arg3: tensor<f32>) {
+      %1 = stablehlo.reshape %arg2 : (tensor<8x8xf32>) -> tensor<4x16xf32>
+      sdy.return %1 : tensor<4x16xf32>
+    } : (tensor<16x16xf32>, tensor<f32>) -> tensor<16x16xf32>
+    return %0 : tensor<16x16xf32>
+  }
+})";
+}
+
+constexpr const char* kGenericManual = R"("builtin.module"() ({
+  "sdy.mesh"() <{mesh = #sdy.mesh<["d"=2, "m"=2]>, sym_name = "mesh"}> {stablehlo.mesh = {axes = []}} : () -> ()
+  "func.func"() <{arg_attrs = [{jax.buffer_donor = true}, {}], function_type = (tensor<16x16xf32>, tensor<f32>) ->
+      tensor<16x16xf32>, sym_name = "main"}> ({
+  ^bb0(%arg0: tensor<16x16xf32>, %arg1: tensor<f32>):
+    %0 = "sdy.manual_computation"(%arg0, %arg1) <{in_shardings = #sdy.sharding_per_value<[<@mesh, [{"d"}, {"m"}]>,
+        <@mesh, [], replicated={"m"}>]>, manual_axes = #sdy<manual_axes{"d", "m"}>,
+        out_shardings = #sdy.sharding_per_value<[<@mesh, [{"d", "m"}, {}]>]>}> ({
+    ^bb0(%arg2: tensor<8x8xf32>, %arg3: tensor<f32>):
+      %1 = "stablehlo.reshape"(%arg2) : (tensor<8x8xf32>) -> tensor<4x16xf32>
+      "sdy.return"(%1) : (tensor<4x16xf32>) -> ()
+    }) : (tensor<16x16xf32>, tensor<f32>) -> tensor<16x16xf32>
+    "func.return"(%0) : (tensor<16x16xf32>) -> ()
+  }) : () -> ()
+}) {mhlo.num_partitions = 4 : i32} : () -> ()
+)";
+
+TEST(StablehloTest, ManualComputationsAreOfShards) {
+  const std::string expected = R"(axccl-program 1
+ranks 4
+part main on [0,1,2,3]
+  argument %0 f32[8,8] donated
+  argument %1 f32[]
+  %2 f32[4,16] = reshape %0
+  return %2
+)";
+  const std::string operands = "%arg0, %arg1", sharding = R"([{"d"}, {"m"}])", axes = R"("d", "m")";
+  const std::string right = Manual(operands, sharding, axes);
+  EXPECT_EQ(Import(right), expected);
+  EXPECT_EQ(Import(kGenericManual), expected);
+  const auto replace = [&](const std::string& word, const std::string& by) {
+    return std::string(right).replace(right.find(word), word.size(), by);
+  };
+  const struct {
+    std::string text;
+    const char* words;
+  } kWrong[] = {
+      {Manual(operands, sharding, R"("d")"), "line 4 column 155: expected all axes in manual_axes, but 'm' is not"},
+      {Manual(operands, R"([{"d"}, {}])", axes),
+       "line 4 column 57: expected a sharding that makes f32[8,8] of f32[16,16]"},
+      {Manual(operands, R"([{"d"}, {"x"}])", axes), "expected a sharding that makes"},
+      {replace("= 4 : i32", "= 8 : i32"), "as many devices in the mesh 'mesh' as ranks, 8"},
+      {replace("<[\"d\"=2, \"m\"=2]>", "<[\"d\"=2, \"m\"=2], device_ids=[3, 2, 1, 0]>"),
+       "device_ids are not supported"},
+      {replace("return %0", "%2 = stablehlo.abs %0 : tensor<16x16xf32>\nreturn %2"),
+       "only where it is all that main does"},
+      {replace("reshape %arg2", "reshape %arg0"), "defined above, found '%arg0'"},
+      {replace("sdy.return", "return"), "'return' is not supported"},
+      {replace("(%arg0, %arg1) in_", "(%arg0) in_"), "expected 1 type for the operands"},
+  };
+  for (const auto& one : kWrong) EXPECT_NE(Import(one.text).find(one.words), std::string::npos) << Import(one.text);
 }
 
 // What would take more than the text is refused, before it is made.

@@ -394,7 +394,7 @@ TEST(CommandTest, WrongUseExitsWithTwoAndNamesTheChoices) {
   fails_with("show --colour red", "unknown option '--colour'");
   fails_with("verify one two", "'two' is one FILE too many");
   fails_with("verify one --op barrier", "not both");
-  fails_with("verify /nonexistent/plan", "cannot open '/nonexistent/plan': No such file or directory");
+  fails_with("verify /nonexistent/plan", "open(/nonexistent/plan): No such file or directory");
   fails_with("list all", "list takes no argument but --op");
 }
 

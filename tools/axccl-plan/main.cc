@@ -1,10 +1,10 @@
 // axccl-plan: the plan's text form, hash, verifier and simulator, and the choice between plans, on the command line.
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
 #include "src/algo/algo.h"
+#include "src/base/files.h"
 #include "src/plan/text.h"
 #include "src/verify/verify.h"
 #include "tools/axccl-plan/explain.h"
@@ -14,24 +14,13 @@
 namespace axccl::tools {
 namespace {
 
+constexpr size_t kMostBytes = size_t{1} << 32;  // of a plan
+
 enum Exit : int { kDone = 0, kBadPlan = 1, kBadUse = 2 };
 
 int Complain(const Status& status, Exit exit) {
   std::fprintf(stderr, "axccl-plan: %.*s\n", static_cast<int>(status.message().size()), status.message().data());
   return exit;
-}
-
-Result<std::string> ReadAll(const std::string& file) {
-  std::FILE* in = file == "-" ? stdin : std::fopen(file.c_str(), "rb");
-  if (in == nullptr) return SystemError(errno, "cannot open '%s'", file.c_str());
-  std::string text;
-  char buffer[1 << 16];
-  size_t n = 0;
-  while ((n = std::fread(buffer, 1, sizeof(buffer), in)) > 0) text.append(buffer, n);
-  const int error = std::ferror(in) != 0 ? errno : 0;
-  if (in != stdin) std::fclose(in);
-  if (error != 0) return SystemError(error, "cannot read '%s'", file.c_str());
-  return text;
 }
 
 int List(const Options& o) {
@@ -76,7 +65,7 @@ int Run(const Options& o) {
   }
   std::string text;
   if (!o.file.empty()) {
-    Result<std::string> read = ReadAll(o.file);
+    Result<std::string> read = ReadWholeFile(o.file == "-" ? "/dev/stdin" : o.file, kMostBytes);
     if (!read.ok()) return Complain(read.status(), kBadUse);
     text = std::move(*read);
   }

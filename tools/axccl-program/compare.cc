@@ -27,12 +27,11 @@ std::string Describe(const Tensor& actual, const Tensor& expected, const Ints& i
          program::ElementText(expected.type.data_type, expected.at(at));
 }
 
-// Equal bits, or numbers that are close. NaNs are close to each other.
+// Equal bits, two NaNs, or numbers that are close.
 bool IsClose(const Tensor& actual, const Tensor& expected, int64_t at, double limit) {
   if (std::equal(actual.at(at), actual.at(at) + actual.element(), expected.at(at))) return true;
-  if (limit < 0) return false;
   const double a = NumberAt(actual, at), b = NumberAt(expected, at);
-  return std::fabs(a - b) <= limit || (std::isnan(a) && std::isnan(b));
+  return (std::isnan(a) && std::isnan(b)) || (limit >= 0 && std::fabs(a - b) <= limit);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 namespace axccl::tools {
 
 // Floats may differ by `tolerance` times the largest element of the expected tensor; all else must be equal, and so
-// must floats if it is 0. Returns where tensors differ first, such as "element [0,3] is 1 instead of 2"; "" if they do
-// not.
+// must floats if it is 0. NaNs are equal whatever their bits: which operand's a sum passes on is left to the processor
+// and the compiler. Returns where tensors differ first, such as "element [0,3] is 1 instead of 2"; "" if they do not.
 std::string Difference(const program::Tensor& actual, const program::Tensor& expected, double tolerance);
 
 // What the operations of every rank gave, in the order of each rank. Thread-safe for different ranks.

@@ -1,17 +1,17 @@
 #include "tools/axccl-program/files.h"
 
-#include <cerrno>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "src/program/kinds.h"
+#include "src/base/files.h"
 
 namespace axccl::tools {
 namespace {
 
 using nlohmann::json;
 using program::Tensor;
+
+constexpr size_t kMostBytes = size_t{1} << 40;
 
 struct TypeName {
   const char* name;
@@ -63,7 +63,8 @@ Status ReadValue(const json& value, const std::string& data, TensorFile::ByRank*
 }
 
 Result<TensorFile> ReadFacts(const json& facts, const std::string& folder) {
-  AXCCL_ASSIGN_OR_RETURN(const std::string data, ReadAll(folder + facts.at("data").get<std::string>()));
+  AXCCL_ASSIGN_OR_RETURN(const std::string data,
+                         ReadWholeFile(folder + facts.at("data").get<std::string>(), kMostBytes));
   if (facts.at("byte_order") != "little") return MakeStatus(Code::kInvalidArgument, "byte_order must be \"little\"");
   const auto ranks = facts.at("devices").get<uint64_t>();
   if (ranks == 0 || ranks > program::kMaxRanks)
@@ -98,33 +99,8 @@ Status AppendValues(const TensorFile::ByRank& by_rank, const char* what, json* v
 
 }  // namespace
 
-Result<std::string> ReadAll(const std::string& file) {
-  std::FILE* const in = file == "-" ? stdin : std::fopen(file.c_str(), "rb");
-  if (in == nullptr) return SystemError(errno, "cannot open '%s'", file.c_str());
-  std::string text;
-  char buffer[1 << 16];
-  size_t n = 0;
-  while ((n = std::fread(buffer, 1, sizeof(buffer), in)) > 0) text.append(buffer, n);
-  const int error = std::ferror(in) != 0 ? errno : 0;
-  if (in != stdin) std::fclose(in);
-  if (error != 0) return SystemError(error, "cannot read '%s'", file.c_str());
-  return text;
-}
-
-Status WriteAll(const std::string& file, std::string_view contents) {
-  const std::string written = file + ".part";
-  std::FILE* const out = std::fopen(written.c_str(), "wb");
-  if (out == nullptr) return SystemError(errno, "cannot create '%s'", written.c_str());
-  const bool whole = std::fwrite(contents.data(), 1, contents.size(), out) == contents.size();
-  const bool closed = std::fclose(out) == 0;
-  if (whole && closed && std::rename(written.c_str(), file.c_str()) == 0) return Status();
-  const int error = errno;
-  std::remove(written.c_str());
-  return SystemError(error, "cannot write '%s'", file.c_str());
-}
-
 Result<TensorFile> ReadTensors(const std::string& file) {
-  AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadAll(file));
+  AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file, kMostBytes));
   const auto named = [&](const char* why) {
     return MakeStatus(Code::kInvalidArgument, "'%s' is no file of tensors: %s", file.c_str(), why);
   };
@@ -144,8 +120,8 @@ Status WriteTensors(const std::string& file, const TensorFile& tensors) {
   facts["data"] = data_file.substr(FolderOf(file).size());
   AXCCL_RETURN_IF_ERROR(AppendValues(tensors.inputs, "inputs", &facts["inputs"], &data));
   AXCCL_RETURN_IF_ERROR(AppendValues(tensors.outputs, "outputs", &facts["outputs"], &data));
-  AXCCL_RETURN_IF_ERROR(WriteAll(data_file, data));
-  return WriteAll(file, facts.dump(1) + "\n");
+  AXCCL_RETURN_IF_ERROR(ReplaceFile(data_file, data));
+  return ReplaceFile(file, facts.dump(1) + "\n");
 }
 
 }  // namespace axccl::tools

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/files.h"
 #include "src/plan/plan.h"
 #include "src/program/check.h"
 #include "src/program/reference.h"
@@ -23,6 +24,8 @@ namespace {
 using program::Program;
 using program::Tensors;
 
+constexpr size_t kMostBytes = size_t{1} << 32;  // of a program
+
 enum Exit : int { kRight = 0, kWrong = 1, kBadUse = 2 };
 
 int Complain(std::string_view text, Exit exit) {
@@ -39,13 +42,11 @@ int PrintAll(const std::string& text) {
 Result<std::vector<Tensors>> Execute(const Options& o, const Program& program, const std::vector<Tensors>& inputs,
                                      std::string* report) {
   if (o.command == Command::kReference) return program::RunReference(program, inputs);
-  AXCCL_ASSIGN_OR_RETURN(Outcomes outcomes,
-                         o.processes ? RunOnProcesses(program, inputs) : RunOnThreads(program, inputs));
-  std::vector<Tensors> outputs;
-  for (RankOutcome& outcome : outcomes) {
-    *report += "rank " + std::to_string(outputs.size()) + ": peak " + std::to_string(outcome.peak_bytes) + " bytes\n";
-    outputs.push_back(std::move(outcome.outputs));
-  }
+  std::vector<uint64_t> peaks;
+  Result<std::vector<Tensors>> outputs =
+      o.processes ? RunOnProcesses(program, inputs, &peaks) : RunOnThreads(program, inputs, {}, &peaks);
+  for (size_t rank = 0; rank < peaks.size(); ++rank)
+    *report += "rank " + std::to_string(rank) + ": peak " + std::to_string(peaks[rank]) + " bytes\n";
   return outputs;
 }
 
@@ -126,7 +127,7 @@ int SimulateAndReport(const Options& o, const Program& program) {
       program::Simulate(program, model.value().get(), {o.trips, o.branch, !o.trace.empty()});
   if (!simulation.ok()) return Complain(simulation.status(), kWrong);
   if (!o.trace.empty()) {
-    const Status written = WriteAll(o.trace, TraceOf(simulation.value()));
+    const Status written = ReplaceFile(o.trace, TraceOf(simulation.value()));
     if (!written.ok()) return Complain(written, kBadUse);
   }
   return PrintAll(ReportOf(program, simulation.value()));
@@ -134,7 +135,7 @@ int SimulateAndReport(const Options& o, const Program& program) {
 
 int Run(const Options& o) {
   if (o.command == Command::kHelp) return PrintAll(HelpText());
-  const Result<std::string> text = ReadAll(o.file);
+  const Result<std::string> text = ReadWholeFile(o.file == "-" ? "/dev/stdin" : o.file, kMostBytes);
   if (!text.ok()) return Complain(text.status(), kBadUse);
   const Result<Program> program =
       o.command == Command::kImport ? program::ImportStablehlo(text.value()) : program::Parse(text.value());

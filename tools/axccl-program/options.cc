@@ -128,7 +128,7 @@ const char* HelpText() {
          "  simulate FILE.axp    predicts time and memory on other devices\n"
          "\n"
          "Options of reference and run:\n"
-         "  --inputs FILE.json   inputs of all ranks (docs/program-format.md, \"Files of tensors\"); else random ones\n"
+         "  --inputs FILE.json   inputs of all ranks (docs/programs.md, \"Files of tensors\"); else random ones\n"
          "  --seed N             of random inputs; 1 unless given\n"
          "  --outputs FILE.json  writes inputs and outputs there, and their data into FILE.bin\n"
          "  --against WHAT       compares the outputs: \"reference\", or a file of tensors; the first operation and\n"

@@ -1,6 +1,7 @@
 #include "tools/axccl-program/rank_run.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "src/base/hash.h"
 #include "src/program/kinds.h"
@@ -70,6 +71,12 @@ Ints Positions(const Operation& operation, const Ints& ranks) {
   return positions;
 }
 
+Status ErrorOf(int rank, const char* what) {
+  return MakeStatus(Code::kRemoteError, "rank %d in %s: %s", rank, what, ncclGetLastError(nullptr));
+}
+
+constexpr int64_t kCollectives = -1;  // not the number of a channel
+
 int Number(const Operation& operation, Attr attr) { return static_cast<int>(program::Get<int64_t>(operation, attr)); }
 
 }  // namespace
@@ -80,7 +87,9 @@ RankRun::RankRun(const program::Program& program, const program::Liveness& liven
 
 RankRun::~RankRun() {
   for (const auto& [key, channel] : channels_) (void)axcclChannelDestroy(channel);
-  for (const auto& [channel, stream] : sending_) (void)axcclStreamDestroy(stream);
+  for (const auto& [channel, sending] : sending_) {
+    if (sending.stream != nullptr) (void)axcclStreamDestroy(sending.stream);
+  }
 }
 
 Status RankRun::Check(ncclResult_t result, const Operation& operation) const {
@@ -91,13 +100,11 @@ Status RankRun::Check(ncclResult_t result, const Operation& operation) const {
 
 // ---- values ----
 
-RankRun::Shared RankRun::Keep(Tensor tensor) {
-  live_ += tensor.bytes.size();
+RankRun::Shared RankRun::Count(Shared tensor) {
+  live_ += tensor->bytes.size();
   peak_ = std::max(peak_, live_);
-  return Shared(new Tensor(std::move(tensor)), [this](const Tensor* dropped) {
-    live_ -= dropped->bytes.size();
-    delete dropped;
-  });
+  const Tensor* const counted = tensor.get();
+  return Shared(counted, Counted{std::move(tensor), &live_});
 }
 
 RankRun::Values RankRun::Get(const std::vector<program::Id>& ids) const {
@@ -118,14 +125,19 @@ Result<Tensors> RankRun::Run(const Tensors& inputs) {
   };
   const auto part = std::find_if(program_.parts.begin(), program_.parts.end(), has_rank);
   if (part == program_.parts.end()) return Tensors();
+  const std::string call = "rank " + std::to_string(rank_);
+  return CatchAll(call.c_str(), [&] { return RunPart(part->function, inputs); });
+}
+
+Result<Tensors> RankRun::RunPart(const Function& function, const Tensors& inputs) {
   Values arguments;
   for (const Tensor& input : inputs) arguments.push_back(Keep(input));
-  AXCCL_ASSIGN_OR_RETURN(const Values results, Execute(part->function, std::move(arguments)));
-  for (const auto& [channel, stream] : sending_) {
-    if (axcclStreamSynchronize(stream) != ncclSuccess)
+  AXCCL_ASSIGN_OR_RETURN(const Values results, Execute(function, std::move(arguments)));
+  for (auto& [channel, sending] : sending_) {
+    if (axcclStreamSynchronize(sending.stream) != ncclSuccess)
       return MakeStatus(Code::kRemoteError, "rank %d, in a send: %s", rank_, ncclGetLastError(comm_));
+    sending.values.clear();
   }
-  sent_.clear();
   values_.clear();
   Tensors outputs;
   for (const Shared& result : results) outputs.push_back(*result);
@@ -137,7 +149,7 @@ Result<RankRun::Values> RankRun::Execute(const Function& function, Values argume
   arguments.clear();
   Drop(liveness_.DroppedAtOnce(function));
   for (const Operation& operation : function.operations) {
-    AXCCL_ASSIGN_OR_RETURN(Values results, Execute(operation));
+    AXCCL_ASSIGN_OR_RETURN(Values results, ExecuteWithoutExceptions(operation));
     for (size_t i = 0; i < results.size(); ++i) {
       if (observer_) observer_(rank_, operation, i, *results[i]);
       values_[operation.results[i].id] = std::move(results[i]);
@@ -147,6 +159,17 @@ Result<RankRun::Values> RankRun::Execute(const Function& function, Values argume
   Values results = Get(function.results);
   Drop(liveness_.DroppedAtEnd(function));
   return results;
+}
+
+// Memory may run out.
+Result<RankRun::Values> RankRun::ExecuteWithoutExceptions(const Operation& operation) {
+  try {
+    return Execute(operation);
+  } catch (const std::exception&) {
+    const std::string call = "rank " + std::to_string(rank_) + " in %" + std::to_string(operation.id) + " " +
+                             std::string(program::InfoOf(operation.kind).name);
+    return StatusOfException(call.c_str());
+  }
 }
 
 Result<RankRun::Values> RankRun::Execute(const Operation& operation) {
@@ -196,13 +219,12 @@ Result<RankRun::Values> RankRun::While(const Operation& operation, Values carrie
 
 // ---- between ranks ----
 
-// Every rank of a group creates its channel when it first comes to a call on it.
-Result<axcclChannel_t> RankRun::ChannelOf(int64_t number, const Ints& ranks, bool messages) {
-  Ints key = ranks;
-  key.push_back(messages ? 1 : 0);
-  axcclChannel_t& channel = channels_[{number, key}];
+// Every rank of a group creates its channel when it first comes to a call on it. Ranks go through the collectives of a
+// group in one order, whatever the numbers, so one channel has them all: a rank cannot have more than a few thousand.
+Result<axcclChannel_t> RankRun::ChannelOf(const Ints& ranks, int64_t number) {
+  axcclChannel_t& channel = channels_[{number, ranks}];
   if (channel != nullptr) return channel;
-  uint64_t id = Mix(Mix(kHashSeed, static_cast<uint64_t>(number)), static_cast<uint64_t>(messages));
+  uint64_t id = Mix(kHashSeed, static_cast<uint64_t>(number));
   for (const int64_t rank : ranks) id = Mix(id, static_cast<uint64_t>(rank));
   axcclGroupSpec_t spec = AXCCL_GROUP_SPEC_INITIALIZER;
   spec.num_partitions = program_.ranks;
@@ -216,7 +238,7 @@ Result<axcclChannel_t> RankRun::ChannelOf(int64_t number, const Ints& ranks, boo
     (void)axcclGroupsDestroy(groups);
   }
   if (made == ncclSuccess) return channel;
-  channels_.erase({number, key});
+  channels_.erase({number, ranks});
   return MakeStatus(Code::kRemoteError, "rank %d: %s", rank_, ncclGetLastError(comm_));
 }
 
@@ -259,8 +281,7 @@ Result<RankRun::Values> RankRun::Collect(const Operation& operation, const Value
     std::vector<axcclView_t> in, out;
     for (const Shared& operand : operands) in.push_back(ViewOf(*operand));
     for (const Tensor& result : results) out.push_back(ViewOf(result));
-    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel,
-                           ChannelOf(program::Get<int64_t>(operation, Attr::kChannel), ranks, false));
+    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel, ChannelOf(ranks, kCollectives));
     AXCCL_RETURN_IF_ERROR(Call(operation, ranks, in, out, channel));
     AXCCL_RETURN_IF_ERROR(Check(axcclStreamSynchronize(stream_), operation));
   }
@@ -269,32 +290,97 @@ Result<RankRun::Values> RankRun::Collect(const Operation& operation, const Value
   return values;
 }
 
+// Those of a channel go one after the other, so what is sent is known when all of them are.
+Status RankRun::DropSent() {
+  for (auto& [channel, sending] : sending_) {
+    if (sending.values.empty()) continue;
+    const ncclResult_t state = axcclStreamQuery(sending.stream);
+    if (state == ncclInProgress) continue;
+    if (state != ncclSuccess)
+      return MakeStatus(Code::kRemoteError, "rank %d, in a send: %s", rank_, ncclGetLastError(comm_));
+    sending.values.clear();
+  }
+  return Status();
+}
+
 // A send does not wait for its recv, so each channel of messages has a stream.
 Status RankRun::Send(const Operation& operation, const Shared& value) {
+  AXCCL_RETURN_IF_ERROR(DropSent());
+  const auto number = program::Get<int64_t>(operation, Attr::kChannel);
   for (const Ints& pair : program::Get<Groups>(operation, Attr::kPairs)) {
     if (pair[0] != rank_) continue;
-    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel,
-                           ChannelOf(program::Get<int64_t>(operation, Attr::kChannel), pair, true));
-    axcclStream_t& stream = sending_[channel];
-    if (stream == nullptr) AXCCL_RETURN_IF_ERROR(Check(axcclStreamCreate(&stream, axcclStreamNonBlocking), operation));
+    if (pair[1] == rank_) {
+      to_itself_[number].push_back(Uncounted(value));
+      continue;
+    }
+    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel, ChannelOf(pair, number));
+    Sending& sending = sending_[channel];
+    if (sending.stream == nullptr)
+      AXCCL_RETURN_IF_ERROR(Check(axcclStreamCreate(&sending.stream, axcclStreamNonBlocking), operation));
     const axcclView_t view = ViewOf(*value);
-    AXCCL_RETURN_IF_ERROR(Check(axcclSend(1, &view, 1, channel, nullptr, axcclStreamToCuda(stream)), operation));
-    sent_.push_back(value);
+    sending.values.push_back(Uncounted(value));
+    AXCCL_RETURN_IF_ERROR(
+        Check(axcclSend(1, &view, 1, channel, nullptr, axcclStreamToCuda(sending.stream)), operation));
   }
   return Status();
 }
 
 Result<RankRun::Values> RankRun::Receive(const Operation& operation) {
+  AXCCL_RETURN_IF_ERROR(DropSent());
+  const auto number = program::Get<int64_t>(operation, Attr::kChannel);
   Tensor result = Tensor::Zeros(operation.results[0].type);
   for (const Ints& pair : program::Get<Groups>(operation, Attr::kPairs)) {
     if (pair[1] != rank_) continue;
-    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel,
-                           ChannelOf(program::Get<int64_t>(operation, Attr::kChannel), pair, true));
+    if (pair[0] == rank_) {
+      std::deque<Shared>& sent = to_itself_[number];
+      Shared value = std::move(sent.front());
+      sent.pop_front();
+      return Values{Count(std::move(value))};
+    }
+    AXCCL_ASSIGN_OR_RETURN(axcclChannel_t const channel, ChannelOf(pair, number));
     const axcclView_t view = ViewOf(result);
     AXCCL_RETURN_IF_ERROR(Check(axcclRecv(1, &view, 0, channel, nullptr, axcclStreamToCuda(stream_)), operation));
     AXCCL_RETURN_IF_ERROR(Check(axcclStreamSynchronize(stream_), operation));
   }
   return Values{Keep(std::move(result))};
+}
+
+// ---- the whole rank ----
+
+Result<Tensors> RunRank(const program::Program& program, const program::Liveness& liveness, int rank,
+                        const ncclUniqueId& id, const Tensors& inputs, const program::Observer& observer,
+                        const std::function<void(const Status&)>& failed, uint64_t* peak_bytes) {
+  ncclComm_t comm = nullptr;
+  axcclStream_t stream = nullptr;
+  Result<Tensors> outputs = Tensors();
+  if (axcclHostSetDevice(rank % 1024) != ncclSuccess) {
+    outputs = ErrorOf(rank, "axcclHostSetDevice");
+  } else if (ncclCommInitRank(&comm, program.ranks, id, rank) != ncclSuccess) {
+    comm = nullptr;
+    outputs = ErrorOf(rank, "ncclCommInitRank");
+  } else if (axcclStreamCreate(&stream, axcclStreamNonBlocking) != ncclSuccess) {
+    outputs = ErrorOf(rank, "axcclStreamCreate");
+  }
+  if (outputs.ok()) {
+    RankRun run(program, liveness, rank, comm, stream, observer);
+    outputs = run.Run(inputs);
+    *peak_bytes = run.peak_bytes();
+    if (!outputs.ok()) {
+      failed(outputs.status());
+      (void)ncclCommAbort(comm);
+      comm = nullptr;
+    }
+  } else {
+    failed(outputs.status());
+    if (comm != nullptr) (void)ncclCommAbort(comm);
+    comm = nullptr;
+  }
+  if (stream != nullptr) (void)axcclStreamDestroy(stream);
+  if (comm != nullptr && ncclCommDestroy(comm) != ncclSuccess) {
+    outputs = ErrorOf(rank, "ncclCommDestroy");
+    failed(outputs.status());
+  }
+  return outputs;
 }
 
 }  // namespace axccl::tools

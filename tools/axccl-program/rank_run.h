@@ -1,9 +1,11 @@
 // One rank's run of a program on the host, as a client of the library: collectives by the public API on channels in
 // group order, so their bits are those of the reference; local operations by the reference's definitions. A value is
-// freed after its last use (liveness.h), and what was sent at the end.
+// freed after its last use (liveness.h), and one that was sent when it has been received.
 #pragma once
 
 #include <cstddef>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -28,10 +30,11 @@ class RankRun {
   ~RankRun();
   RankRun(const RankRun&) = delete;
 
-  // Inputs are of the types of the part's arguments. An error names rank, operation and what the library says; the
-  // communicator should be aborted then.
+  // Inputs are of the types of the part's arguments. An error names rank, operation and what the library says. Sends
+  // may be under way then, so the communicator must be aborted before this object is destroyed.
   Result<program::Tensors> Run(const program::Tensors& inputs);
-  // Of all values that were alive at the same time, inputs included; as program::Simulate predicts it.
+  // Of all values that were alive at the same time, inputs included; as program::Simulate predicts it. What only a
+  // message holds that is under way does not count, as that depends on when others receive it.
   size_t peak_bytes() const { return peak_; }
 
  private:
@@ -40,16 +43,23 @@ class RankRun {
 
   Result<Values> Execute(const program::Function& function, Values arguments);
   Result<Values> Execute(const program::Operation& operation);
+  Result<Values> ExecuteWithoutExceptions(const program::Operation& operation);
+  Result<program::Tensors> RunPart(const program::Function& function, const program::Tensors& inputs);
   Result<Values> While(const program::Operation& operation, Values carried);
   Result<Values> Collect(const program::Operation& operation, const Values& operands);
   Status Send(const program::Operation& operation, const Shared& value);
+  // Drops what has been sent.
+  Status DropSent();
   Result<Values> Receive(const program::Operation& operation);
-  // The channel of a group for an operation's channel number. Messages from ranks[0] to ranks[1] have their own.
-  Result<axcclChannel_t> ChannelOf(int64_t number, const program::Ints& ranks, bool messages);
+  // The channel of a group's collectives, or that with this number of messages from ranks[0] to ranks[1].
+  Result<axcclChannel_t> ChannelOf(const program::Ints& ranks, int64_t number);
   Status Call(const program::Operation& operation, const program::Ints& ranks, std::span<const axcclView_t> in,
               std::span<const axcclView_t> out, axcclChannel_t channel);
   Status Check(ncclResult_t result, const program::Operation& operation) const;
-  Shared Keep(program::Tensor tensor);
+  Shared Keep(program::Tensor tensor) { return Count(std::make_shared<const program::Tensor>(std::move(tensor))); }
+  Shared Count(Shared tensor);
+  // The same tensor, not counted.
+  static Shared Uncounted(const Shared& value) { return std::get_deleter<Counted>(value)->tensor; }
   Values Get(const std::vector<program::Id>& ids) const;
   void Drop(std::span<const program::Id> ids);
 
@@ -59,12 +69,29 @@ class RankRun {
   const ncclComm_t comm_;
   const axcclStream_t stream_;
   const program::Observer& observer_;
+  size_t live_ = 0, peak_ = 0;  // values that are dropped change them
+  // What a value is, besides counted.
+  struct Counted {
+    Shared tensor;
+    size_t* live;
+    void operator()(const program::Tensor* dropped) const { *live -= dropped->bytes.size(); }
+  };
   std::unordered_map<program::Id, Shared> values_;
   std::map<std::pair<int64_t, program::Ints>, axcclChannel_t> channels_;
-  // Messages under way, and the stream of each of their channels.
-  std::map<axcclChannel_t, axcclStream_t> sending_;
-  std::vector<Shared> sent_;
-  size_t live_ = 0, peak_ = 0;
+  // The stream of each channel of messages, and those under way on it.
+  struct Sending {
+    axcclStream_t stream = nullptr;
+    Values values;
+  };
+  std::map<axcclChannel_t, Sending> sending_;
+  std::map<int64_t, std::deque<Shared>> to_itself_;  // messages, by channel number
 };
+
+// A rank from its first call of the library to its last, on the calling thread. An error is passed to `failed` before
+// the communicator is aborted: what other ranks say after that is its consequence. `peak_bytes`: gets those of the run.
+Result<program::Tensors> RunRank(const program::Program& program, const program::Liveness& liveness, int rank,
+                                 const ncclUniqueId& id, const program::Tensors& inputs,
+                                 const program::Observer& observer, const std::function<void(const Status&)>& failed,
+                                 uint64_t* peak_bytes);
 
 }  // namespace axccl::tools

@@ -9,16 +9,19 @@
 
 namespace axccl::tools {
 
-struct RankOutcome {
-  program::Tensors outputs;
-  uint64_t peak_bytes = 0;  // RankRun::peak_bytes
-};
-using Outcomes = std::vector<RankOutcome>;  // [rank]
+// Each has a host device of its own.
+inline constexpr int kMostRanks = 1024;
 
-// As RunReference, with a thread for each rank. The observer is called by all of them at once.
-Result<Outcomes> RunOnThreads(const program::Program& program, const std::vector<program::Tensors>& inputs,
-                              const program::Observer& observer = {});
-// As RunReference, with a process for each rank. The library must not have been used in this process before.
-Result<Outcomes> RunOnProcesses(const program::Program& program, const std::vector<program::Tensors>& inputs);
+// As RunReference, with a thread for each rank. The observer is called by all of them at once. An error is that of the
+// rank that had one first, and names it. `peaks`: gets RankRun::peak_bytes of each rank.
+Result<std::vector<program::Tensors>> RunOnThreads(const program::Program& program,
+                                                   const std::vector<program::Tensors>& inputs,
+                                                   const program::Observer& observer = {},
+                                                   std::vector<uint64_t>* peaks = nullptr);
+// Likewise with a process for each rank; none of them is left at the end, nor if the caller dies. The library must not
+// have been used in this process before, which must have one thread.
+Result<std::vector<program::Tensors>> RunOnProcesses(const program::Program& program,
+                                                     const std::vector<program::Tensors>& inputs,
+                                                     std::vector<uint64_t>* peaks = nullptr);
 
 }  // namespace axccl::tools

@@ -96,6 +96,7 @@ Status CheckAllReduce(const Site& site) {
   AXCCL_RETURN_IF_ERROR(CheckGroups(site));
   for (size_t i = 0; i < site.operands.size(); ++i) {
     AXCCL_RETURN_IF_ERROR(CheckFold(site, site.operand(i).data_type, "(C5)"));
+    AXCCL_RETURN_IF_ERROR(site.ExpectDataType(i, "(C5)"));  // one computation has one type
     AXCCL_RETURN_IF_ERROR(site.ExpectResult(i, site.operand(i), "(C6) (C7)"));
   }
   return Status();

@@ -166,8 +166,7 @@ class WritingOut {
     Slots results;
     for (const Value& result : operation.results) results.push_back(New(result.type));
     AXCCL_RETURN_IF_ERROR(Add(kind, operation, operands, results));
-    // A message may be under way until the end.
-    if (kind != Kind::kSend) Release(operands);
+    Release(operands);
     return results;
   }
 

@@ -7,12 +7,23 @@
 
 #include "src/program/kinds.h"
 #include "src/program/stablehlo/literal.h"
+#include "src/program/stablehlo/sharding.h"
 #include "src/program/stablehlo/type.h"
 
 namespace axccl::program::stablehlo {
 namespace {
 
 using Form = AttrNode::Form;
+
+// `(tensor<f32>) -> tensor<f32>`
+bool ReadType(Scanner* in, AttrNode* attr) {
+  std::vector<TensorType> outputs;
+  attr->form = Form::kType;
+  if (!ReadFunctionType(in, &attr->types, &outputs)) return false;
+  attr->number = static_cast<int64_t>(attr->types.size());
+  attr->types.insert(attr->types.end(), outputs.begin(), outputs.end());
+  return true;
+}
 
 // Whether a number may have the type that is written behind it.
 bool FitsType(const AttrNode& attr) {
@@ -44,22 +55,32 @@ bool ReadNumber(Scanner* in, AttrNode* attr) {
           in->Fail(mark, "expected the type of a number that has this value, found " + Quote(attr->word)));
 }
 
+// Reads `0, 1]` if there are only such numbers; otherwise goes back.
+bool TryInts(Scanner* in, AttrNode* attr) {
+  const size_t mark = in->Mark();
+  do {
+    const std::string_view word = in->Element();
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), attr->ints.emplace_back());
+    if (error != std::errc() || end != word.data() + word.size()) break;
+    if (!in->Try("]")) continue;
+    attr->form = Form::kInts;
+    return true;
+  } while (in->Try(","));
+  in->Back(mark);
+  attr->ints.clear();
+  return false;
+}
+
 // `[0, 1]`, `["a", @b]`
 bool ReadList(Scanner* in, int depth, AttrNode* attr) {
-  if (!in->Expect("[")) return false;
-  if (!in->Try("]")) {
-    do {
-      if (!ReadAttr(in, depth + 1, &attr->items.emplace_back())) return false;
-    } while (in->Try(","));
-    if (!in->Expect("]")) return false;
-  }
-  const auto is_plain = [](const AttrNode& item) { return item.form == Form::kNumber && item.word.empty(); };
-  attr->form = Form::kList;
-  if (!std::all_of(attr->items.begin(), attr->items.end(), is_plain)) return true;
   attr->form = Form::kInts;
-  for (const AttrNode& item : attr->items) attr->ints.push_back(item.number);
-  attr->items.clear();
-  return true;
+  if (!in->Expect("[")) return false;
+  if (in->Try("]") || TryInts(in, attr)) return true;
+  attr->form = Form::kList;
+  do {
+    if (!ReadAttr(in, depth + 1, &attr->items.emplace_back())) return false;
+  } while (in->Try(","));
+  return in->Expect("]");
 }
 
 // `array<i64: 0, 1>` behind its first word
@@ -79,54 +100,13 @@ bool ReadDense(Scanner* in, AttrNode* attr) {
   attr->form = Form::kDense;
   if (!in->Expect("<")) return false;
   const size_t begin = in->Mark();
-  if (!in->SkipBehind('>') || !in->Expect(":") || !ReadDenseType(in, &attr->type, &attr->word)) return false;
+  if (!in->SkipBehind('>') || !in->Expect(":") || !ReadDenseType(in, &attr->types.emplace_back(), &attr->word))
+    return false;
   const size_t end = in->Mark();
   in->Back(begin);
-  if (!ReadLiteral(in, attr->type, &attr->literal) || !in->Expect(">")) return false;
+  if (!ReadLiteral(in, attr->types[0], &attr->literal) || !in->Expect(">")) return false;
   in->Back(end);
   return true;
-}
-
-// `"x", "y":(1)2, ?`: the axes of a dimension, up to '}'
-bool ReadShardedAxes(Scanner* in, bool may_be_open) {
-  if (!in->Expect("{")) return false;
-  if (in->Try("}")) return true;
-  do {
-    std::string_view name;
-    int64_t number = 0;
-    if (may_be_open && in->Try("?")) break;
-    if (!in->PlainString(&name)) return false;
-    if (in->Try(":") && (!in->Expect("(") || !in->Integer(&number) || !in->Expect(")") || !in->Integer(&number)))
-      return false;
-  } while (in->Try(","));
-  return in->Expect("}");
-}
-
-// `<@mesh, [{"x"}, {}], replicated={"y"}>` of #sdy.sharding. It has no meaning here.
-bool ReadSharding(Scanner* in) {
-  std::string_view mesh;
-  if (!in->Expect("<") || !in->Name('@', &mesh) || !in->Expect(",") || !in->Expect("[")) return false;
-  if (!in->Try("]")) {
-    do {
-      if (!ReadShardedAxes(in, true)) return false;
-    } while (in->Try(","));
-    if (!in->Expect("]")) return false;
-  }
-  for (const char* const list : {"replicated", "unreduced"}) {
-    const size_t mark = in->Mark();
-    if (in->Try(",") && !in->TryWord(list)) in->Back(mark);
-    if (in->Mark() != mark && (!in->Expect("=") || !ReadShardedAxes(in, false))) return false;
-  }
-  return in->Expect(">");
-}
-
-// `<[<@mesh, [{"x"}]>, <@mesh, [{}]>]>` of #sdy.sharding_per_value
-bool ReadShardings(Scanner* in) {
-  if (!in->Expect("<") || !in->Expect("[")) return false;
-  do {
-    if (!ReadSharding(in)) return false;
-  } while (in->Try(","));
-  return in->Expect("]") && in->Expect(">");
 }
 
 // `#stablehlo<name WORD>`, `#stablehlo.name<key = value>`, `#sdy.sharding<...>`
@@ -143,9 +123,10 @@ bool ReadDialect(Scanner* in, int depth, AttrNode* attr) {
     return in->ExpectHere("<") && ReadEntries(in, depth + 1, ">", &attr->fields);
   }
   if (name == "sdy.mesh") return ReadMesh(in, attr);
-  attr->form = Form::kOther;
-  if (name == "sdy.sharding") return ReadSharding(in);
-  if (name == "sdy.sharding_per_value") return ReadShardings(in);
+  if (name == "sdy.sharding") return ReadSharding(in, attr);
+  if (name == "sdy.sharding_per_value") return in->Expect("<") && ReadShardings(in, attr) && in->Expect(">");
+  if (name == "sdy")
+    return in->ExpectHere("<") && in->ExpectWord("manual_axes") && ReadManualAxes(in, attr) && in->Expect(">");
   return in->Fail(attr->at, "the attribute " + Quote("#" + std::string(name)) +
                                 " is not supported; supported are those of stablehlo, #sdy.mesh, #sdy.sharding and "
                                 "#sdy.sharding_per_value");
@@ -219,8 +200,7 @@ bool ReadAttr(Scanner* in, int depth, AttrNode* attr) {
     case '#':
       return ReadDialect(in, depth, attr);
     case '(':
-      attr->form = Form::kType;
-      return ReadFunctionType(in, &attr->inputs, &attr->outputs);
+      return ReadType(in, attr);
     default:
       return c == '-' || (c >= '0' && c <= '9') ? ReadNumber(in, attr) : ReadNamed(in, attr);
   }

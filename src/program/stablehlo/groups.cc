@@ -80,7 +80,7 @@ bool ReadIds(const AttrNode& attr, Scanner* errors, Ints* ids) {
                         "#stablehlo.replica_group_mesh_axes<...>");
   ids->resize(attr.literal.bytes.size() / sizeof(int64_t));
   if (!ids->empty()) std::memcpy(ids->data(), attr.literal.bytes.data(), attr.literal.bytes.size());
-  const int64_t elements = Elements(attr.type);
+  const int64_t elements = Elements(attr.types[0]);
   if (ids->size() != 1 || elements <= 1) return true;
   // More than a pair of a rank with itself has the id twice where it may not.
   if (elements > 2) return errors->Fail(attr.at, "expected lists of ids that differ");
@@ -89,15 +89,6 @@ bool ReadIds(const AttrNode& attr, Scanner* errors, Ints* ids) {
 }
 
 bool IsMeshAxes(const AttrNode& attr) { return attr.form == Form::kFields && attr.name == "replica_group_mesh_axes"; }
-
-int64_t Devices(const Mesh& mesh) {
-  int64_t devices = 1;
-  for (const Axis& axis : mesh.axes) {
-    if (axis.size < 1 || axis.size > kMaxRanks / devices) return 0;
-    devices *= axis.size;
-  }
-  return devices;
-}
 
 const Mesh* FindMesh(const Module& module, const AttrNode& attr, Scanner* errors) {
   const NamedAttr* const symbol = Find(attr.fields, "mesh");
@@ -164,6 +155,15 @@ bool CountIds(const std::vector<Op>& ops, Scanner* errors, int64_t* replicas, in
 
 }  // namespace
 
+int64_t Devices(const Mesh& mesh) {
+  int64_t devices = 1;
+  for (const Axis& axis : mesh.axes) {
+    if (axis.size < 1 || axis.size > kMaxRanks / devices) return 0;
+    devices *= axis.size;
+  }
+  return devices;
+}
+
 bool FailBudget(size_t at, Scanner* errors) {
   return errors->Fail(
       at,
@@ -212,7 +212,7 @@ bool Communication::ReadGroups(const Op& op, Groups* groups) {
   tensor::GroupRequest request{.kind = *CollectiveOf(op.name), .grid = grid_, .ids = {}, .rules = {}};
   request.rules = tensor::StableHloRules(request.kind);
   const NamedAttr* const attribute = IdsOf(op, &errors_);
-  if (attribute == nullptr || !ModeOf(op, &errors_, &request.mode) || !TakeRanks(op, 0)) return false;
+  if (attribute == nullptr || !ModeOf(op, &errors_, &request.mode)) return false;
   const AttrNode& attr = attribute->value;
   Ints ids;
   tensor::IdTable table;
@@ -220,7 +220,7 @@ bool Communication::ReadGroups(const Op& op, Groups* groups) {
     const Mesh* const mesh = FindMesh(module_, attr, &errors_);
     std::vector<tensor::AxisRef> refs;
     if (mesh == nullptr || !ReadAxes(attr, &errors_, &refs)) return false;
-    if (!TakeRanks(op, static_cast<size_t>(Devices(*mesh)))) return false;
+    if (!TakeRanks(op, static_cast<size_t>(std::max<int64_t>(Devices(*mesh) - grid_.Ranks(), 0)))) return false;
     std::vector<tensor::MeshAxis> axes;
     for (const Axis& axis : mesh->axes) axes.push_back({axis.name, axis.size});
     Result<tensor::IdTable> found = tensor::MeshGroups(plan::KindName(request.kind), {axes, mesh->device_ids}, refs);
@@ -228,9 +228,9 @@ bool Communication::ReadGroups(const Op& op, Groups* groups) {
     table = std::move(found.value());
     request.ids = table.lists();
   } else {
-    if (!ReadIds(attr, &errors_, &ids)) return false;
+    if (!ReadIds(attr, &errors_, &ids) || !TakeRanks(op, ids.size())) return false;
     const Result<tensor::IdLists> lists =
-        tensor::IdLists::FromTensor(plan::KindName(request.kind), request.kind, ids, attr.type.dims);
+        tensor::IdLists::FromTensor(plan::KindName(request.kind), request.kind, ids, attr.types[0].dims);
     if (!lists.ok()) return Fail(attr, lists.status(), &errors_);
     request.ids = lists.value();
   }
@@ -242,7 +242,7 @@ bool Communication::ReadGroups(const Op& op, Groups* groups) {
   }
   const Result<tensor::ReplicaGroups> made = tensor::ReplicaGroups::Make(request);
   if (!made.ok()) return Fail(attr, made.status(), &errors_);
-  if (!TakeRanks(op, 8 * static_cast<size_t>(made.value().num_groups()))) return false;
+  if (!budget_.Take(8 * static_cast<size_t>(made.value().num_groups()))) return FailBudget(op.at, &errors_);
   for (int g = 0; g < made.value().num_groups(); ++g) {
     const auto group = made.value().Group(g);
     groups->emplace_back(group.begin(), group.end());
@@ -256,9 +256,9 @@ bool Communication::ReadPairs(const Op& op, Groups* pairs) {
   Ints ids;
   if (attribute == nullptr || !ModeOf(op, &errors_, &request.mode) || !ReadIds(attribute->value, &errors_, &ids))
     return false;
-  if (!TakeRanks(op, 0)) return false;
+  if (!TakeRanks(op, ids.size())) return false;
   const Result<tensor::IdLists> lists =
-      tensor::IdLists::FromTensor("collective_permute", plan::Kind::kSendRecv, ids, attribute->value.type.dims);
+      tensor::IdLists::FromTensor("collective_permute", plan::Kind::kSendRecv, ids, attribute->value.types[0].dims);
   if (!lists.ok()) return Fail(attribute->value, lists.status(), &errors_);
   request.pairs = lists.value();
   const Result<tensor::PermutePairs> made = tensor::PermutePairs::Make(request);

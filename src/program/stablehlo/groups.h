@@ -28,6 +28,9 @@ class Budget {
 // partitions. Ids of both are an error.
 bool GridOf(const Module& module, Scanner* errors, tensor::Grid* grid);
 
+// The devices of a mesh; 0 if they are too many.
+int64_t Devices(const Mesh& mesh);
+
 class Communication {
  public:
   // Keeps the pointers.

@@ -8,6 +8,7 @@
 #include "src/program/stablehlo/groups.h"
 #include "src/program/stablehlo/names.h"
 #include "src/program/stablehlo/read.h"
+#include "src/program/stablehlo/sharding.h"
 #include "src/program/text.h"
 
 namespace axccl::program::stablehlo {
@@ -56,6 +57,7 @@ class Lowering {
   bool LowerRoot(size_t index, Function* function) {
     const Func& func = module_.funcs[index];
     next_ = 0;
+    if (const Op* const manual = ManualOf(func)) return LowerManual(index, *manual, function);
     std::vector<Id> inputs;
     for (size_t i = 0; i < func.body.arguments; ++i) {
       if (!NewValue(func.at, func.types[i], &function->arguments)) return false;
@@ -63,6 +65,19 @@ class Lowering {
       inputs.push_back(function->arguments.back().id);
     }
     return LowerCall(func.at, index, 0, inputs, &function->operations, &function->results);
+  }
+
+  // Lowers a function that is an sdy.manual_computation: its arguments are the shards.
+  bool LowerManual(size_t index, const Op& op, Function* function) {
+    const Func& func = module_.funcs[index];
+    if (!CheckManual(module_, func, grid_, &errors_)) return false;
+    if (!budget_.Take(kOpWords + func.types.size())) return FailBudget(op.at, &errors_);
+    states_[index] = State::kActive;
+    Frame frame{func, std::vector<Id>(func.types.size())};
+    if (!LowerRegion(op.regions[0], 0, &frame, function)) return false;
+    for (size_t i = 0; i < function->arguments.size(); ++i) function->arguments[i].donated = func.donated[i];
+    states_[index] = State::kDone;
+    return true;
   }
 
   bool NewValue(size_t at, const TensorType& type, std::vector<Value>* values) {
@@ -97,10 +112,41 @@ class Lowering {
         if (!InlineCall(op, depth, frame, operations)) return false;
         continue;
       }
+      if (op.name == "sdy.manual_computation")
+        return errors_.Fail(op.at, "expected sdy.manual_computation only where it is all that main does");
       Operation operation;
       if (!LowerOp(op, depth, frame, &operation)) return false;
       operations->push_back(std::move(operation));
+      if (!LowerId(op, frame, operations)) return false;
     }
+    return true;
+  }
+
+  // A program knows only ranks: `partition_id` is that of the rank, and `replica_id` 0. Makes of the last operation, if
+  // it is one of these, what it is on a grid of several replicas.
+  bool LowerId(const Op& op, Frame* frame, std::vector<Operation>* operations) {
+    const OpKind kind = operations->back().kind;
+    if ((kind != OpKind::kPartitionId && kind != OpKind::kReplicaId) || grid_.num_replicas == 1) return true;
+    if (grid_.num_partitions == 1) {
+      operations->back().kind = kind == OpKind::kPartitionId ? OpKind::kReplicaId : OpKind::kPartitionId;
+      return true;
+    }
+    if (!budget_.Take(2 * kOpWords + kAttributeWords)) return FailBudget(op.at, &errors_);
+    operations->back().kind = OpKind::kPartitionId;
+    const TensorType type = operations->back().results[0].type;
+    if (type != TensorType{DataType::kUint32, {}}) return errors_.Fail(op.at, "expected a result of tensor<ui32>");
+    const Id rank = operations->back().id;
+    Literal partitions;
+    for (int shift = 0; shift < 32; shift += 8)
+      partitions.bytes.push_back(static_cast<uint8_t>(static_cast<uint64_t>(grid_.num_partitions) >> shift));
+    Operation constant{OpKind::kConstant, next_, {}, {}, {{Attr::kValue, partitions}}, {}};
+    if (!NewValue(op.at, type, &constant.results)) return false;
+    Operation place{
+        kind == OpKind::kPartitionId ? OpKind::kRemainder : OpKind::kDivide, next_, {rank, constant.id}, {}, {}, {}};
+    if (!NewValue(op.at, type, &place.results)) return false;
+    frame->ids[op.first_result] = place.id;
+    operations->push_back(std::move(constant));
+    operations->push_back(std::move(place));
     return true;
   }
 
@@ -128,7 +174,7 @@ class Lowering {
   bool LowerOp(const Op& op, int depth, Frame* frame, Operation* operation) {
     FindKind(op.name, &operation->kind);
     const KindInfo& info = InfoOf(operation->kind);
-    if (!budget_.Take(kOpWords + op.operands.size())) return FailBudget(op.at, &errors_);
+    if (!budget_.Take(kOpWords + op.operands.size() + op.attributes.size())) return FailBudget(op.at, &errors_);
     for (const ValueId value : op.operands) operation->operands.push_back(frame->ids[value]);
     operation->id = next_;
     if (op.results == 0) ++next_;

@@ -43,8 +43,7 @@ bool Parser::ReadModule() {
   }
   if (!in_.Expect(")")) return false;
   if (in_.Try("{") && !ReadEntries(&in_, 0, "}", &attributes)) return false;
-  return in_.Expect(":") && in_.Expect("(") && in_.Expect(")") && in_.Expect("->") && in_.Expect("(") &&
-         in_.Expect(")") && TakeModuleAttributes(attributes);
+  return ReadNoTypes() && TakeModuleAttributes(attributes);
 }
 
 bool Parser::TakeModuleAttributes(const std::vector<NamedAttr>& attributes) {
@@ -72,7 +71,8 @@ bool Parser::ReadItem() {
   if (word == "func.func") return ReadFunc();
   AttrNode mesh;
   if (word == "sdy.mesh")
-    return in_.Name('@', &name) && in_.Expect("=") && ReadMesh(&in_, &mesh) && AddMesh(mark, name, mesh);
+    return in_.Name('@', &name) && in_.Expect("=") && ReadMesh(&in_, &mesh) && ReadMeshAttributes() &&
+           AddMesh(mark, name, mesh);
   return in_.Fail(mark, Quote(word) + " is not supported in a module; supported are func.func and sdy.mesh");
 }
 
@@ -85,14 +85,30 @@ bool Parser::ReadGenericItem() {
     return in_.Fail(mark, Quote(word) + " is not supported in a module; supported are func.func and sdy.mesh");
   std::vector<NamedAttr> attributes;
   if (!in_.Expect("(") || !in_.Expect(")") || !in_.Expect("<") || !in_.Expect("{") ||
-      !ReadEntries(&in_, 0, "}", &attributes) || !in_.Expect(">") || !in_.Expect(":") || !in_.Expect("(") ||
-      !in_.Expect(")") || !in_.Expect("->") || !in_.Expect("(") || !in_.Expect(")"))
+      !ReadEntries(&in_, 0, "}", &attributes) || !in_.Expect(">") || !ReadMeshAttributes() || !ReadNoTypes())
     return false;
   const NamedAttr *const mesh = Find(attributes, "mesh"), *const name = Find(attributes, "sym_name");
   if (attributes.size() != 2 || mesh == nullptr || name == nullptr || mesh->value.form != Form::kMesh ||
       name->value.form != Form::kText)
     return in_.Fail(mark, "expected mesh and sym_name as attributes of sdy.mesh");
   return AddMesh(mark, name->value.word, mesh->value);
+}
+
+// The same mesh in other words, which is not read, or what is ignored anywhere.
+bool Parser::ReadMeshAttributes() {
+  std::vector<NamedAttr> attributes;
+  if (in_.Try("{") && !ReadEntries(&in_, 0, "}", &attributes)) return false;
+  for (const NamedAttr& attribute : attributes) {
+    if (!IsIgnored(attribute.key) && attribute.key != "stablehlo.mesh")
+      return in_.Fail(attribute.at, RefusedAttribute("sdy.mesh", attribute.key, "stablehlo.mesh"));
+  }
+  return true;
+}
+
+// `: () -> ()`
+bool Parser::ReadNoTypes() {
+  return in_.Expect(":") && in_.Expect("(") && in_.Expect(")") && in_.Expect("->") && in_.Expect("(") &&
+         in_.Expect(")");
 }
 
 bool Parser::AddMesh(size_t at, std::string_view name, const AttrNode& attr) {
@@ -168,11 +184,12 @@ bool Parser::ReadGenericFunc(size_t at) {
   if (type == nullptr || type->value.form != Form::kType || name == nullptr || name->value.form != Form::kText)
     return in_.Fail(at, "expected function_type and sym_name as attributes of func.func");
   func_->name = name->value.word;
-  func_->results = type->value.outputs;
+  const auto outputs = type->value.types.begin() + static_cast<ptrdiff_t>(type->value.number);
+  func_->results.assign(outputs, type->value.types.end());
   if (!ReadRegion(0, &func_->body)) return false;
   const std::vector<TensorType> arguments(func_->types.begin(),
                                           func_->types.begin() + static_cast<ptrdiff_t>(func_->body.arguments));
-  if (func_->body.arguments != type->value.inputs.size() || arguments != type->value.inputs)
+  if (arguments != std::vector<TensorType>(type->value.types.begin(), outputs))
     return in_.Fail(type->at, "expected the types of the arguments of the region in function_type");
   func_->donated.resize(arguments.size());
   if (!TakeArgumentAttributes(Find(attributes, "arg_attrs"))) return false;
@@ -183,8 +200,7 @@ bool Parser::ReadGenericFunc(size_t at) {
   }
   if (!in_.Expect(")")) return false;
   if (in_.Try("{") && !ReadEntries(&in_, 0, "}", &attributes)) return false;
-  return in_.Expect(":") && in_.Expect("(") && in_.Expect(")") && in_.Expect("->") && in_.Expect("(") &&
-         in_.Expect(")") && CheckFunc(attributes);
+  return ReadNoTypes() && CheckFunc(attributes);
 }
 
 bool Parser::TakeArgumentAttributes(const NamedAttr* list) {

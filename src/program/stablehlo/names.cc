@@ -113,8 +113,8 @@ std::string RefusedOp(std::string_view name) {
   for (const KindInfo& info : Kinds()) {
     if (!IsOwn(info.kind)) Append(info.name, &list);
   }
-  return "the operation " + Quote(name) + " is not supported; supported are func.call, mhlo.copy, and of stablehlo " +
-         list;
+  return "the operation " + Quote(name) +
+         " is not supported; supported are func.call, mhlo.copy, sdy.manual_computation, and of stablehlo " + list;
 }
 
 std::span<const Source> Sources() { return kSources; }

@@ -1,6 +1,7 @@
 #include "src/program/stablehlo/parser.h"
 
 #include <limits>
+#include <utility>
 
 #include "src/program/kinds.h"
 #include "src/program/stablehlo/attribute.h"
@@ -11,9 +12,11 @@
 namespace axccl::program::stablehlo {
 namespace {
 
-constexpr std::string_view kReturns[] = {"func.return", "stablehlo.return"};  // of functions, of regions
+constexpr std::string_view kManual = "sdy.manual_computation";
 
-bool IsReturn(std::string_view name) { return name == kReturns[0] || name == kReturns[1]; }
+bool IsReturn(std::string_view name) {
+  return name == "func.return" || name == "stablehlo.return" || name == "sdy.return";
+}
 
 size_t RegionsOf(OpKind kind) {
   const KindInfo& info = InfoOf(kind);
@@ -136,6 +139,21 @@ bool Parser::ReadBody(int depth, size_t scope, Region* region) {
   return in_.Expect("}");
 }
 
+// Reads the region of an sdy.manual_computation, which sees nothing around it.
+bool Parser::ReadManualRegion(bool has_arguments, Op* op) {
+  auto names = std::exchange(names_, {});
+  auto defined = std::exchange(defined_, {});
+  Region& region = op->regions.emplace_back();
+  is_manual_ = true;
+  const bool good = has_arguments
+                        ? in_.Expect("(") && ReadArguments(&region) && in_.Expect("{") && ReadBody(0, 0, &region)
+                        : ReadRegion(0, &region);
+  is_manual_ = false;
+  names_ = std::move(names);
+  defined_ = std::move(defined);
+  return good;
+}
+
 // ---- operations ----
 
 bool Parser::ReadOp(int depth, Op* op) {
@@ -157,12 +175,8 @@ bool Parser::ReadOp(int depth, Op* op) {
   op->at = in_.Mark();
   const bool is_generic = in_.Peek() == '"';
   if (!(is_generic ? in_.String(&op->name) : in_.Word(&op->name))) return false;
-  if (!is_generic && depth == 0 && op->name == "call") op->name = "func.call";
-  if (!is_generic && depth == 0 && op->name == "return") op->name = "func.return";
-  if (IsReturn(op->name) && op->name != kReturns[depth == 0 ? 0 : 1])
-    return in_.Fail(op->at, "expected " + Quote(kReturns[depth == 0 ? 0 : 1]) + " at the end of this region, found " +
-                                Quote(op->name));
-  if (!CheckName(op) || !(is_generic ? ReadGeneric(depth, op) : ReadPretty(depth, op)) || !CheckOp(*op)) return false;
+  if (!CheckPlace(depth, is_generic, op)) return false;
+  if (!(is_generic ? ReadGeneric(depth, op) : ReadPretty(depth, op)) || !CheckOp(*op)) return false;
   size_t sum = 0, next = op->first_result;
   for (const Result& result : results) sum += static_cast<size_t>(result.count);
   if (sum != op->results && !results.empty())
@@ -175,6 +189,19 @@ bool Parser::ReadOp(int depth, Op* op) {
   return true;
 }
 
+// Whether an operation of this name may be here.
+bool Parser::CheckPlace(int depth, bool is_generic, Op* op) {
+  const bool in_func = depth == 0 && !is_manual_;
+  if (!is_generic && in_func && op->name == "call") op->name = "func.call";
+  if (!is_generic && in_func && op->name == "return") op->name = "func.return";
+  if (op->name == kManual)
+    return in_func || in_.Fail(op->at, "expected sdy.manual_computation only in a function itself");
+  const std::string_view end = in_func ? "func.return" : depth == 0 ? "sdy.return" : "stablehlo.return";
+  if (IsReturn(op->name) && op->name != end)
+    return in_.Fail(op->at, "expected " + Quote(end) + " at the end of this region, found " + Quote(op->name));
+  return CheckName(op);
+}
+
 // `"name"(operands) <{attributes}> ({region}, {region}) {attributes} : type`, behind the name
 bool Parser::ReadGeneric(int depth, Op* op) {
   if (!in_.Expect("(")) return false;
@@ -182,7 +209,9 @@ bool Parser::ReadGeneric(int depth, Op* op) {
   if (in_.Try("<")) {
     if (!in_.Expect("{") || !ReadEntries(&in_, 0, "}", &op->attributes) || !in_.Expect(">")) return false;
   }
-  if (in_.Try("(")) {
+  if (op->name == kManual) {
+    if (!in_.Expect("(") || !ReadManualRegion(false, op) || !in_.Expect(")")) return false;
+  } else if (in_.Try("(")) {
     do {
       if (!ReadRegion(depth + 1, &op->regions.emplace_back())) return false;
     } while (in_.Try(","));
@@ -203,14 +232,14 @@ bool Parser::CheckName(Op* op) {
 
 bool Parser::CheckOp(const Op& op) {
   OpKind kind{};
-  const bool has_kind = FindKind(op.name, &kind), is_call = op.name == "func.call";
+  const bool has_kind = FindKind(op.name, &kind), is_call = op.name == "func.call", is_manual = op.name == kManual;
+  const std::string_view keys = is_call ? "callee" : is_manual ? "in_shardings, out_shardings, manual_axes" : "";
   for (const NamedAttr& attribute : op.attributes) {
-    const bool may = has_kind ? MayHave(kind, attribute.key) : is_call && attribute.key == "callee";
-    if (!may && !IsIgnored(attribute.key))
-      return in_.Fail(attribute.at, RefusedAttribute(op.name, attribute.key,
-                                                     has_kind  ? KeysOf(kind)
-                                                     : is_call ? "callee"
-                                                               : ""));
+    const std::string_view key = attribute.key;
+    const bool is_own = (is_call && key == "callee") ||
+                        (is_manual && (key == "in_shardings" || key == "out_shardings" || key == "manual_axes"));
+    const bool may = has_kind ? MayHave(kind, key) : is_own || IsIgnored(key);
+    if (!may) return in_.Fail(attribute.at, RefusedAttribute(op.name, key, has_kind ? KeysOf(kind) : keys));
   }
   const auto check = [&](size_t number, size_t least, size_t most, const char* noun) {
     if (number >= least && number <= most) return true;
@@ -219,7 +248,10 @@ bool Parser::CheckOp(const Op& op) {
                                std::string(op.name) + ", found " + std::to_string(number));
   };
   constexpr size_t kAny = std::numeric_limits<size_t>::max();
-  if (!has_kind) return check(op.regions.size(), 0, 0, "region") && check(op.results, 0, is_call ? kAny : 0, "result");
+  if (!has_kind) {
+    const size_t regions = is_manual ? 1 : 0, results = is_call || is_manual ? kAny : 0;
+    return check(op.regions.size(), regions, regions, "region") && check(op.results, 0, results, "result");
+  }
   const KindInfo& info = InfoOf(kind);
   const size_t operands = op.operands.size(), regions = RegionsOf(kind);
   const size_t least = info.results == Results::kAny ? 0 : info.results == Results::kOne ? 1 : operands;

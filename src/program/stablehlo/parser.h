@@ -41,6 +41,8 @@ class Parser {
   bool TakeDonation(size_t argument, const std::vector<NamedAttr>& attributes);
   bool CheckResultAttributes(const std::vector<NamedAttr>& attributes);
   bool TakeModuleAttributes(const std::vector<NamedAttr>& attributes);
+  bool ReadMeshAttributes();
+  bool ReadNoTypes();
   bool AddMesh(size_t at, std::string_view name, const AttrNode& attr);
 
   // ---- parser.cc: scopes, regions, operations in generic form ----
@@ -54,7 +56,9 @@ class Parser {
   bool ReadRegion(int depth, Region* region);              // from '{' to '}'
   bool ReadBody(int depth, size_t scope, Region* region);  // behind '{' and arguments
   bool ReadOp(int depth, Op* op);
+  bool ReadManualRegion(bool has_arguments, Op* op);
   bool ReadGeneric(int depth, Op* op);
+  bool CheckPlace(int depth, bool is_generic, Op* op);
   bool CheckName(Op* op);
   bool CheckOp(const Op& op);
   bool CheckTypes(const Op& op, size_t at, const std::vector<TensorType>& types);
@@ -75,11 +79,13 @@ class Parser {
   bool ReadReduce(int depth, Op* op);
   bool ReadReducer(int depth, Op* op);
   bool ReadWhile(int depth, Op* op);
+  bool ReadManual(Op* op);
   void Apply(size_t at, std::string_view name, Op* reduce);
 
   Scanner in_;
   Module module_;
-  Func* func_ = nullptr;  // the one that is being read
+  bool is_manual_ = false;  // in an sdy.manual_computation
+  Func* func_ = nullptr;    // the one that is being read
   std::unordered_map<std::string_view, Binding> names_;
   std::vector<std::string_view> defined_;  // the visible names, in order
   std::unordered_set<std::string_view> symbols_;

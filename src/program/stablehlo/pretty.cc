@@ -5,6 +5,7 @@
 #include "src/program/stablehlo/attribute.h"
 #include "src/program/stablehlo/names.h"
 #include "src/program/stablehlo/parser.h"
+#include "src/program/stablehlo/sharding.h"
 #include "src/program/stablehlo/type.h"
 
 namespace axccl::program::stablehlo {
@@ -18,6 +19,7 @@ bool Parser::ReadDict(Op* op) { return !in_.Try("{") || ReadEntries(&in_, 0, "}"
 bool Parser::ReadPretty(int depth, Op* op) {
   OpKind kind{};
   if (op->name == "func.call") return ReadCall(op);
+  if (op->name == "sdy.manual_computation") return ReadManual(op);
   if (!FindKind(op->name, &kind)) return ReadReturn(op);
   if (kind == OpKind::kConstant) return ReadConstant(op);
   if (kind == OpKind::kReduce) return ReadReduce(depth, op);
@@ -180,7 +182,7 @@ bool Parser::ReadConstant(Op* op) {
   if (!ReadAttr(&in_, 0, &value.value)) return false;
   if (value.value.form != Form::kDense || value.value.word == "index")
     return in_.Fail(value.at, "expected dense<...> of a type that is supported as the value of stablehlo.constant");
-  std::vector<TensorType> types(1, value.value.type);
+  const std::vector<TensorType> types = value.value.types;
   if (Find(op->attributes, "value") != nullptr) return in_.Fail(value.at, "the attribute 'value' is here twice");
   op->attributes.push_back(std::move(value));
   return SetTypes(op, op->at, {}, types);
@@ -265,6 +267,22 @@ bool Parser::ReadWhile(int depth, Op* op) {
     if (!ReadBody(depth + 1, scope, &region)) return false;
   }
   return true;
+}
+
+// `sdy.manual_computation(%a) in_shardings=[...] out_shardings=[...] manual_axes={...} (%b: tensor<f32>) {...} : (...)
+// ->
+// ...`
+bool Parser::ReadManual(Op* op) {
+  if (!in_.Expect("(")) return false;
+  if (!in_.Try(")") && (!ReadValues(&op->operands) || !in_.Expect(")"))) return false;
+  for (const char* const key : {"in_shardings", "out_shardings", "manual_axes"}) {
+    NamedAttr& attribute = op->attributes.emplace_back();
+    attribute.at = in_.Mark();
+    attribute.key = key;
+    if (!in_.ExpectWord(key) || !in_.Expect("=")) return false;
+    if (!(attribute.key == "manual_axes" ? ReadManualAxes : ReadShardings)(&in_, &attribute.value)) return false;
+  }
+  return ReadManualRegion(true, op) && in_.Expect(":") && ReadTypes(Types::kFunction, op);
 }
 
 }  // namespace axccl::program::stablehlo

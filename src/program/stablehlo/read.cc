@@ -56,7 +56,7 @@ bool ReadDirection(const AttrNode& attr, Scanner* errors, Direction* direction) 
 }
 
 bool ReadValue(const AttrNode& attr, const TensorType& type, Scanner* errors, Literal* literal) {
-  if (attr.form != Form::kDense || attr.word == "index" || attr.type != type)
+  if (attr.form != Form::kDense || attr.word == "index" || attr.types[0] != type)
     return errors->Fail(attr.at, "expected dense<...> of the type of the result, " + Print(type));
   *literal = attr.literal;
   return true;

@@ -17,21 +17,21 @@ struct NamedAttr;
 
 struct AttrNode {
   enum class Form : uint8_t {
-    kUnit,     // a key without value
-    kBool,     // number
-    kNumber,   // number; word: its type, if it is written
-    kFloat,    //
-    kText,     // word: between the quotes
-    kSymbol,   // word: behind '@'
-    kInts,     // ints: `array<i64: 0, 1>`, `[0, 1]`, `[]`
-    kList,     // items: another list
-    kDense,    // type, literal; word: the type of the elements
-    kFields,   // fields: `#stablehlo.name<key = value>`, or `{key = value}` without a name
-    kWord,     // word: LT of `#stablehlo<name LT>`
-    kSubAxis,  // ints: the two numbers of `(1)2`
-    kMesh,     // fields: the sizes of the axes; ints: the ids of the devices
-    kType,     // inputs, outputs of a function type
-    kOther,    // without meaning
+    kUnit,      // a key without value
+    kBool,      // number
+    kNumber,    // number; word: its type, if it is written
+    kFloat,     //
+    kText,      // word: between the quotes
+    kSymbol,    // word: behind '@'
+    kInts,      // ints: `array<i64: 0, 1>`, `[0, 1]`, `[]`
+    kList,      // items: another list
+    kDense,     // types: its own; literal; word: the type of the elements
+    kFields,    // fields: `#stablehlo.name<key = value>`, or `{key = value}` without a name
+    kWord,      // word: LT of `#stablehlo<name LT>`
+    kSubAxis,   // ints: the two numbers of `(1)2`
+    kMesh,      // fields: the sizes of the axes; ints: the ids of the devices
+    kType,      // types: the inputs of a function, then its outputs; number: of the inputs
+    kSharding,  // word: the mesh; items: the axes of each dimension, kSubAxis by name in word
   };
   Form form = Form::kUnit;
   size_t at = 0;
@@ -41,9 +41,8 @@ struct AttrNode {
   Ints ints;
   std::vector<AttrNode> items;
   std::vector<NamedAttr> fields;
-  TensorType type;
+  std::vector<TensorType> types;
   Literal literal;
-  std::vector<TensorType> inputs, outputs;
 };
 
 struct NamedAttr {
