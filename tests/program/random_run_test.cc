@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "src/program/check.h"
 #include "src/program/simulate.h"
 #include "src/program/text.h"
+#include "tests/harness/command.h"
+#include "tests/harness/folder.h"
 #include "tests/harness/random.h"
 #include "tests/harness/run_ranks.h"
 #include "tests/program/random_run.h"
@@ -17,6 +20,32 @@
 
 namespace axccl::program {
 namespace {
+
+// The i-th program of this run of the tests.
+struct RandomCase {
+  explicit RandomCase(int i) : random(harness::Scramble(harness::Seed(), static_cast<uint64_t>(i))) {}
+
+  harness::Random random;
+  Program program = RandomRun(&random);
+  std::vector<Tensors> inputs = RandomRunInputs(program, &random);
+};
+
+std::string NameOfCase(int i) {
+  return "AXCCL_TEST_SEED=" + std::to_string(harness::Seed()) + " program " + std::to_string(i);
+}
+
+std::string OutputDifference(const std::vector<Tensors>& actual, const std::vector<Tensors>& expected) {
+  if (actual.size() != expected.size()) return "another number of ranks";
+  for (size_t rank = 0; rank < actual.size(); ++rank) {
+    if (actual[rank].size() != expected[rank].size()) return "another number of outputs";
+    for (size_t i = 0; i < actual[rank].size(); ++i) {
+      const std::string difference = tools::Difference(actual[rank][i], expected[rank][i], 0);
+      if (!difference.empty())
+        return "rank " + std::to_string(rank) + ", output " + std::to_string(i) + ": " + difference;
+    }
+  }
+  return "";
+}
 
 // Counts memory, which does not depend on times.
 class NoTime : public Model {
@@ -39,27 +68,43 @@ bool ComparePeaks(const Program& program, const std::vector<uint64_t>& peaks) {
 }
 
 TEST(RandomRun, GivesWhatTheReferenceGives) {
-  const int programs = harness::FullTests() ? 1500 : 80;
+  const int programs = harness::FullTests() ? 3000 : harness::TimeScale() > 1 ? 30 : 100;
   int simulated = 0;
   for (int i = 0; i < programs; ++i) {
-    SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()) + " program " + std::to_string(i));
-    harness::Random random(harness::Scramble(harness::Seed(), static_cast<uint64_t>(i)));
-    const Program program = RandomRun(&random);
-    const auto inputs = RandomRunInputs(program, &random);
-    const Status right = Check(program);
-    ASSERT_TRUE(right.ok()) << right.message() << "\n" << Print(program);
-    tools::Trace expected(program.ranks), actual(program.ranks);
-    const Result<std::vector<Tensors>> reference = RunReference(program, inputs, expected.observer());
-    ASSERT_TRUE(reference.ok()) << reference.status().message() << "\n" << Print(program);
+    SCOPED_TRACE(NameOfCase(i));
+    const RandomCase c(i);
+    const Status right = Check(c.program);
+    ASSERT_TRUE(right.ok()) << right.message() << "\n" << Print(c.program);
+    tools::Trace expected(c.program.ranks), actual(c.program.ranks);
+    const Result<std::vector<Tensors>> reference = RunReference(c.program, c.inputs, expected.observer());
+    ASSERT_TRUE(reference.ok()) << reference.status().message() << "\n" << Print(c.program);
     std::vector<uint64_t> peaks;
-    const Result<std::vector<Tensors>> run = tools::RunOnThreads(program, inputs, actual.observer(), &peaks);
-    ASSERT_TRUE(run.ok()) << run.status().message() << "\n" << Print(program);
-    const std::string difference = actual.FirstDifference(expected, 0);
-    ASSERT_EQ(difference, "") << Print(program);
-    simulated += ComparePeaks(program, peaks) ? 1 : 0;
+    const Result<std::vector<Tensors>> run = tools::RunOnThreads(c.program, c.inputs, actual.observer(), &peaks);
+    ASSERT_TRUE(run.ok()) << run.status().message() << "\n" << Print(c.program);
+    ASSERT_EQ(actual.FirstDifference(expected, 0), "") << Print(c.program);
+    ASSERT_EQ(OutputDifference(run.value(), reference.value()), "") << Print(c.program);
+    simulated += ComparePeaks(c.program, peaks) ? 1 : 0;
   }
   EXPECT_GT(simulated, programs / 10);
 }
+
+#ifdef AXCCL_PROGRAM
+// A process that has used the library does not start ranks, so the program does.
+TEST(RandomRun, OnProcessesGivesWhatTheReferenceGives) {
+  const harness::Folder folder;
+  const std::string file = folder.Path("random.axp");
+  const int programs = harness::FullTests() ? 300 : harness::TimeScale() > 1 ? 5 : 20;
+  for (int i = 0; i < programs; ++i) {
+    SCOPED_TRACE(NameOfCase(i));
+    const RandomCase c(i);
+    std::ofstream(file) << Print(c.program);
+    const harness::Outcome o = harness::RunCommand(std::string("timeout 100 ") + AXCCL_PROGRAM + " run " + file +
+                                                   " --processes --seed 5 --against reference");
+    ASSERT_EQ(o.exit, 0) << o.text << Print(c.program);
+    ASSERT_EQ(o.text, "equal to reference\n") << Print(c.program);
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace axccl::program

@@ -1,6 +1,8 @@
 // One rank's run of a program on the host, as a client of the library: collectives by the public API on channels in
 // group order, so their bits are those of the reference; local operations by the reference's definitions. A value is
-// freed after its last use (liveness.h), and one that was sent when it has been received.
+// freed after its last use (liveness.h), and one that was sent when it has been received. A rank has one channel for
+// each group of its collectives, and for each pair of ranks and channel number of its messages: some 4000 at most,
+// which is the limit of a communicator.
 #pragma once
 
 #include <cstddef>
