@@ -6,11 +6,13 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <utility>
 
 #include "axccl/axccl.h"
 #include "tools/axccl-program/rank_run.h"
@@ -65,9 +67,20 @@ bool ReadBytes(int pipe, void* data, size_t bytes) {
 // What a process sends begins with one of these.
 enum class Word : uint8_t {
   kMeet,     // of rank 0, before its answer: the unique id
-  kError,    // its size and text
+  kError,    // when it came, its size and text
   kOutputs,  // RankRun::peak_bytes, then of all outputs the bytes; the program has their types
 };
+
+struct ErrorHead {
+  uint64_t nanoseconds;  // of the machine's monotonic clock
+  uint64_t bytes;
+};
+
+uint64_t Now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
 
 // The side of a process.
 class Answerer {
@@ -79,8 +92,8 @@ class Answerer {
   void Fail(std::string_view text) {
     if (failed_) return;
     failed_ = true;
-    const uint64_t bytes = text.size();
-    (void)(Say(Word::kError) && WriteBytes(pipe_, &bytes, sizeof bytes) && WriteBytes(pipe_, text.data(), bytes));
+    const ErrorHead head{Now(), text.size()};
+    (void)(Say(Word::kError) && WriteBytes(pipe_, &head, sizeof head) && WriteBytes(pipe_, text.data(), text.size()));
   }
   void Succeed(const Tensors& outputs, uint64_t peak_bytes) {
     bool is_open = Say(Word::kOutputs) && WriteBytes(pipe_, &peak_bytes, sizeof peak_bytes);
@@ -167,6 +180,8 @@ class Processes {
   Status Fork(const ncclUniqueId* id);
   bool Wait(Process* process, int flags);
   Status Hear(size_t rank, Tensors* outputs);
+  Status HearError(size_t rank, uint64_t* nanoseconds);
+  Status FirstError(size_t rank, uint64_t nanoseconds, Status error);
   Status DescribeEnd(size_t rank);
   Status CauseOf(const Status& error);
 
@@ -216,11 +231,9 @@ Status Processes::Hear(size_t rank, Tensors* outputs) {
   if (!ReadBytes(pipe, &word, sizeof word)) return DescribeEnd(rank);
   if (word == Word::kMeet) return ReadBytes(pipe, &id_, sizeof id_) ? Status() : DescribeEnd(rank);
   if (word == Word::kError) {
-    uint64_t bytes = 0;
-    if (!ReadBytes(pipe, &bytes, sizeof bytes)) return DescribeEnd(rank);
-    std::string text(bytes, ' ');
-    if (!ReadBytes(pipe, text.data(), text.size())) return DescribeEnd(rank);
-    return CauseOf({Code::kRemoteError, text});
+    uint64_t nanoseconds = 0;
+    Status error = HearError(rank, &nanoseconds);
+    return CauseOf(FirstError(rank, nanoseconds, std::move(error)));
   }
   if (!ReadBytes(pipe, &peaks_[rank], sizeof peaks_[rank])) return DescribeEnd(rank);
   for (const program::TensorType& type : OutputTypes(program_, static_cast<int>(rank))) {
@@ -228,6 +241,30 @@ Status Processes::Hear(size_t rank, Tensors* outputs) {
     if (!ReadBytes(pipe, outputs->back().bytes.data(), outputs->back().bytes.size())) return DescribeEnd(rank);
   }
   return Status();
+}
+
+Status Processes::HearError(size_t rank, uint64_t* nanoseconds) {
+  const int pipe = processes_[rank].pipe;
+  ErrorHead head{};
+  if (!ReadBytes(pipe, &head, sizeof head)) return DescribeEnd(rank);
+  std::string text(head.bytes, ' ');
+  if (!ReadBytes(pipe, text.data(), text.size())) return DescribeEnd(rank);
+  *nanoseconds = head.nanoseconds;
+  return {Code::kRemoteError, text};
+}
+
+// A rank says that it has failed before others can notice it. So what came before an error has been sent, too.
+Status Processes::FirstError(size_t rank, uint64_t nanoseconds, Status error) {
+  for (size_t other = 0; other < processes_.size(); ++other) {
+    pollfd ready{processes_[other].pipe, POLLIN, 0};
+    Word word{};
+    if (other == rank || poll(&ready, 1, 0) <= 0 || !ReadBytes(ready.fd, &word, sizeof word)) continue;
+    uint64_t at = 0;
+    if (word != Word::kError) continue;
+    Status earlier = HearError(other, &at);
+    if (at != 0 && at < nanoseconds) error = std::move(earlier), nanoseconds = at;
+  }
+  return error;
 }
 
 // Of a process that has not answered to the end.
