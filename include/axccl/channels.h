@@ -171,6 +171,7 @@ typedef struct axcclChannel* axcclChannel_t;
  *   PreMulSum of floats      xr is rank r's element times its scalar in float (double: in double), rounded likewise
  *   callbacks                accumulator x0, then operand x1, x2, ...; they need be neither associative nor commutative
  *   all others               integers, bool, max and min have the same bits in any order; the flag changes nothing
+ *   NaN                      a result is a NaN in every run, or in none; its sign and payload are not specified
  *
  * Rounding is to nearest even; floats of 8 bits saturate. Calls that do not reduce ignore the flag. It leaves fewer
  * algorithms to choose from: those whose plans the verifier finds to fold in this order (`axccl-plan verify` shows
