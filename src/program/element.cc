@@ -6,15 +6,12 @@
 #include <cstdio>
 #include <cstring>
 
+#include "src/program/kinds.h"
+
 namespace axccl::program {
 namespace {
 
 constexpr size_t kLongest = 8;  // bytes of an element
-
-bool IsUnsigned(DataType type) {
-  return type == DataType::kUint8 || type == DataType::kUint16 || type == DataType::kUint32 ||
-         type == DataType::kUint64;
-}
 
 // The bits of an element of up to 8 bytes, and back.
 uint64_t Load(DataType type, const uint8_t* bytes) {

@@ -246,4 +246,11 @@ bool IsSmall(const TensorType& type) {
   return bytes <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 }
 
+bool IsInteger(DataType type) { return !IsFloat(type) && !IsComplex(type) && type != DataType::kBool; }
+
+bool IsUnsigned(DataType type) {
+  return type == DataType::kUint8 || type == DataType::kUint16 || type == DataType::kUint32 ||
+         type == DataType::kUint64;
+}
+
 }  // namespace axccl::program

@@ -61,4 +61,7 @@ bool Find(std::string_view name, DataType* type);
 bool Find(std::string_view name, Combine* fold);
 bool Find(std::string_view name, Direction* direction);
 
+bool IsInteger(DataType type);  // of either sort
+bool IsUnsigned(DataType type);
+
 }  // namespace axccl::program

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "src/program/facts.h"
 #include "src/program/kinds.h"
 #include "src/program/text.h"
 
@@ -34,27 +35,6 @@ struct Rank {
   const Operation* waits_in = nullptr;
   Tensors outputs;
 };
-
-// The ranks that take part in an operation together with this one; it is not among them if it is in no group.
-Ints MembersOf(const Operation& operation, int rank) {
-  if (operation.kind == OpKind::kCollectivePermute) {
-    Ints members;
-    for (const Ints& pair : Get<Groups>(operation, Attr::kPairs))
-      members.insert(members.end(), pair.begin(), pair.end());
-    std::sort(members.begin(), members.end());
-    members.erase(std::unique(members.begin(), members.end()), members.end());
-    return members;
-  }
-  for (const Ints& group : Get<Groups>(operation, Attr::kGroups)) {
-    if (std::find(group.begin(), group.end(), rank) != group.end()) return group;
-  }
-  return {};
-}
-
-bool IsCollective(OpKind kind) {
-  return kind >= OpKind::kAllGather && kind <= OpKind::kReduceScatter && kind != OpKind::kPartitionId &&
-         kind != OpKind::kRecv;
-}
 
 // Whether two ranks make the same call of a collective (check.h), if they name the same ranks of it. Parts may write
 // the other groups in other ways.
@@ -150,7 +130,7 @@ void Machine::Advance(Rank* rank) {
 
 // Returns false if the operation has to wait. Goes on behind it otherwise.
 bool Machine::Step(Rank* rank, const Operation& operation) {
-  if (IsCollective(operation.kind)) return Collect(rank, operation);
+  if (IsCommunication(operation.kind) && !IsMessage(operation.kind)) return Collect(rank, operation);
   if (operation.kind == OpKind::kRecv && !Receive(rank, operation)) return false;
   ++rank->frames.back().next;
   switch (operation.kind) {
@@ -230,8 +210,8 @@ void Machine::Leave(Rank* rank) {
 
 // Runs a collective if this rank is the last one of its group to come to it.
 bool Machine::Collect(Rank* rank, const Operation& operation) {
-  const Ints members = MembersOf(operation, rank->number);
-  if (std::find(members.begin(), members.end(), rank->number) == members.end()) {
+  const Ints members = GroupOf(operation, rank->number);
+  if (members.empty()) {
     ++rank->frames.back().next;
     SetResults(rank, operation, {Share(Tensor::Zeros(operation.results[0].type))});
     return true;
@@ -241,7 +221,7 @@ bool Machine::Collect(Rank* rank, const Operation& operation) {
   for (const int64_t m : members) {
     const Rank& member = ranks_[static_cast<size_t>(m)];
     const Operation* const there = &member == rank ? &operation : member.waits_in;
-    if (there == nullptr || !IsSameCall(*there, operation) || MembersOf(*there, member.number) != members) return false;
+    if (there == nullptr || !IsSameCall(*there, operation) || GroupOf(*there, member.number) != members) return false;
     held.push_back(Values(member, there->operands));
     operands.emplace_back();
     for (const Shared& value : held.back()) operands.back().push_back(value.get());
@@ -290,10 +270,6 @@ Status Machine::DescribeStandstill() const {
   }
   return MakeStatus(Code::kInvalidUsage, "ranks wait for ever: %s", text.c_str());
 }
-
-}  // namespace
-
-namespace {
 
 // One input of a rank; those of the ranks before it are right.
 Status CheckInput(const Part& part, const std::vector<Tensors>& inputs, size_t rank, size_t i) {

@@ -18,11 +18,6 @@ constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat64, DataType:
                                DataType::kUint64};
 
 bool IsBool(DataType type) { return type == DataType::kBool; }
-bool IsWhole(DataType type) { return !IsFloat(type) && !IsBool(type); }
-bool IsUnsigned(DataType type) {
-  return type == DataType::kUint8 || type == DataType::kUint16 || type == DataType::kUint32 ||
-         type == DataType::kUint64;
-}
 
 Literal LiteralOf(DataType type, double value) {
   Literal literal;
@@ -233,7 +228,7 @@ void PartMaker::ComputeUnary(const Value& x) {
   std::vector<OpKind> kinds = {OpKind::kCopy, OpKind::kConvert, OpKind::kOptimizationBarrier};
   if (!IsFloat(type)) kinds.push_back(OpKind::kNot);
   if (!IsBool(type)) kinds.push_back(OpKind::kNegate);
-  if (IsFloat(type) || (IsWhole(type) && !IsUnsigned(type))) kinds.insert(kinds.end(), {OpKind::kAbs, OpKind::kSign});
+  if (IsFloat(type) || (IsInteger(type) && !IsUnsigned(type))) kinds.insert(kinds.end(), {OpKind::kAbs, OpKind::kSign});
   if (IsFloat(type))
     kinds.insert(kinds.end(), {OpKind::kCosine, OpKind::kExponential, OpKind::kFloor, OpKind::kLog, OpKind::kRsqrt,
                                OpKind::kSine, OpKind::kSqrt, OpKind::kTanh});

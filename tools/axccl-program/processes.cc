@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "axccl/axccl.h"
+#include "src/program/facts.h"
 #include "tools/axccl-program/rank_run.h"
 #include "tools/axccl-program/run.h"
 
@@ -137,15 +138,8 @@ std::vector<program::TensorType> OutputTypes(const Program& program, int rank) {
   std::vector<program::TensorType> types;
   for (const program::Part& part : program.parts) {
     if (!std::binary_search(part.ranks.begin(), part.ranks.end(), rank)) continue;
-    const auto add = [&](const program::Value& value, program::Id id) {
-      if (value.id == id) types.push_back(value.type);
-    };
-    for (const program::Id id : part.function.results) {
-      for (const program::Value& argument : part.function.arguments) add(argument, id);
-      for (const program::Operation& operation : part.function.operations) {
-        for (const program::Value& result : operation.results) add(result, id);
-      }
-    }
+    const auto known = program::TypesOf(part.function);
+    for (const program::Id id : part.function.results) types.push_back(*known.at(id));
   }
   return types;
 }

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "src/base/hash.h"
+#include "src/program/facts.h"
 #include "src/program/kinds.h"
 
 namespace axccl::tools {
@@ -44,22 +45,6 @@ axcclView_t ViewOf(const Tensor& tensor) {
   view.num_dims = static_cast<int>(tensor.type.dims.size());
   view.sizes = tensor.type.dims.data();
   return view;
-}
-
-// The group of the rank in a collective; empty if it is in none.
-Ints GroupOf(const Operation& operation, int rank) {
-  if (operation.kind == OpKind::kCollectivePermute) {
-    Ints ranks;
-    for (const Ints& pair : program::Get<Groups>(operation, Attr::kPairs))
-      ranks.insert(ranks.end(), pair.begin(), pair.end());
-    std::sort(ranks.begin(), ranks.end());
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-    return std::find(ranks.begin(), ranks.end(), rank) == ranks.end() ? Ints() : ranks;
-  }
-  for (const Ints& group : program::Get<Groups>(operation, Attr::kGroups)) {
-    if (std::find(group.begin(), group.end(), rank) != group.end()) return group;
-  }
-  return {};
 }
 
 // Source and target of each pair, as positions in the group.
@@ -274,7 +259,7 @@ Status RankRun::Call(const Operation& operation, const Ints& ranks, std::span<co
 }
 
 Result<RankRun::Values> RankRun::Collect(const Operation& operation, const Values& operands) {
-  const Ints ranks = GroupOf(operation, rank_);
+  const Ints ranks = program::GroupOf(operation, rank_);
   Tensors results;
   for (const program::Value& result : operation.results) results.push_back(Tensor::Zeros(result.type));
   if (!ranks.empty()) {

@@ -21,13 +21,12 @@
 #include "src/program/check/rounds.h"
 #include "src/program/check/rules.h"
 #include "src/program/check/shared_values.h"
+#include "src/program/facts.h"
 
 namespace axccl::program {
 namespace {
 
 constexpr size_t kMostEvents = size_t{1} << 24;  // where loops are written out
-
-bool IsMessage(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
 
 // What all ranks must agree on to be in the region together.
 Id ConditionOf(const Operation& operation) {
@@ -37,8 +36,7 @@ Id ConditionOf(const Operation& operation) {
 class CommunicationChecker {
  public:
   explicit CommunicationChecker(const Part& part)
-      : part_(part), ranks_(part.ranks.begin(), part.ranks.end()), rounds_(part) {
-    LearnTypes(part.function);
+      : part_(part), ranks_(part.ranks.begin(), part.ranks.end()), rounds_(part), types_(TypesOf(part.function)) {
     reaches_others_ = FindOpen(part.function);
     const auto& operations = part.function.operations;
     const bool has_regions = std::any_of(operations.begin(), operations.end(), [](const Operation& operation) {
@@ -110,14 +108,6 @@ class CommunicationChecker {
           "has " + std::to_string(rounds) + " rounds with ranks of other parts, which are too many to check");
     communication->Repeat(part_, sizes, rounds - 1);
     return Status();
-  }
-
-  void LearnTypes(const Function& function) {
-    for (const Value& argument : function.arguments) types_[argument.id] = &argument.type;
-    for (const Operation& operation : function.operations) {
-      for (const Function& region : operation.regions) LearnTypes(region);
-      for (const Value& result : operation.results) types_[result.id] = &result.type;
-    }
   }
 
   // A rank of another part, or -1.
@@ -192,7 +182,7 @@ class CommunicationChecker {
   bool reaches_others_ = false;                // ranks of other parts communicate with those of the part
   std::unordered_set<const Operation*> open_;  // operations with regions in which they do
   std::optional<SharedValues> values_;         // if there are regions with communication
-  std::unordered_map<Id, const TensorType*> types_;
+  const std::unordered_map<Id, const TensorType*> types_;
   std::vector<const Operation*> around_;  // the operations with regions, from outside to inside
 };
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "src/program/check/rules.h"
+#include "src/program/facts.h"
 #include "src/program/text.h"
 
 namespace axccl::program {
@@ -43,11 +44,6 @@ std::string DetailsText(const Operation& operation) {
 
 }  // namespace
 
-bool IsCommunication(OpKind kind) {
-  return kind >= OpKind::kAllGather && kind <= OpKind::kSend && kind != OpKind::kPartitionId &&
-         kind != OpKind::kReplicaId;
-}
-
 bool Communicates(const Operation& operation) {
   return IsCommunication(operation.kind) || std::any_of(operation.regions.begin(), operation.regions.end(),
                                                         [](const Function& region) { return Communicates(region); });
@@ -56,13 +52,6 @@ bool Communicates(const Operation& operation) {
 bool Communicates(const Function& function) {
   return std::any_of(function.operations.begin(), function.operations.end(),
                      [](const Operation& operation) { return Communicates(operation); });
-}
-
-std::vector<Ints> MembersOf(const Operation& collective) {
-  if (collective.kind != OpKind::kCollectivePermute) return Get<Groups>(collective, Attr::kGroups);
-  std::set<int64_t> ranks;
-  for (const Ints& pair : Get<Groups>(collective, Attr::kPairs)) ranks.insert(pair.begin(), pair.end());
-  return {Ints(ranks.begin(), ranks.end())};
 }
 
 Communication::Communication(const std::vector<const Part*>& parts) {
@@ -85,7 +74,7 @@ uint32_t Communication::AddCall(const Operation& operation, const TensorType* ty
 }
 
 Status Communication::Add(const Part& part, const Operation& operation, const TensorType* type) {
-  if (operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv) return AddMessages(part, operation, type);
+  if (IsMessage(operation.kind)) return AddMessages(part, operation, type);
   return AddMeeting(part, operation, MembersOf(operation));
 }
 
@@ -231,7 +220,7 @@ bool Communication::Arrive(const Event& event, size_t slot) {
 std::string Communication::TextOf(const Event& event, bool with_details) const {
   const Operation& operation = *calls_[event.call].operation;
   std::string text = CallText(operation);
-  if (operation.kind == OpKind::kSend || operation.kind == OpKind::kRecv) {
+  if (IsMessage(operation.kind)) {
     const Queue& queue = queues_[event.target];
     const bool is_send = operation.kind == OpKind::kSend;
     return text + (is_send ? " to rank " : " from rank ") + std::to_string(is_send ? queue.target : queue.source) +

@@ -22,13 +22,9 @@
 
 namespace axccl::program {
 
-bool IsCommunication(OpKind kind);
 // The operation communicates, or one in its regions does.
 bool Communicates(const Operation& operation);
 bool Communicates(const Function& function);
-
-// The sets of ranks that wait for each other in a collective: its groups, or all ranks of collective_permute's pairs.
-std::vector<Ints> MembersOf(const Operation& collective);
 
 class Communication {
  public:

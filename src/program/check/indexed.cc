@@ -31,7 +31,7 @@ Status CheckEqualDims(const Site& site, Attr a, size_t operand_a, Attr b, size_t
 Status CheckProductType(const Site& site) {
   const DataType from = site.operand(0).data_type, to = site.result().data_type;
   const bool is_same_sort = IsFloat(from) == IsFloat(to) && IsInteger(from) == IsInteger(to) &&
-                            IsUnsignedInteger(from) == IsUnsignedInteger(to) && ElementSize(to) > ElementSize(from);
+                            IsUnsigned(from) == IsUnsigned(to) && ElementSize(to) > ElementSize(from);
   if (from == to || is_same_sort) return Status();
   return site.FailResult(0, "", "elements of type " + std::string(NameOf(from)) + " or a larger one of that sort");
 }

@@ -19,7 +19,7 @@ struct CounterRange {
 
 CounterRange RangeOf(DataType type) {
   const int bits = static_cast<int>(8 * ElementSize(type));
-  if (IsUnsignedInteger(type)) return {0, (Wide{1} << bits) - 1};
+  if (IsUnsigned(type)) return {0, (Wide{1} << bits) - 1};
   return {-(Wide{1} << (bits - 1)), (Wide{1} << (bits - 1)) - 1};
 }
 

@@ -113,11 +113,4 @@ Status CheckFold(const Site& site, DataType type, const char* constraint) {
                    "elements of type " + std::string(NameOf(type)) + " have no fold=" + std::string(NameOf(fold)));
 }
 
-bool IsInteger(DataType type) { return !IsFloat(type) && !IsComplex(type) && type != DataType::kBool; }
-
-bool IsUnsignedInteger(DataType type) {
-  return type == DataType::kUint8 || type == DataType::kUint16 || type == DataType::kUint32 ||
-         type == DataType::kUint64;
-}
-
 }  // namespace axccl::program

@@ -68,9 +68,6 @@ Status CheckDisjoint(const Site& site, Attr a, Attr b, const char* constraint);
 // The data type must have the operation.
 Status CheckFold(const Site& site, DataType type, const char* constraint);
 
-bool IsInteger(DataType type);
-bool IsUnsignedInteger(DataType type);
-
 // Whether the kind belongs to the family.
 bool IsElementwise(OpKind kind);
 Status CheckElementwise(const Site& site);

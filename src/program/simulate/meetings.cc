@@ -1,6 +1,6 @@
 #include "src/program/simulate/meetings.h"
 
-#include "src/program/check/communication.h"
+#include "src/program/facts.h"
 
 namespace axccl::program {
 

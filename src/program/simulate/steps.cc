@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "src/program/check/communication.h"
 #include "src/program/check/rounds.h"
 #include "src/program/check/rules.h"
+#include "src/program/facts.h"
 #include "src/program/simulate/work.h"
 
 namespace axccl::program {
@@ -20,9 +20,13 @@ class WritingOut {
  public:
   WritingOut(const Part& part, const Liveness& liveness, const Model& model, const SimulateOptions& options,
              size_t most_steps)
-      : part_(part), liveness_(liveness), model_(model), options_(options), most_(most_steps), rounds_(part) {
-    Learn(part.function);
-  }
+      : part_(part),
+        liveness_(liveness),
+        model_(model),
+        options_(options),
+        most_(most_steps),
+        rounds_(part),
+        types_(TypesOf(part.function)) {}
 
   Result<PartSteps> Run() {
     const Function& function = part_.function;
@@ -40,14 +44,6 @@ class WritingOut {
 
  private:
   using Slots = std::vector<uint32_t>;  // each has a use
-
-  void Learn(const Function& function) {
-    for (const Value& argument : function.arguments) types_[argument.id] = &argument.type;
-    for (const Operation& operation : function.operations) {
-      for (const Value& result : operation.results) types_[result.id] = &result.type;
-      for (const Function& region : operation.regions) Learn(region);
-    }
-  }
 
   // ---- memory ----
 
@@ -207,7 +203,7 @@ class WritingOut {
   const SimulateOptions& options_;
   const size_t most_;
   const Rounds rounds_;
-  std::unordered_map<Id, const TensorType*> types_;
+  const std::unordered_map<Id, const TensorType*> types_;
   std::unordered_map<const Operation*, double> seconds_;
   std::unordered_map<Id, uint32_t> values_;  // slots
   std::vector<uint32_t> uses_;               // of slots
