@@ -1,6 +1,6 @@
 // Elements as numbers: how each data type is stored, and in which type of C++ it is computed. Floats of 16 bits are
-// computed in float and rounded to nearest even. Pure functions, of the reference executor only: written from the
-// formats' definitions, apart from the library's kernels.
+// computed in float and rounded to nearest even. Pure functions, of the reference executor and of those who write
+// constants: written from the formats' definitions, apart from the library's kernels.
 #pragma once
 
 #include <algorithm>

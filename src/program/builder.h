@@ -1,0 +1,49 @@
+// Writes a function, operation by operation: ids are given, and result types follow from the operands. For makers and
+// transforms of programs; whoever calls it keeps to the constraints that check.h enforces.
+//
+// Used by one thread.
+#pragma once
+
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "src/program/program.h"
+
+namespace axccl::program {
+
+class Builder {
+ public:
+  explicit Builder(std::string name, Id first = 0) : next_(first) { function_.name = std::move(name); }
+
+  Id Argument(const TensorType& type, bool donated = false);
+  // One result of that type; the attributes are those of the kind, in the order of its row.
+  Id Add(OpKind kind, std::vector<Id> operands, const TensorType& type, std::vector<Attribute> attributes = {});
+  // As the operation, with new ids for its results, whose types must be right. Returns the place of the operation.
+  size_t Append(Operation operation);
+
+  // All elements are that value, which the type can represent.
+  Id Constant(const TensorType& type, double value);
+  // The result has the type of the first operand.
+  Id Elementwise(OpKind kind, std::vector<Id> operands);
+  Id Greater(Id left, Id right);
+  Id Dot(Id left, Id right, const Ints& left_contracting, const Ints& right_contracting, const Ints& left_batching = {},
+         const Ints& right_batching = {});
+  // The initial value is the fold's neutral element; add and max only.
+  Id Reduce(Combine fold, Id operand, const Ints& dims);
+  Id Broadcast(Id operand, const Ints& sizes, const Ints& dims);
+
+  const TensorType& TypeOf(Id value) const { return types_.at(value); }
+  const std::vector<Operation>& operations() const { return function_.operations; }
+  Function Finish(std::vector<Id> results);
+
+ private:
+  Function function_;
+  Id next_;
+  std::unordered_map<Id, TensorType> types_;
+};
+
+// Of the data type, in the machine's byte order.
+Literal LiteralOf(DataType type, double value);
+
+}  // namespace axccl::program

@@ -1,0 +1,58 @@
+#include "src/program/transform/structure.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "src/program/facts.h"
+
+namespace axccl::program {
+
+std::vector<size_t> StateOf(const Function& function) {
+  std::vector<size_t> state;
+  for (size_t i = 0; i < function.arguments.size(); ++i) {
+    if (function.arguments[i].donated) state.push_back(i);
+  }
+  return state;
+}
+
+bool IsBatch(const Value& argument) { return !argument.donated && !argument.type.dims.empty(); }
+
+std::vector<bool> ForwardOf(const Function& function) {
+  std::unordered_set<Id> needed(function.results.begin() + static_cast<ptrdiff_t>(StateOf(function).size()),
+                                function.results.end());
+  std::vector<bool> forward(function.operations.size());
+  for (size_t i = function.operations.size(); i-- > 0;) {
+    const Operation& operation = function.operations[i];
+    for (const Value& result : operation.results) forward[i] = forward[i] || needed.count(result.id) > 0;
+    if (forward[i]) needed.insert(operation.operands.begin(), operation.operands.end());
+  }
+  return forward;
+}
+
+int64_t FreeChannel(const Program& program) {
+  int64_t free = 1;
+  for (const Part& part : program.parts) {
+    for (const Operation& operation : part.function.operations) {
+      if (IsCommunication(operation.kind)) free = std::max(free, Get<int64_t>(operation, Attr::kChannel) + 1);
+    }
+  }
+  return free;
+}
+
+Operation WithRanks(const Operation& operation, const std::vector<Ints>& ranks) {
+  Operation renamed = operation;
+  for (Attribute& attribute : renamed.attributes) {
+    if (attribute.attr != Attr::kGroups && attribute.attr != Attr::kPairs) continue;
+    Groups groups;
+    for (const Ints& names : ranks) {
+      for (Ints members : std::get<Groups>(attribute.value)) {
+        for (int64_t& member : members) member = names[static_cast<size_t>(member)];
+        groups.push_back(std::move(members));
+      }
+    }
+    attribute.value = std::move(groups);
+  }
+  return renamed;
+}
+
+}  // namespace axccl::program

@@ -1,0 +1,25 @@
+// What transforms know of a training step: its state, its forward pass, and the batch. Pure functions.
+#pragma once
+
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/program/program.h"
+
+namespace axccl::program {
+
+// [argument]: the results that are the next values of donated arguments come first, in the order of these.
+std::vector<size_t> StateOf(const Function& function);
+bool IsBatch(const Value& argument);
+
+// [operation]: whether results beside the state are computed from it.
+std::vector<bool> ForwardOf(const Function& function);
+
+
+// A channel that no operation of the program has.
+int64_t FreeChannel(const Program& program);
+
+// As the operation, for ranks[r] in the place of r, once for each list of `ranks`.
+Operation WithRanks(const Operation& operation, const std::vector<Ints>& ranks);
+
+}  // namespace axccl::program

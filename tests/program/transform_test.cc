@@ -1,0 +1,62 @@
+// Every transform, and their combinations, gives the results of the program before, bit for bit with integers.
+#include "src/program/transform.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "src/program/make.h"
+#include "src/program/text.h"
+#include "tests/program/transformed_run.h"
+
+namespace axccl::program {
+namespace {
+
+Program Mlp() { return MakeMlp({4, 8, 16, DataType::kInt32}).value(); }
+Program Transformer() { return MakeTransformer({2, 8, 4, 4, 16, DataType::kInt32}).value(); }
+
+struct Way {
+  int64_t tensor, data;
+  int zero;
+  int64_t recompute, stages, microbatches;
+  PipelineOrder order;
+  bool overlap;
+};
+
+Result<Transformed> Apply(const Program& program, const Way& way) {
+  AXCCL_ASSIGN_OR_RETURN(Transformed t, Untransformed(program));
+  AXCCL_ASSIGN_OR_RETURN(t, SplitTensors(t, way.tensor));
+  AXCCL_ASSIGN_OR_RETURN(t, SplitBatch(t, way.data, way.zero));
+  return t;
+}
+
+TEST(Transform, EveryCombinationGivesTheSameBits) {
+  for (const bool is_mlp : {true, false}) {
+    const Program program = is_mlp ? Mlp() : Transformer();
+    uint64_t seed = 1;
+    for (const Way& way : std::vector<Way>{
+             {1, 1, 0, 0, 1, 1, PipelineOrder::kFifo, false},
+             {2, 1, 0, 0, 1, 1, PipelineOrder::kFifo, false},
+             {4, 1, 0, 0, 1, 1, PipelineOrder::kFifo, false},
+             {1, 2, 0, 0, 1, 1, PipelineOrder::kFifo, false},
+             {1, 8, 0, 0, 1, 1, PipelineOrder::kFifo, false},
+             {1, 2, 1, 0, 1, 1, PipelineOrder::kFifo, false},
+             {1, 2, 2, 0, 1, 1, PipelineOrder::kFifo, false},
+             {1, 4, 3, 0, 1, 1, PipelineOrder::kFifo, false},
+             {2, 2, 0, 0, 1, 1, PipelineOrder::kFifo, false},
+             {2, 4, 1, 0, 1, 1, PipelineOrder::kFifo, false},
+             {4, 2, 2, 0, 1, 1, PipelineOrder::kFifo, false},
+             {2, 2, 3, 0, 1, 1, PipelineOrder::kFifo, false},
+         }) {
+      SCOPED_TRACE((is_mlp ? "mlp" : "transformer") + std::string(" t") + std::to_string(way.tensor) + " d" +
+                   std::to_string(way.data) + " z" + std::to_string(way.zero));
+      const Result<Transformed> after = Apply(program, way);
+      ASSERT_TRUE(after.ok()) << after.status().message();
+      EXPECT_TRUE(GivesTheSame(program, after.value(), seed++)) << Print(after.value().program);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace axccl::program
