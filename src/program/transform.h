@@ -51,10 +51,11 @@ Result<Transformed> Untransformed(Program program);
 // What is added or multiplied element by element is cut as what it meets.
 Result<Transformed> SplitTensors(const Transformed& before, int64_t ranks);
 
-// Data parallelism: the batch is cut. Gradients are summed by all_reduce where they are first needed. ZeRO: with 1, each
-// rank updates a part of every weight, reduce_scatter gives it that part's gradient, and all_gather follows; with 2,
-// reduce_scatter comes as soon as the gradient is there; with 3, ranks keep their part of every weight only, and gather
-// it in the forward pass, and once more in the backward pass. Weights without a dimension that can be cut stay whole.
+// Data parallelism: the batch is cut. Gradients are summed by all_reduce where they are first needed. ZeRO: with 1,
+// each rank updates a part of every weight, reduce_scatter gives it that part's gradient, and all_gather follows; with
+// 2, reduce_scatter comes as soon as the gradient is there; with 3, ranks keep their part of every weight only, and
+// gather it in the forward pass, and once more in the backward pass. Weights without a dimension that can be cut stay
+// whole.
 Result<Transformed> SplitBatch(const Transformed& before, int64_t ranks, int zero = 0);
 
 // Of every `layers` layers only the input is kept for the backward pass, which computes the rest again. A layer begins

@@ -9,8 +9,8 @@
 namespace axccl::program {
 
 Result<Program> MakeMlp(const MlpShape& shape) {
-  AXCCL_RETURN_IF_ERROR(CheckSizes("mlp", shape.type,
-                                   {{"layers", shape.layers}, {"dim", shape.dim}, {"batch", shape.batch}}));
+  AXCCL_RETURN_IF_ERROR(
+      CheckSizes("mlp", shape.type, {{"layers", shape.layers}, {"dim", shape.dim}, {"batch", shape.batch}}));
   TrainingStep step(shape.type);
   Builder& b = step.builder();
   std::vector<Id> weights, inputs;

@@ -10,14 +10,14 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// Values of the forward pass that the gradients need. Letters are sizes: batch B, sequence S and T, dim D, heads H, of E
-// columns each, inner layer F.
+// Values of the forward pass that the gradients need. Letters are sizes: batch B, sequence S and T, dim D, heads H, of
+// E columns each, inner layer F.
 struct Normalized {
   Id input, result;
   Id factor;  // 1 over the root mean square, [B,S]; floats only
 };
 struct Block {
-  Id query, key, value, output, up, down;    // weights: [D,H,E] three times, [H,E,D], [D,F], [F,D]
+  Id query, key, value, output, up, down;  // weights: [D,H,E] three times, [H,E,D], [D,F], [F,D]
   Normalized first, second;
   Id q, k, v;        // [B,S,H,E]
   Id probabilities;  // [B,H,S,T]
@@ -81,12 +81,12 @@ class Transformer {
 
   Id AttentionGradient(const Block& block, Id gradient, bool of_input) {
     step_.SetGradient(block.output, b_.Dot(block.heads, gradient, {0, 2}, {0, 1}));
-    const Id heads = b_.Dot(gradient, block.output, {2}, {2});                              // [B,S,H,E]
-    const Id v = b_.Dot(block.probabilities, heads, {2}, {1}, {0, 1}, {0, 2});              // [B,H,T,E]
-    const Id p = b_.Dot(heads, block.v, {3}, {3}, {0, 2}, {0, 2});                          // [B,H,S,T]
+    const Id heads = b_.Dot(gradient, block.output, {2}, {2});                  // [B,S,H,E]
+    const Id v = b_.Dot(block.probabilities, heads, {2}, {1}, {0, 1}, {0, 2});  // [B,H,T,E]
+    const Id p = b_.Dot(heads, block.v, {3}, {3}, {0, 2}, {0, 2});              // [B,H,S,T]
     const Id scores = ProbabilitiesGradient(block.probabilities, p);
-    const Id q = b_.Dot(scores, block.k, {3}, {1}, {0, 1}, {0, 2});                         // [B,H,S,E]
-    const Id k = b_.Dot(scores, block.q, {2}, {1}, {0, 1}, {0, 2});                         // [B,H,T,E]
+    const Id q = b_.Dot(scores, block.k, {3}, {1}, {0, 1}, {0, 2});  // [B,H,S,E]
+    const Id k = b_.Dot(scores, block.q, {2}, {1}, {0, 1}, {0, 2});  // [B,H,T,E]
     const Id n = block.first.result;
     step_.SetGradient(block.query, b_.Dot(n, q, {0, 1}, {0, 2}));
     step_.SetGradient(block.key, b_.Dot(n, k, {0, 1}, {0, 2}));
@@ -131,8 +131,7 @@ class Transformer {
     if (!step_.is_float()) return step_.Positive(scores);
     scores = step_.Scaled(scores, ScoreScale());
     const Id largest = ToScores(b_.Reduce(Combine::kMax, scores, {3}));
-    const Id powers =
-        b_.Elementwise(OpKind::kExponential, {b_.Elementwise(OpKind::kSubtract, {scores, largest})});
+    const Id powers = b_.Elementwise(OpKind::kExponential, {b_.Elementwise(OpKind::kSubtract, {scores, largest})});
     return b_.Elementwise(OpKind::kDivide, {powers, ToScores(b_.Reduce(Combine::kSum, powers, {3}))});
   }
 

@@ -123,9 +123,8 @@ class AxisWriter {
                            {Attr::kChannel, channel_}});
     }
     if (piece.layout.is_terms()) {
-      return builder_.Add(
-          OpKind::kAllReduce, {piece.id}, type,
-          {{Attr::kFold, piece.layout.fold}, {Attr::kGroups, groups_}, {Attr::kChannel, channel_}});
+      return builder_.Add(OpKind::kAllReduce, {piece.id}, type,
+                          {{Attr::kFold, piece.layout.fold}, {Attr::kGroups, groups_}, {Attr::kChannel, channel_}});
     }
     if (piece.layout.is_same()) return Slice(piece, layout.dim, type);
     if (layout.is_same()) {

@@ -126,21 +126,26 @@ void Moved(const Operation& operation, const std::vector<TensorType>& operands, 
     }
     case OpKind::kReverse: {
       const Ints& dims = Get<Ints>(operation, Attr::kDims);
-      return SameDims(from.size(), [&](size_t d) { return !IsIn(dims, d); }, c);
+      return SameDims(
+          from.size(), [&](size_t d) { return !IsIn(dims, d); }, c);
     }
     case OpKind::kSlice:
     case OpKind::kDynamicSlice:
       SameDims(from.size(), same_size, c);
       break;
     case OpKind::kPad:
-      SameDims(from.size(), [&](size_t d) {
-        return Get<Ints>(operation, Attr::kLow)[d] == 0 && Get<Ints>(operation, Attr::kHigh)[d] == 0 &&
-               Get<Ints>(operation, Attr::kInterior)[d] == 0;
-      }, c);
+      SameDims(
+          from.size(),
+          [&](size_t d) {
+            return Get<Ints>(operation, Attr::kLow)[d] == 0 && Get<Ints>(operation, Attr::kHigh)[d] == 0 &&
+                   Get<Ints>(operation, Attr::kInterior)[d] == 0;
+          },
+          c);
       break;
     default:  // concatenate
       for (size_t i = 0; i < operands.size(); ++i) {
-        SameDims(from.size(), [&](size_t d) { return int64_t(d) != Get<int64_t>(operation, Attr::kDim); }, c);
+        SameDims(
+            from.size(), [&](size_t d) { return int64_t(d) != Get<int64_t>(operation, Attr::kDim); }, c);
       }
   }
   while (c->operands.size() < operands.size()) c->operands.emplace_back();  // scalars
@@ -161,12 +166,14 @@ void Collective(const Operation& operation, const std::vector<TensorType>& opera
   switch (operation.kind) {
     case OpKind::kAllGather:
     case OpKind::kReduceScatter:
-      return Beside(operands, [&](size_t d) { return d != number(Attr::kDim); }, c);
+      return Beside(
+          operands, [&](size_t d) { return d != number(Attr::kDim); }, c);
     case OpKind::kAllToAll:
       return Beside(
           operands, [&](size_t d) { return d != number(Attr::kSplitDim) && d != number(Attr::kConcatDim); }, c);
     default:
-      return Beside(operands, [](size_t) { return true; }, c);
+      return Beside(
+          operands, [](size_t) { return true; }, c);
   }
 }
 

@@ -55,7 +55,8 @@ Result<Transformed> Untransformed(Program program) {
   if (function.results.size() <= state.size()) {
     return MakeStatus(Code::kInvalidArgument,
                       "transform: %zu results for %zu donated arguments; the next value of each, and the loss after "
-                      "them, must be returned", function.results.size(), state.size());
+                      "them, must be returned",
+                      function.results.size(), state.size());
   }
   const auto types = TypesOf(function);
   for (size_t i = 0; i < state.size(); ++i) {
@@ -63,7 +64,8 @@ Result<Transformed> Untransformed(Program program) {
     if (argument.type == *types.at(function.results[i])) continue;
     return MakeStatus(Code::kInvalidArgument,
                       "transform: result %zu has type %s, but is the next value of the donated argument %%%u of type "
-                      "%s", i, Print(*types.at(function.results[i])).c_str(), argument.id, Print(argument.type).c_str());
+                      "%s",
+                      i, Print(*types.at(function.results[i])).c_str(), argument.id, Print(argument.type).c_str());
   }
   Transformed first;
   first.arguments.emplace_back();
@@ -102,9 +104,10 @@ Result<Transformed> SplitBatch(const Transformed& before, int64_t ranks, int zer
   for (const Value& argument : function.arguments) {
     const bool is_batch = IsBatch(argument);
     if (is_batch && argument.type.dims[0] % ranks != 0) {
-      return MakeStatus(Code::kInvalidArgument, "transform data: dimension 0 of the batch %%%u, of size %lld, cannot be "
-                        "cut into %lld", argument.id, static_cast<long long>(argument.type.dims[0]),
-                        static_cast<long long>(ranks));
+      return MakeStatus(Code::kInvalidArgument,
+                        "transform data: dimension 0 of the batch %%%u, of size %lld, cannot be "
+                        "cut into %lld",
+                        argument.id, static_cast<long long>(argument.type.dims[0]), static_cast<long long>(ranks));
     }
     arguments.push_back(is_batch ? Layout::Split(0) : Layout());
     axis.arguments.push_back(argument.donated && zero == 3 ? FirstCut(argument.type, ranks) : arguments.back());

@@ -129,8 +129,10 @@ class Spreader {
                       use.layouts[i].dim, use.operation->operands[i]);
       }
       if (label && *label != own) {
-        return Refuse(*use.operation, "dimension %d of operand %%%u, which is split, corresponds to none of the other "
-                      "split dimensions", use.layouts[i].dim, use.operation->operands[i]);
+        return Refuse(*use.operation,
+                      "dimension %d of operand %%%u, which is split, corresponds to none of the other "
+                      "split dimensions",
+                      use.layouts[i].dim, use.operation->operands[i]);
       }
       label = own;
     }

@@ -49,8 +49,8 @@ struct SpreadStep {
 };
 
 struct Spread {
-  std::vector<SpreadStep> steps;            // of the operations, in their order
-  std::unordered_map<Id, Layout> layouts;   // of arguments and results, as they are made; none is open
+  std::vector<SpreadStep> steps;           // of the operations, in their order
+  std::unordered_map<Id, Layout> layouts;  // of arguments and results, as they are made; none is open
 };
 
 // `arguments`: the layouts of the arguments, in their order. kInvalidArgument, which names operation and dimension, if

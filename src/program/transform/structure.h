@@ -15,7 +15,6 @@ bool IsBatch(const Value& argument);
 // [operation]: whether results beside the state are computed from it.
 std::vector<bool> ForwardOf(const Function& function);
 
-
 // A channel that no operation of the program has.
 int64_t FreeChannel(const Program& program);
 
