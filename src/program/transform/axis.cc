@@ -10,12 +10,6 @@
 namespace axccl::program {
 namespace {
 
-Attribute& AttributeOf(Operation* operation, Attr attr) {
-  size_t i = 0;
-  while (operation->attributes[i].attr != attr) ++i;
-  return operation->attributes[i];
-}
-
 class AxisWriter {
  public:
   AxisWriter(const Transformed& before, const Axis& axis)
@@ -63,7 +57,7 @@ class AxisWriter {
       piece.operands[i] = Bring(operation.operands[i], step.operands[i]);
     for (size_t i = 0; i < piece.results.size(); ++i)
       piece.results[i].type = PieceOf(operation.results[i].type, step.results[i], axis_.ranks);
-    FitAttributes(operation, &piece);
+    FitToResult(operation, &piece);
     if (operation.kind == OpKind::kPartitionId && axis_.ranks > 1) {
       values_[operation.id] = {&operation.results[0].type, Layout(), Remainder(ranks_), &operation};
       return;
@@ -74,17 +68,6 @@ class AxisWriter {
     for (size_t i = 0; i < ids.size(); ++i) {
       values_[operation.results[i].id] = {&operation.results[i].type, step.results[i], ids[i], &operation};
       if (axis_.reduces_at_once && !is_forward_ && step.results[i].is_terms()) ReduceAtOnce(operation.results[i].id);
-    }
-  }
-
-  // What the operation takes of a dimension that is taken whole is the piece now.
-  void FitAttributes(const Operation& operation, Operation* piece) {
-    if (operation.kind != OpKind::kSlice && operation.kind != OpKind::kDynamicSlice) return;
-    const Attr attr = operation.kind == OpKind::kSlice ? Attr::kLimits : Attr::kSizes;
-    Ints& sizes = std::get<Ints>(AttributeOf(piece, attr).value);
-    for (size_t d = 0; d < sizes.size(); ++d) {
-      const int64_t size = piece->results[0].type.dims[d];
-      if (size != operation.results[0].type.dims[d]) sizes[d] = size;
     }
   }
 
@@ -157,23 +140,6 @@ class AxisWriter {
       }
     }
     return builder_.Add(OpKind::kDynamicSlice, operands, type, {{Attr::kSizes, type.dims}});
-  }
-
-  // Whether all slices along the dimension are equal, and the operation with a smaller result gives them.
-  static bool IsEverywhereTheSame(const Operation& maker, int dim) {
-    switch (maker.kind) {
-      case OpKind::kConstant:
-        return Get<Literal>(maker, Attr::kValue).bytes.size() == ElementSize(maker.results[0].type.data_type);
-      case OpKind::kIota:
-        return Get<int64_t>(maker, Attr::kDim) != dim;
-      case OpKind::kBroadcastInDim:
-        for (const int64_t d : Get<Ints>(maker, Attr::kDims)) {
-          if (d == dim) return false;
-        }
-        return true;
-      default:
-        return false;
-    }
   }
 
   // Of the rank, on the axis.

@@ -39,6 +39,33 @@ int64_t FreeChannel(const Program& program) {
   return free;
 }
 
+bool IsEverywhereTheSame(const Operation& operation, int dim) {
+  switch (operation.kind) {
+    case OpKind::kConstant:
+      return Get<Literal>(operation, Attr::kValue).bytes.size() == ElementSize(operation.results[0].type.data_type);
+    case OpKind::kIota:
+      return Get<int64_t>(operation, Attr::kDim) != dim;
+    case OpKind::kBroadcastInDim: {
+      const Ints& dims = Get<Ints>(operation, Attr::kDims);
+      return std::find(dims.begin(), dims.end(), int64_t{dim}) == dims.end();
+    }
+    default:
+      return false;
+  }
+}
+
+void FitToResult(const Operation& operation, Operation* piece) {
+  for (Attribute& attribute : piece->attributes) {
+    const bool is_limit = operation.kind == OpKind::kSlice && attribute.attr == Attr::kLimits;
+    if (!is_limit && (operation.kind != OpKind::kDynamicSlice || attribute.attr != Attr::kSizes)) continue;
+    Ints& sizes = std::get<Ints>(attribute.value);
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      const int64_t size = piece->results[0].type.dims[d];
+      if (size != operation.results[0].type.dims[d]) sizes[d] = size;
+    }
+  }
+}
+
 Operation WithRanks(const Operation& operation, const std::vector<Ints>& ranks) {
   Operation renamed = operation;
   for (Attribute& attribute : renamed.attributes) {

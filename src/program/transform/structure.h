@@ -18,6 +18,13 @@ std::vector<bool> ForwardOf(const Function& function);
 // A channel that no operation of the program has.
 int64_t FreeChannel(const Program& program);
 
+// Whether all slices along the dimension are equal, and the operation with a smaller result gives them.
+bool IsEverywhereTheSame(const Operation& operation, int dim);
+
+// `piece` is the operation on slices, with the result's type of these; what it takes of dimensions that it takes whole
+// is the slice now.
+void FitToResult(const Operation& operation, Operation* piece);
+
 // As the operation, for ranks[r] in the place of r, once for each list of `ranks`.
 Operation WithRanks(const Operation& operation, const std::vector<Ints>& ranks);
 

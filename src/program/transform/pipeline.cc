@@ -1,0 +1,360 @@
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "src/program/builder.h"
+#include "src/program/facts.h"
+#include "src/program/transform.h"
+#include "src/program/transform/stages.h"
+#include "src/program/transform/structure.h"
+
+namespace axccl::program {
+namespace {
+
+constexpr int kOnce = -1;  // in the place of a microbatch
+
+OpKind FoldedBy(Combine fold) {
+  switch (fold) {
+    case Combine::kProd:
+      return OpKind::kMultiply;
+    case Combine::kMax:
+      return OpKind::kMaximum;
+    case Combine::kMin:
+      return OpKind::kMinimum;
+    case Combine::kAnd:
+      return OpKind::kAnd;
+    case Combine::kOr:
+      return OpKind::kOr;
+    case Combine::kXor:
+      return OpKind::kXor;
+    default:
+      return OpKind::kAdd;
+  }
+}
+
+class PipelineWriter {
+ public:
+  PipelineWriter(const Transformed& before, const Spread& spread, const Stages& stages, int num_stages,
+                 int microbatches)
+      : before_(before),
+        function_(before.program.parts[0].function),
+        spread_(spread),
+        stages_(stages),
+        types_(TypesOf(function_)),
+        num_stages_(num_stages),
+        microbatches_(microbatches),
+        channel_(FreeChannel(before.program)) {
+    for (int s = 0; s < num_stages; ++s) {
+      sites_.emplace_back("stage" + std::to_string(s));
+      for (int64_t r = 0; r < before.program.ranks; ++r) sites_.back().names.push_back(NameOf(r, s));
+    }
+    for (size_t i = 0; i < function_.operations.size(); ++i) {
+      for (const Value& result : function_.operations[i].results) makers_[result.id] = i;
+    }
+    FindConsumers();
+  }
+
+  Transformed Run(const std::vector<std::vector<Pass>>& steps) {
+    PlaceArguments();
+    EmitAll(Turn::kBefore, kOnce, kAnywhere);
+    Deliver();
+    for (const std::vector<Pass>& step : steps) {
+      for (int s = 0; s < num_stages_; ++s) {
+        const Pass& pass = step[static_cast<size_t>(s)];
+        if (pass.microbatch >= 0) EmitAll(pass.is_forward ? Turn::kForward : Turn::kBackward, pass.microbatch, s);
+      }
+      Deliver();
+    }
+    for (size_t i = 0; i < function_.operations.size(); ++i) {
+      if (stages_.turns[i] != Turn::kAfter) continue;
+      Emit(i, stages_.stages[i], kOnce);
+      Deliver();
+    }
+    return Finish();
+  }
+
+ private:
+  using Key = std::pair<Id, int>;  // value, microbatch
+
+  struct Site {
+    explicit Site(std::string name) : builder(std::move(name)) {}
+    Builder builder;
+    Ints names;                    // [rank before]
+    std::map<Key, Id> values;      // what is here
+    std::map<std::tuple<Id, int, int>, Id> slices;  // of what all microbatches have: value, microbatch, dimension
+    std::vector<Origin> arguments;
+  };
+
+  // A rank of the program before, on a stage. Those that work on the same tensors stay together.
+  int64_t NameOf(int64_t rank, int stage) const {
+    const int64_t together = before_.tensor_ranks;
+    return (rank / together * num_stages_ + stage) * together + rank % together;
+  }
+
+  Site& At(int stage) { return sites_[static_cast<size_t>(stage)]; }
+  const Layout& LayoutOf(Id value) const { return spread_.layouts.at(value); }
+
+  // Where each value is made, and on which other stages it is needed.
+  void FindConsumers() {
+    for (size_t i = 0; i < function_.operations.size(); ++i) {
+      const int stage = stages_.stages[i];
+      if (stage == kAnywhere) continue;
+      for (const Id operand : function_.operations[i].operands) {
+        const auto maker = makers_.find(operand);
+        if (maker == makers_.end()) continue;
+        const int made = stages_.stages[maker->second];
+        if (made != kAnywhere && made != stage) consumers_[operand].insert(stage);
+      }
+    }
+  }
+
+  // Arguments are on every stage that uses them; donated ones are given away where the state lives.
+  void PlaceArguments() {
+    std::vector<std::set<int>> on(function_.arguments.size());
+    std::map<Id, size_t> numbers;
+    for (size_t a = 0; a < on.size(); ++a) {
+      const Value& argument = function_.arguments[a];
+      numbers[argument.id] = a;
+      if (argument.donated) on[a].insert(stages_.arguments.at(argument.id));
+    }
+    for (size_t i = 0; i < function_.operations.size(); ++i) {
+      for (const Id operand : function_.operations[i].operands) {
+        if (const auto found = numbers.find(operand); found != numbers.end() && stages_.stages[i] != kAnywhere)
+          on[found->second].insert(stages_.stages[i]);
+      }
+    }
+    for (const Id result : function_.results) {
+      if (const auto found = numbers.find(result); found != numbers.end() && on[found->second].empty())
+        on[found->second].insert(num_stages_ - 1);
+    }
+    for (size_t a = 0; a < on.size(); ++a) {
+      const Value& argument = function_.arguments[a];
+      for (const int stage : on[a]) {
+        const bool is_home = argument.donated && stage == stages_.arguments.at(argument.id);
+        At(stage).values[{argument.id, kOnce}] = At(stage).builder.Argument(argument.type, is_home);
+        At(stage).arguments.push_back(Moved(before_.arguments[0][a]));
+      }
+    }
+  }
+
+  // `only`: the stage; kAnywhere: all.
+  void EmitAll(Turn turn, int microbatch, int only) {
+    for (size_t i = 0; i < function_.operations.size(); ++i) {
+      const int stage = stages_.stages[i];
+      if (stages_.turns[i] == turn && stage != kAnywhere && (only == kAnywhere || stage == only))
+        Emit(i, stage, microbatch);
+    }
+  }
+
+  void Emit(size_t number, int stage, int microbatch) {
+    const Operation& operation = function_.operations[number];
+    const SpreadStep& step = spread_.steps[number];
+    Site& site = At(stage);
+    if (operation.kind == OpKind::kPartitionId) {
+      site.values[{operation.id, kOnce}] = RankBefore(&site.builder);
+      return;
+    }
+    Operation piece = WithRanks(operation, {site.names});
+    for (size_t i = 0; i < piece.operands.size(); ++i)
+      piece.operands[i] = Operand(operation.operands[i], step.operands[i], stage, microbatch);
+    for (size_t i = 0; i < piece.results.size(); ++i)
+      piece.results[i].type = PieceOf(operation.results[i].type, step.results[i], microbatches_);
+    FitToResult(operation, &piece);
+    const Operation written = site.builder.operations()[site.builder.Append(std::move(piece))];
+    for (size_t i = 0; i < written.results.size(); ++i)
+      Keep(operation.results[i].id, step.results[i], stage, microbatch, written.results[i].id);
+  }
+
+  // Terms are added to those of the microbatches before.
+  void Keep(Id value, const Layout& layout, int stage, int microbatch, Id made) {
+    Site& site = At(stage);
+    if (!layout.is_terms()) {
+      site.values[{value, microbatch}] = made;
+      ship_.push_back({value, microbatch});
+      return;
+    }
+    const auto [sum, first] = site.values.try_emplace({value, kOnce}, made);
+    if (!first) sum->second = site.builder.Elementwise(FoldedBy(layout.fold), {sum->second, made});
+    if (++terms_[value] == microbatches_) ship_.push_back({value, kOnce});
+  }
+
+  Id Operand(Id value, const Layout& layout, int stage, int microbatch) {
+    Site& site = At(stage);
+    const bool is_split = LayoutOf(value).is_split();
+    const auto maker = makers_.find(value);
+    if (maker == makers_.end() || !is_split) {
+      if (layout.is_split()) return SliceOf(value, layout.dim, stage, microbatch);
+      return Whole(value, stage);
+    }
+    return site.values.at({value, microbatch});
+  }
+
+  // What does not depend on the microbatch. Constants, and what is made of them, every stage makes for itself.
+  Id Whole(Id value, int stage) {
+    Site& site = At(stage);
+    const auto found = site.values.find({value, kOnce});
+    if (found != site.values.end()) return found->second;
+    Emit(makers_.at(value), stage, kOnce);
+    return site.values.at({value, kOnce});
+  }
+
+  Id SliceOf(Id value, int dim, int stage, int microbatch) {
+    Site& site = At(stage);
+    const TensorType& whole = *types_.at(value);
+    const TensorType type = PieceOf(whole, Layout::Split(dim), microbatches_);
+    if (type == whole) return Whole(value, stage);
+    const auto [found, added] = site.slices.try_emplace({value, microbatch, dim}, 0);
+    if (!added) return found->second;
+    if (const auto maker = makers_.find(value); maker != makers_.end()) {
+      const Operation& operation = function_.operations[maker->second];
+      if (IsEverywhereTheSame(operation, dim)) {
+        // The same for all microbatches.
+        const auto [shared, is_first] = site.slices.try_emplace({value, kOnce, dim}, 0);
+        if (is_first) {
+          Operation smaller = operation;
+          for (Id& operand : smaller.operands) operand = Whole(operand, stage);
+          smaller.results[0].type = type;
+          shared->second = site.builder.operations()[site.builder.Append(std::move(smaller))].id;
+        }
+        return site.slices[{value, microbatch, dim}] = shared->second;
+      }
+    }
+    Ints starts(type.dims.size()), limits = type.dims;
+    const auto d = static_cast<size_t>(dim);
+    starts[d] = microbatch * type.dims[d];
+    limits[d] = starts[d] + type.dims[d];
+    const Id slice =
+        site.builder.Add(OpKind::kSlice, {Whole(value, stage)}, type,
+                         {{Attr::kStarts, starts}, {Attr::kLimits, limits}, {Attr::kStrides, Ints(limits.size(), 1)}});
+    return site.slices[{value, microbatch, dim}] = slice;
+  }
+
+  // Sends what has been made since to the stages that need it, in the order of the stages that made it.
+  void Deliver() {
+    for (int from = 0; from < num_stages_; ++from) {
+      for (const Key& key : ship_) {
+        const auto consumers = consumers_.find(key.first);
+        if (consumers == consumers_.end() || stages_.stages[makers_.at(key.first)] != from) continue;
+        for (const int to : consumers->second) Send(key, from, to);
+      }
+    }
+    ship_.clear();
+  }
+
+  void Send(const Key& key, int from, int to) {
+    Groups pairs;
+    for (int64_t r = 0; r < before_.program.ranks; ++r) pairs.push_back({NameOf(r, from), NameOf(r, to)});
+    const Id value = At(from).values.at(key);
+    Operation send;
+    send.kind = OpKind::kSend;
+    send.operands = {value};
+    send.attributes = {{Attr::kPairs, pairs}, {Attr::kChannel, channel_}};
+    const TensorType type = At(from).builder.TypeOf(value);
+    At(from).builder.Append(std::move(send));
+    At(to).values[key] = At(to).builder.Add(OpKind::kRecv, {}, type, {{Attr::kPairs, pairs}, {Attr::kChannel, channel_}});
+  }
+
+  // The number that the rank has in the program before.
+  Id RankBefore(Builder* builder) {
+    const TensorType number{DataType::kUint32, {}};
+    const auto constant = [&](int64_t value) { return builder->Constant(number, static_cast<double>(value)); };
+    const int64_t together = before_.tensor_ranks;
+    const Id rank = builder->Add(OpKind::kPartitionId, {}, number);
+    const Id within = builder->Elementwise(OpKind::kRemainder, {rank, constant(together)});
+    if (together == before_.program.ranks) return within;
+    const Id block = builder->Elementwise(OpKind::kDivide, {rank, constant(together * num_stages_)});
+    return builder->Elementwise(OpKind::kAdd,
+                                {builder->Elementwise(OpKind::kMultiply, {block, constant(together)}), within});
+  }
+
+  Origin Moved(Origin origin) const {
+    for (Cut& cut : origin.cuts) {
+      if (cut.period >= before_.tensor_ranks) cut.period *= num_stages_;
+    }
+    return origin;
+  }
+
+  Transformed Finish() {
+    Transformed after;
+    after.tensor_ranks = before_.tensor_ranks;
+    after.program.ranks = before_.program.ranks * num_stages_;
+    std::vector<std::vector<Id>> results(sites_.size());
+    after.results.resize(sites_.size());
+    for (size_t i = 0; i < function_.results.size(); ++i) {
+      const Id value = function_.results[i];
+      const int stage = StageOfResult(value);
+      results[static_cast<size_t>(stage)].push_back(Joined(value, stage));
+      after.results[static_cast<size_t>(stage)].push_back(Moved(before_.results[0][i]));
+    }
+    for (size_t s = 0; s < sites_.size(); ++s) {
+      after.arguments.push_back(std::move(sites_[s].arguments));
+      after.program.parts.push_back({sites_[s].names, sites_[s].builder.Finish(std::move(results[s]))});
+    }
+    return after;
+  }
+
+  int StageOfResult(Id value) {
+    if (const auto maker = makers_.find(value); maker != makers_.end())
+      return std::max(stages_.stages[maker->second], 0);
+    int stage = 0;
+    while (At(stage).values.count({value, kOnce}) == 0) ++stage;
+    return stage;
+  }
+
+  Id Joined(Id value, int stage) {
+    const Layout& layout = LayoutOf(value);
+    Site& site = At(stage);
+    if (!layout.is_split() || makers_.count(value) == 0) return Whole(value, stage);
+    std::vector<Id> pieces;
+    for (int m = 0; m < microbatches_; ++m) pieces.push_back(site.values.at({value, m}));
+    if (pieces.size() == 1) return pieces[0];
+    return site.builder.Add(OpKind::kConcatenate, pieces, *types_.at(value), {{Attr::kDim, int64_t{layout.dim}}});
+  }
+
+  const Transformed& before_;
+  const Function& function_;
+  const Spread& spread_;
+  const Stages& stages_;
+  const std::unordered_map<Id, const TensorType*> types_;
+  const int num_stages_, microbatches_;
+  const int64_t channel_;
+  std::vector<Site> sites_;
+  std::unordered_map<Id, size_t> makers_;  // operations
+  std::map<Id, std::set<int>> consumers_;
+  std::map<Id, int> terms_;
+  std::vector<Key> ship_;  // made since the last delivery
+};
+
+}  // namespace
+
+Result<Transformed> Pipeline(const Transformed& before, int64_t stages, int64_t microbatches, PipelineOrder order) {
+  constexpr int64_t kMost = 4096;
+  if (stages < 1 || microbatches < 1 || stages > kMost || microbatches > kMost ||
+      stages > kMaxRanks / before.program.ranks) {
+    return MakeStatus(Code::kInvalidArgument,
+                      "transform pipeline: %lld stages and %lld microbatches, must be 1 to %lld, and at most %d ranks",
+                      static_cast<long long>(stages), static_cast<long long>(microbatches),
+                      static_cast<long long>(kMost), kMaxRanks);
+  }
+  if (before.program.parts.size() != 1)
+    return MakeStatus(Code::kInvalidArgument, "transform pipeline: the program has stages already");
+  if (stages == 1 && microbatches == 1) return before;
+  const Function& function = before.program.parts[0].function;
+  std::vector<Layout> arguments;
+  for (const Value& argument : function.arguments) {
+    arguments.push_back(IsBatch(argument) ? Layout::Split(0) : Layout());
+    if (!IsBatch(argument) || argument.type.dims[0] % microbatches == 0) continue;
+    return MakeStatus(Code::kInvalidArgument,
+                      "transform pipeline: dimension 0 of the batch %%%u, of size %lld, cannot be cut into %lld "
+                      "microbatches", argument.id, static_cast<long long>(argument.type.dims[0]),
+                      static_cast<long long>(microbatches));
+  }
+  const SpreadRules rules{"pipeline, microbatches " + std::to_string(microbatches), microbatches, false, {}};
+  AXCCL_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(function, arguments, rules));
+  AXCCL_ASSIGN_OR_RETURN(const Stages placed, StagesOf(function, spread, static_cast<int>(stages)));
+  PipelineWriter writer(before, spread, placed, static_cast<int>(stages), static_cast<int>(microbatches));
+  return writer.Run(ScheduleOf(static_cast<int>(stages), static_cast<int>(microbatches), order));
+}
+
+}  // namespace axccl::program
