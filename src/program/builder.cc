@@ -62,7 +62,12 @@ size_t Builder::Append(Operation operation) {
 }
 
 Id Builder::Constant(const TensorType& type, double value) {
-  return Add(OpKind::kConstant, {}, type, {{Attr::kValue, LiteralOf(type.data_type, value)}});
+  for (const auto& [known, id] : constants_) {
+    if (known == value && TypeOf(id) == type) return id;
+  }
+  const Id id = Add(OpKind::kConstant, {}, type, {{Attr::kValue, LiteralOf(type.data_type, value)}});
+  constants_.emplace_back(value, id);
+  return id;
 }
 
 Id Builder::Elementwise(OpKind kind, std::vector<Id> operands) {

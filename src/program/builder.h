@@ -22,7 +22,7 @@ class Builder {
   // As the operation, with new ids for its results, whose types must be right. Returns the place of the operation.
   size_t Append(Operation operation);
 
-  // All elements are that value, which the type can represent.
+  // All elements are that value, which the type can represent. Equal constants are one.
   Id Constant(const TensorType& type, double value);
   // The result has the type of the first operand.
   Id Elementwise(OpKind kind, std::vector<Id> operands);
@@ -41,6 +41,7 @@ class Builder {
   Function function_;
   Id next_;
   std::unordered_map<Id, TensorType> types_;
+  std::vector<std::pair<double, Id>> constants_;
 };
 
 // Of the data type, in the machine's byte order.

@@ -1,0 +1,139 @@
+#include <algorithm>
+#include <iterator>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "src/program/facts.h"
+#include "src/program/simulate/work.h"
+#include "src/program/transform.h"
+
+namespace axccl::program {
+namespace {
+
+// Moves communication of one part; ids stay as they are.
+class OverlapWriter {
+ public:
+  OverlapWriter(Function function, int64_t bucket_bytes)
+      : function_(std::move(function)), bucket_bytes_(bucket_bytes), types_(TypesOf(function_)) {
+    for (const Value& argument : function_.arguments) there_.insert(argument.id);
+    for (const Operation& operation : function_.operations) {
+      if (operation.operands.size() == 1 &&
+          (operation.kind == OpKind::kAllReduce || operation.kind == OpKind::kReduceScatter))
+        reductions_[operation.operands[0]].push_back(&operation);
+      if (operation.kind == OpKind::kAllGather) gathers_.push_back(&operation);
+    }
+  }
+
+  Function Run() {
+    Function after = {function_.name, function_.arguments, {}, function_.results};
+    out_ = &after.operations;
+    for (const Value& argument : function_.arguments) ReduceFrom(argument.id);
+    for (const Operation& operation : function_.operations) {
+      if (IsWritten(operation)) continue;
+      const bool is_pending = std::any_of(pending_.begin(), pending_.end(),
+                                          [&](const Operation* o) { return o->id == operation.id; });
+      if (is_pending) continue;  // goes out when its bucket is full, or needed
+      FlushWhatItNeeds(operation);
+      Write(operation);
+      if (operation.kind == OpKind::kAllGather) GatherNext();
+    }
+    Flush(pending_);
+    return after;
+  }
+
+ private:
+  bool IsWritten(const Operation& operation) const { return written_.count(operation.id) > 0; }
+
+  void Write(const Operation& operation) {
+    out_->push_back(operation);
+    written_.insert(operation.id);
+    for (const Value& result : operation.results) {
+      there_.insert(result.id);
+      written_.insert(result.id);
+    }
+    for (const Value& result : operation.results) ReduceFrom(result.id);
+  }
+
+  // The value is there: what reduces it can begin.
+  void ReduceFrom(Id value) {
+    const auto found = reductions_.find(value);
+    if (found == reductions_.end()) return;
+    for (const Operation* reduction : found->second) {
+      if (reduction->kind == OpKind::kReduceScatter) {
+        Write(*reduction);
+        continue;
+      }
+      pending_.push_back(reduction);
+      std::vector<const Operation*> bucket = BucketOf(*reduction);
+      double bytes = 0;
+      for (const Operation* member : bucket) bytes += BytesOf(*types_.at(member->operands[0]));
+      if (bytes >= static_cast<double>(bucket_bytes_)) Flush(std::move(bucket));
+    }
+  }
+
+  // Those that may be one call.
+  std::vector<const Operation*> BucketOf(const Operation& reduction) const {
+    std::vector<const Operation*> bucket;
+    std::copy_if(pending_.begin(), pending_.end(), std::back_inserter(bucket), [&](const Operation* other) {
+      return other->attributes == reduction.attributes &&
+             types_.at(other->operands[0])->data_type == types_.at(reduction.operands[0])->data_type;
+    });
+    return bucket;
+  }
+
+  void FlushWhatItNeeds(const Operation& operation) {
+    for (const Id operand : operation.operands) {
+      if (there_.count(operand) > 0) continue;
+      const auto needed = std::find_if(pending_.begin(), pending_.end(), [&](const Operation* reduction) {
+        return reduction->results[0].id == operand;
+      });
+      if (needed != pending_.end()) Flush(BucketOf(**needed));
+    }
+  }
+
+  void Flush(std::vector<const Operation*> bucket) {
+    if (bucket.empty()) return;
+    Operation all = *bucket[0];
+    all.operands.clear();
+    all.results.clear();
+    for (const Operation* member : bucket) {
+      all.operands.push_back(member->operands[0]);
+      all.results.push_back(member->results[0]);
+      pending_.erase(std::find(pending_.begin(), pending_.end(), member));
+    }
+    Write(all);
+  }
+
+  // The gather after the one that has been written, if what it gathers is there.
+  void GatherNext() {
+    while (next_gather_ < gathers_.size() && IsWritten(*gathers_[next_gather_])) ++next_gather_;
+    if (next_gather_ == gathers_.size()) return;
+    const Operation& next = *gathers_[next_gather_];
+    const bool is_there = std::all_of(next.operands.begin(), next.operands.end(),
+                                      [&](Id operand) { return there_.count(operand) > 0; });
+    if (is_there) Write(next);
+  }
+
+  const Function function_;
+  const int64_t bucket_bytes_;
+  const std::unordered_map<Id, const TensorType*> types_;
+  std::unordered_map<Id, std::vector<const Operation*>> reductions_;  // by what they reduce
+  std::vector<const Operation*> gathers_, pending_;
+  size_t next_gather_ = 0;
+  std::unordered_set<Id> there_, written_;
+  std::vector<Operation>* out_ = nullptr;
+};
+
+}  // namespace
+
+Result<Transformed> Overlap(const Transformed& before, int64_t bucket_bytes) {
+  if (bucket_bytes < 0)
+    return MakeStatus(Code::kInvalidArgument, "transform overlap: a bucket of %lld bytes, must be at least 0",
+                      static_cast<long long>(bucket_bytes));
+  Transformed after = before;
+  for (Part& part : after.program.parts) part.function = OverlapWriter(part.function, bucket_bytes).Run();
+  return after;
+}
+
+}  // namespace axccl::program
