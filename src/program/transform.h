@@ -3,8 +3,8 @@
 //
 // A program to transform is one part in which all ranks do the same. Its donated arguments are its state (weights): the
 // k-th result is the next value of the k-th donated argument. Other arguments with dimensions are the batch, with one
-// sample along dimension 0. Results beside the state are what the step is for, the loss; what they are computed from is
-// the forward pass, all other operations are the backward pass. Transforms work on how dimensions of operands
+// sample along dimension 0. The last result is the loss; what it is computed from is the forward pass, all other
+// operations are the backward pass. Transforms work on how dimensions of operands
 // correspond; an operation through which a split dimension cannot pass is an error that names both.
 //
 // With integers, all give the same bits as the program before; floats are added in another order.
@@ -71,5 +71,20 @@ Result<Transformed> Pipeline(const Transformed& before, int64_t stages, int64_t 
 // Communication beside computation: gradients are reduced as soon as they are there, several of up to `bucket_bytes` in
 // one all_reduce, and weights are gathered one use earlier. Last of the transforms.
 Result<Transformed> Overlap(const Transformed& before, int64_t bucket_bytes);
+
+// All of them, in the order in which they go together: ranks of a tensor group are neighbours, then come the stages,
+// and copies of the pipeline last.
+struct Parallelism {
+  int64_t tensor = 1, data = 1;
+  int zero = 0;
+  int64_t recompute = 0;  // layers; 0: nothing is computed again
+  int64_t stages = 1, microbatches = 1;
+  PipelineOrder order = PipelineOrder::k1F1B;
+  int64_t bucket_bytes = -1;  // of Overlap; -1: no overlap
+
+  int64_t ranks() const { return tensor * data * stages; }
+  friend bool operator==(const Parallelism&, const Parallelism&) = default;
+};
+Result<Transformed> Parallelize(const Program& program, const Parallelism& parallelism);
 
 }  // namespace axccl::program

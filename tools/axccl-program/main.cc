@@ -17,6 +17,7 @@
 #include "tools/axccl-program/options.h"
 #include "tools/axccl-program/run.h"
 #include "tools/axccl-program/simulate.h"
+#include "tools/axccl-program/training.h"
 
 namespace axccl::tools {
 namespace {
@@ -133,8 +134,15 @@ int SimulateAndReport(const Options& o, const Program& program) {
   return PrintAll(ReportOf(program, simulation.value()));
 }
 
+int Train(const std::string& command, const std::vector<std::string>& arguments) {
+  const Result<std::string> text = RunTraining(command, arguments);
+  if (!text.ok()) return Complain(text.status(), text.status().code() == Code::kInvalidUsage ? kBadUse : kWrong);
+  const int exit = PrintAll(text.value());
+  return std::fflush(stdout) == 0 ? exit : kBadUse;
+}
+
 int Run(const Options& o) {
-  if (o.command == Command::kHelp) return PrintAll(HelpText());
+  if (o.command == Command::kHelp) return PrintAll(std::string(HelpText()) + "\n" + TrainingHelp());
   const Result<std::string> text = ReadWholeFile(o.file == "-" ? "/dev/stdin" : o.file, kMostBytes);
   if (!text.ok()) return Complain(text.status(), kBadUse);
   const Result<Program> program =
@@ -153,6 +161,7 @@ int Run(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace axccl;
+  if (argc > 1 && tools::IsOfTraining(argv[1])) return tools::Train(argv[1], {argv + 2, argv + argc});
   const Result<tools::Options> options = tools::ParseOptions({argv + 1, argv + argc});
   if (!options.ok()) return tools::Complain(options.status(), tools::kBadUse);
   const int exit = tools::Run(options.value());

@@ -230,6 +230,8 @@ Correspondence CorrespondenceOf(const Operation& operation, const std::vector<Te
 bool IsLinear(const Operation& operation, Combine fold) {
   switch (operation.kind) {
     case OpKind::kBroadcastInDim:
+    case OpKind::kCopy:
+    case OpKind::kOptimizationBarrier:
     case OpKind::kReshape:
     case OpKind::kReverse:
     case OpKind::kSlice:

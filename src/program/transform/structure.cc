@@ -18,8 +18,7 @@ std::vector<size_t> StateOf(const Function& function) {
 bool IsBatch(const Value& argument) { return !argument.donated && !argument.type.dims.empty(); }
 
 std::vector<bool> ForwardOf(const Function& function) {
-  std::unordered_set<Id> needed(function.results.begin() + static_cast<ptrdiff_t>(StateOf(function).size()),
-                                function.results.end());
+  std::unordered_set<Id> needed{function.results.back()};
   std::vector<bool> forward(function.operations.size());
   for (size_t i = function.operations.size(); i-- > 0;) {
     const Operation& operation = function.operations[i];

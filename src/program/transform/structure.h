@@ -12,7 +12,7 @@ namespace axccl::program {
 std::vector<size_t> StateOf(const Function& function);
 bool IsBatch(const Value& argument);
 
-// [operation]: whether results beside the state are computed from it.
+// [operation]: whether the loss is computed from it.
 std::vector<bool> ForwardOf(const Function& function);
 
 // A channel that no operation of the program has.

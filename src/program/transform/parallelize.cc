@@ -1,0 +1,19 @@
+#include <utility>
+
+#include "src/program/transform.h"
+
+namespace axccl::program {
+
+Result<Transformed> Parallelize(const Program& program, const Parallelism& p) {
+  AXCCL_ASSIGN_OR_RETURN(Transformed t, Untransformed(program));
+  AXCCL_ASSIGN_OR_RETURN(t, SplitTensors(t, p.tensor));
+  if (p.recompute != 0) {
+    AXCCL_ASSIGN_OR_RETURN(t, Recompute(t, p.recompute));
+  }
+  AXCCL_ASSIGN_OR_RETURN(t, SplitBatch(t, p.data, p.zero));
+  AXCCL_ASSIGN_OR_RETURN(t, Pipeline(t, p.stages, p.microbatches, p.order));
+  if (p.bucket_bytes < 0) return t;
+  return Overlap(t, p.bucket_bytes);
+}
+
+}  // namespace axccl::program
