@@ -52,6 +52,10 @@ class AxisWriter {
   };
 
   void Emit(const Operation& operation, const SpreadStep& step) {
+    if (IsMadeWhenNeeded(operation, step)) {
+      values_[operation.id] = {&operation.results[0].type, Layout(), kNoId, &operation};
+      return;
+    }
     Operation piece = WithRanks(operation, copies_);
     for (size_t i = 0; i < piece.operands.size(); ++i)
       piece.operands[i] = Bring(operation.operands[i], step.operands[i]);
@@ -71,6 +75,13 @@ class AxisWriter {
     }
   }
 
+  // What may be needed smaller only.
+  static bool IsMadeWhenNeeded(const Operation& operation, const SpreadStep& step) {
+    const OpKind kind = operation.kind;
+    return (kind == OpKind::kConstant || kind == OpKind::kIota || kind == OpKind::kBroadcastInDim) &&
+           step.results[0].is_same();
+  }
+
   // If terms become slices where they are used next, now.
   void ReduceAtOnce(Id value) {
     for (size_t i = 0; i < function_.operations.size(); ++i) {
@@ -87,8 +98,11 @@ class AxisWriter {
   // The value in that layout. What is brought there once serves all later uses; but what the forward pass gathered, the
   // backward pass gathers again.
   Id Bring(Id value, const Layout& layout) {
-    const Piece& piece = values_.at(value);
-    if (piece.layout == layout) return piece.id;
+    Piece& piece = values_.at(value);
+    if (piece.layout == layout) {
+      if (piece.id == kNoId) piece.id = Make(*piece.maker, *piece.whole);
+      return piece.id;
+    }
     const bool is_gathered = piece.layout.is_split() && layout.is_same();
     const auto [found, added] =
         brought_.emplace(std::tuple(value, layout.is_split() ? layout.dim : -1, is_gathered && is_forward_), 0);
@@ -124,12 +138,9 @@ class AxisWriter {
 
   Id Slice(const Piece& piece, int dim, const TensorType& type) {
     if (piece.maker != nullptr && IsEverywhereTheSame(*piece.maker, dim)) {
-      Operation smaller = *piece.maker;
-      for (Id& operand : smaller.operands) operand = values_.at(operand).id;
-      smaller.results[0].type = type;
-      return builder_.operations()[builder_.Append(std::move(smaller))].id;
+      return Make(*piece.maker, type);
     }
-    std::vector<Id> operands{piece.id};
+    std::vector<Id> operands{piece.id != kNoId ? piece.id : Make(*piece.maker, *piece.whole)};
     const TensorType number{DataType::kUint32, {}};
     for (size_t d = 0; d < type.dims.size(); ++d) {
       if (d != static_cast<size_t>(dim)) {
@@ -140,6 +151,14 @@ class AxisWriter {
       }
     }
     return builder_.Add(OpKind::kDynamicSlice, operands, type, {{Attr::kSizes, type.dims}});
+  }
+
+  // The operation, of what all ranks have, with a result of that type.
+  Id Make(const Operation& operation, const TensorType& type) {
+    Operation made = operation;
+    for (Id& operand : made.operands) operand = Bring(operand, Layout());
+    made.results[0].type = type;
+    return builder_.operations()[builder_.Append(std::move(made))].id;
   }
 
   // Of the rank, on the axis.
