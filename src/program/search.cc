@@ -22,8 +22,7 @@ std::vector<Parallelism> AllOf(const SearchSpace& space) {
       for (const int zero : data > 1 ? space.zero : std::vector<int>{0}) {
         for (const int64_t recompute : space.recompute) {
           for (const int64_t microbatches : stages > 1 ? space.microbatches : std::vector<int64_t>{1}) {
-            all.push_back(
-                {tensor, data, zero, recompute, stages, microbatches, space.order, space.bucket_bytes});
+            all.push_back({tensor, data, zero, recompute, stages, microbatches, space.order, space.bucket_bytes});
           }
         }
       }
@@ -47,7 +46,8 @@ Status Judge(const Program& program, const SearchSpace& space, Model* model, Can
   }
   AXCCL_ASSIGN_OR_RETURN(const Simulation simulation, Simulate(transformed.value().program, model));
   candidate->seconds = simulation.seconds;
-  for (const PartMemory& memory : simulation.parts) candidate->peak_bytes = std::max(candidate->peak_bytes, memory.peak);
+  for (const PartMemory& memory : simulation.parts)
+    candidate->peak_bytes = std::max(candidate->peak_bytes, memory.peak);
   const double all = simulation.seconds * static_cast<double>(simulation.ranks.size());
   for (const RankTimes& times : simulation.ranks) {
     candidate->exposed += times.exposed / all;

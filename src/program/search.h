@@ -27,13 +27,13 @@ struct SearchSpace {
 struct Candidate {
   Parallelism parallelism;
   double seconds = 0;
-  uint64_t peak_bytes = 0;               // of the device that needs most
-  double exposed = 0, idle = 0;          // parts of the time, means of all devices
-  std::string left_out = {};             // why it cannot be used; empty: it can
+  uint64_t peak_bytes = 0;       // of the device that needs most
+  double exposed = 0, idle = 0;  // parts of the time, means of all devices
+  std::string left_out = {};     // why it cannot be used; empty: it can
 };
 
-// All with tensor * data * stages == devices. Those that can be used come first, the fastest at the top; then those that
-// need too much memory; then those that the program cannot be cut for. The model's errors are returned.
+// All with tensor * data * stages == devices. Those that can be used come first, the fastest at the top; then those
+// that need too much memory; then those that the program cannot be cut for. The model's errors are returned.
 Result<std::vector<Candidate>> Search(const Program& program, const SearchSpace& space, Model* model);
 
 }  // namespace axccl::program

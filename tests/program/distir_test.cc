@@ -20,7 +20,7 @@ namespace {
 
 using harness::Json;
 
-constexpr double kBoth = 0.02;   // of figures that were run, for tensors and stages at the same time
+constexpr double kBoth = 0.02;  // of figures that were run, for tensors and stages at the same time
 constexpr double kOne = 1e-6;
 
 struct Row {
@@ -52,8 +52,10 @@ void Compare(const Row& row) {
   ASSERT_TRUE(memory.ok()) << memory.status().message();
   for (size_t s = 0; s < row.peaks.size(); ++s) {
     const double ratio = static_cast<double>(memory.value().parts[s].peak) / static_cast<double>(row.peaks[s]);
-    if (row.stages == 1) EXPECT_EQ(memory.value().parts[s].peak, row.peaks[s]);
-    else EXPECT_NEAR(ratio, 1, kBoth) << "stage " << s;
+    if (row.stages == 1)
+      EXPECT_EQ(memory.value().parts[s].peak, row.peaks[s]);
+    else
+      EXPECT_NEAR(ratio, 1, kBoth) << "stage " << s;
   }
 }
 

@@ -48,8 +48,7 @@ Status Flags::Parse(const std::vector<std::string>& arguments, std::vector<std::
     if (known == nullptr)
       return MakeStatus(Code::kInvalidArgument, "%s has no option '%s'; see axccl-program help", command_.c_str(),
                         arguments[i].c_str());
-    if (i + 1 == arguments.size())
-      return MakeStatus(Code::kInvalidArgument, "%s has no value", arguments[i].c_str());
+    if (i + 1 == arguments.size()) return MakeStatus(Code::kInvalidArgument, "%s has no value", arguments[i].c_str());
     AXCCL_RETURN_IF_ERROR(known->set(arguments[++i]));
   }
   return Status();

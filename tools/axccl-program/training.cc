@@ -1,6 +1,7 @@
 #include "tools/axccl-program/training.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -108,26 +109,34 @@ Result<std::string> TransformFile(const std::vector<std::string>& arguments) {
 std::string RowOf(const Candidate& c) {
   const Parallelism& p = c.parallelism;
   const auto number = [](int64_t value) { return static_cast<long long>(value); };
-  std::string row = Format("%6lld %6lld %6lld %6lld %4d %9lld", number(p.data), number(p.tensor), number(p.stages),
-                           number(p.microbatches), p.zero, number(p.recompute));
-  if (c.peak_bytes == 0) return row + "  " + c.left_out + "\n";
-  row += Format(" %11.3f %9.3f %8.1f %8.1f", c.seconds * 1e3, static_cast<double>(c.peak_bytes) / 1e9, 100 * c.exposed,
-                100 * c.idle);
-  return row + (c.left_out.empty() ? "" : "  " + c.left_out) + "\n";
+  return Format("%6lld %6lld %6lld %6lld %5d %9lld %11.3f %9.3f %8.1f %6.1f\n", number(p.data), number(p.tensor),
+                number(p.stages), number(p.microbatches), p.zero, number(p.recompute), c.seconds * 1e3,
+                static_cast<double>(c.peak_bytes) / 1e9, 100 * c.exposed, 100 * c.idle);
+}
+
+// The ways that cannot be used, a line for each reason; of those that need too much memory, what the smallest needs.
+std::string LeftOut(const std::vector<Candidate>& candidates, size_t usable) {
+  std::map<std::string, std::pair<size_t, uint64_t>> reasons;  // how many, and the least peak
+  for (size_t i = usable; i < candidates.size(); ++i) {
+    auto& [count, least] = reasons.try_emplace(candidates[i].left_out, 0, ~uint64_t{0}).first->second;
+    ++count;
+    least = std::min(least, candidates[i].peak_bytes);
+  }
+  std::string text;
+  for (const auto& [reason, of] : reasons) {
+    text += Format("left out, %zu: %s", of.first, reason.c_str());
+    text += of.second > 0 ? Format("; the smallest needs %.3f GB\n", static_cast<double>(of.second) / 1e9) : "\n";
+  }
+  return text;
 }
 
 std::string TableOf(const std::vector<Candidate>& candidates, size_t rows) {
-  std::string text =
-      "  data tensor stages  micro zero recompute   time [ms] peak [GB] exposed%    idle%\n";
-  const auto usable = static_cast<size_t>(std::count_if(candidates.begin(), candidates.end(),
-                                                        [](const Candidate& c) { return c.left_out.empty(); }));
+  std::string text = "  data tensor stages  micro  zero recompute   time [ms] peak [GB] exposed%  idle%\n";
+  const auto usable = static_cast<size_t>(
+      std::count_if(candidates.begin(), candidates.end(), [](const Candidate& c) { return c.left_out.empty(); }));
   for (size_t i = 0; i < std::min(rows, usable); ++i) text += RowOf(candidates[i]);
-  if (usable > rows) text += Format("... and %zu more; --rows N shows more\n", usable - rows);
-  if (usable == candidates.size()) return text;
-  text += Format("left out: %zu\n", candidates.size() - usable);
-  for (size_t i = usable; i < std::min(usable + rows, candidates.size()); ++i) text += RowOf(candidates[i]);
-  if (candidates.size() - usable > rows) text += Format("... and %zu more\n", candidates.size() - usable - rows);
-  return text;
+  if (usable > rows) text += Format("and %zu more; --rows N shows more\n", usable - rows);
+  return text + LeftOut(candidates, usable);
 }
 
 // Numbers that are ints.
@@ -152,7 +161,12 @@ Result<std::string> SearchFor(const std::vector<std::string>& arguments) {
   flags.Number("--rows", &rows, 0);
   flags.Text("--fabric", &of_model.fabric);
   flags.Text("--emit", &emit);
-  flags.Choice("--model", "distir", [&](const std::string& name) { return of_model.distir = name == "distir"; });
+  flags.Choice("--model", "distir", [&](const std::string& name) {
+    // Its devices do one thing at a time, and know no reduce_scatter.
+    space.zero = {0};
+    space.bucket_bytes = -1;
+    return of_model.distir = name == "distir";
+  });
   flags.Choice("--memory", "a number of bytes, such as 80G",
                [&](const std::string& text) { return ReadBytes(text, &space.memory_bytes); });
   flags.Choice("--schedule", "fifo or 1f1b", [&](const std::string& name) { return ReadOrder(name, &space.order); });
@@ -211,7 +225,7 @@ const char* TrainingHelp() {
          "Options of search:\n"
          "  --devices N            how many\n"
          "  --memory BYTES         of a device, such as 80G; no limit unless given\n"
-         "  --fabric, --model      as of simulate\n"
+         "  --fabric, --model      as of simulate; DistIR's model has no ZeRO and no overlap\n"
          "  --zero, --recompute, --microbatches, --schedule, --overlap   what is tried: 0,1,2,3  0,1  2,4,8,16,32,64\n"
          "                         1f1b  26214400 (or none)\n"
          "  --emit FILE.axp        writes the fastest\n"

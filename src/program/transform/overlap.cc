@@ -31,8 +31,8 @@ class OverlapWriter {
     for (const Value& argument : function_.arguments) ReduceFrom(argument.id);
     for (const Operation& operation : function_.operations) {
       if (IsWritten(operation)) continue;
-      const bool is_pending = std::any_of(pending_.begin(), pending_.end(),
-                                          [&](const Operation* o) { return o->id == operation.id; });
+      const bool is_pending =
+          std::any_of(pending_.begin(), pending_.end(), [&](const Operation* o) { return o->id == operation.id; });
       if (is_pending) continue;  // goes out when its bucket is full, or needed
       FlushWhatItNeeds(operation);
       Write(operation);
@@ -85,9 +85,8 @@ class OverlapWriter {
   void FlushWhatItNeeds(const Operation& operation) {
     for (const Id operand : operation.operands) {
       if (there_.count(operand) > 0) continue;
-      const auto needed = std::find_if(pending_.begin(), pending_.end(), [&](const Operation* reduction) {
-        return reduction->results[0].id == operand;
-      });
+      const auto needed = std::find_if(pending_.begin(), pending_.end(),
+                                       [&](const Operation* reduction) { return reduction->results[0].id == operand; });
       if (needed != pending_.end()) Flush(BucketOf(**needed));
     }
   }
@@ -110,8 +109,8 @@ class OverlapWriter {
     while (next_gather_ < gathers_.size() && IsWritten(*gathers_[next_gather_])) ++next_gather_;
     if (next_gather_ == gathers_.size()) return;
     const Operation& next = *gathers_[next_gather_];
-    const bool is_there = std::all_of(next.operands.begin(), next.operands.end(),
-                                      [&](Id operand) { return there_.count(operand) > 0; });
+    const bool is_there =
+        std::all_of(next.operands.begin(), next.operands.end(), [&](Id operand) { return there_.count(operand) > 0; });
     if (is_there) Write(next);
   }
 

@@ -80,8 +80,8 @@ class PipelineWriter {
   struct Site {
     explicit Site(std::string name) : builder(std::move(name)) {}
     Builder builder;
-    Ints names;                    // [rank before]
-    std::map<Key, Id> values;      // what is here
+    Ints names;                                     // [rank before]
+    std::map<Key, Id> values;                       // what is here
     std::map<std::tuple<Id, int, int>, Id> slices;  // of what all microbatches have: value, microbatch, dimension
     std::vector<Origin> arguments;
   };
@@ -252,7 +252,8 @@ class PipelineWriter {
     send.attributes = {{Attr::kPairs, pairs}, {Attr::kChannel, channel_}};
     const TensorType type = At(from).builder.TypeOf(value);
     At(from).builder.Append(std::move(send));
-    At(to).values[key] = At(to).builder.Add(OpKind::kRecv, {}, type, {{Attr::kPairs, pairs}, {Attr::kChannel, channel_}});
+    At(to).values[key] =
+        At(to).builder.Add(OpKind::kRecv, {}, type, {{Attr::kPairs, pairs}, {Attr::kChannel, channel_}});
   }
 
   // The number that the rank has in the program before.
@@ -347,8 +348,8 @@ Result<Transformed> Pipeline(const Transformed& before, int64_t stages, int64_t 
     if (!IsBatch(argument) || argument.type.dims[0] % microbatches == 0) continue;
     return MakeStatus(Code::kInvalidArgument,
                       "transform pipeline: dimension 0 of the batch %%%u, of size %lld, cannot be cut into %lld "
-                      "microbatches", argument.id, static_cast<long long>(argument.type.dims[0]),
-                      static_cast<long long>(microbatches));
+                      "microbatches",
+                      argument.id, static_cast<long long>(argument.type.dims[0]), static_cast<long long>(microbatches));
   }
   const SpreadRules rules{"pipeline, microbatches " + std::to_string(microbatches), microbatches, false, {}};
   AXCCL_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(function, arguments, rules));

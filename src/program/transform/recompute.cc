@@ -106,12 +106,12 @@ Result<Transformed> Recompute(const Transformed& before, int64_t layers) {
     return MakeStatus(Code::kInvalidArgument, "transform recompute: every %lld layers, must be at least 1",
                       static_cast<long long>(layers));
   if (before.program.parts.size() != 1)
-    return MakeStatus(Code::kInvalidArgument, "transform recompute: the program has stages already; make the pipeline "
+    return MakeStatus(Code::kInvalidArgument,
+                      "transform recompute: the program has stages already; make the pipeline "
                       "last");
   const Function& function = before.program.parts[0].function;
   std::vector<Layout> arguments;
-  for (const Value& argument : function.arguments)
-    arguments.push_back(IsBatch(argument) ? Layout::Split(0) : Layout());
+  for (const Value& argument : function.arguments) arguments.push_back(IsBatch(argument) ? Layout::Split(0) : Layout());
   SpreadRules rules;
   rules.transform = "recompute";
   rules.carries_terms = false;

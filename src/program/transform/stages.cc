@@ -55,7 +55,7 @@ class LayerFinder {
 
   std::vector<Layer> Run() {
     std::vector<Layer> layers;
-    bool has_weights = false;  // the layer that is being found
+    bool has_weights = false;    // the layer that is being found
     std::optional<Layer> until;  // the layer, if it ends at the last cut
     Layer layer;
     if (!forward_.empty()) layer.first = forward_[0];
@@ -92,8 +92,10 @@ class LayerFinder {
   std::optional<Id> Advance(const Operation& operation, size_t at) {
     for (const Id operand : operation.operands) {
       if (!spread_.layouts.at(operand).is_split()) continue;
-      if (last_use_.at(operand) > at) live_.insert(operand);
-      else live_.erase(operand);
+      if (last_use_.at(operand) > at)
+        live_.insert(operand);
+      else
+        live_.erase(operand);
     }
     for (const Value& result : operation.results) {
       if (last_use_.count(result.id) > 0 && !spread_.layouts.at(result.id).is_same()) live_.insert(result.id);
@@ -214,13 +216,14 @@ class StageFinder {
     int gradient = last_;
     std::vector<const std::set<int>*> places;
     for (const Id operand : operation.operands) {
-      if (const auto used = used_on_.find(operand); used != used_on_.end()) places.push_back(&used->second);
+      if (const auto used = used_on_.find(operand); used != used_on_.end())
+        places.push_back(&used->second);
       else if (const auto made = made_on_.find(operand); made != made_on_.end() && made->second != kAnywhere)
         gradient = std::min(gradient, made->second);
     }
     for (int stage = gradient; stage >= 0; --stage) {
-      const bool is_there = std::all_of(places.begin(), places.end(),
-                                        [&](const std::set<int>* on) { return on->count(stage) > 0; });
+      const bool is_there =
+          std::all_of(places.begin(), places.end(), [&](const std::set<int>* on) { return on->count(stage) > 0; });
       if (is_there) return stage;
     }
     return *places[0]->rbegin();

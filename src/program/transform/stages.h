@@ -13,9 +13,10 @@ namespace axccl::program {
 // Where the forward pass may be cut: one value of the batch goes on, and all that follows needs nothing else of it.
 // A layer ends before the first of these cuts after which weights are used again.
 struct Layer {
-  size_t first = 0, last = 0;  // operations of the function; those between that are not of the forward pass do not count
-  Id output = 0;               // the value that goes on; of the last layer, nothing
-  double flops = 0;            // of the products
+  size_t first = 0,
+         last = 0;   // operations of the function; those between that are not of the forward pass do not count
+  Id output = 0;     // the value that goes on; of the last layer, nothing
+  double flops = 0;  // of the products
 };
 
 // Values that are split or terms are those of the batch.
@@ -29,8 +30,8 @@ enum class Turn : uint8_t {
 };
 
 struct Stages {
-  std::vector<Turn> turns;   // [operation]
-  std::vector<int> stages;   // [operation]; kAnywhere: what needs it, makes it
+  std::vector<Turn> turns;                // [operation]
+  std::vector<int> stages;                // [operation]; kAnywhere: what needs it, makes it
   std::unordered_map<Id, int> arguments;  // where the state is
 };
 inline constexpr int kAnywhere = -1;
