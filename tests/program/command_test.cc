@@ -189,6 +189,9 @@ TEST_F(CommandTest, Simulates) {
                            "\"ts\":0,\"dur\":0.00512,\"args\":{\"id\":1}}",
                            "\"bytes\":32", "\n]}\n"})
     EXPECT_NE(json.find(part), std::string::npos) << part << json;
+  const std::string svg = Path("sum.svg");
+  EXPECT_EQ(RunProgram("simulate " + sum + " --model distir --svg " + svg).text, o.text);
+  EXPECT_NE(harness::Contents(svg).find("<title>%1 all_reduce: 5.12 ns from 0 ns</title>"), std::string::npos);
   // A launch of 1 ms, and next to nothing else.
   Write("slow.fabric",
         "axccl-fabric 1\nranks_per_machine 2\nmemory_bytes 16\nlaunch_seconds 1e-3 # slow\nf64_flops 1e12\n"
@@ -240,6 +243,8 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
       {"simulate " + sum + " --fabric /nowhere/a.fabric", 2, "/nowhere/a.fabric"},
       {"simulate " + sum + " --fabric " + sum, 2, "sum.axp: line 1 column 1: found 'axccl-program 1'"},
       {"simulate " + sum + " --trace " + sum + "/a.json", 2, "sum.axp"},
+      {"simulate " + sum + " --svg " + sum + "/a.svg", 2, "sum.axp"},
+      {"run a --svg b", 2, "--svg is an option of simulate"},
       {"simulate " + wrong, 1, "%1 all_reduce"},
       {"simulate " + Write("if.axp", Programs().at("branches")), 1, "must be told which branch to take (--branch)"},
       {"check /nowhere/a.axp", 2, "open(/nowhere/a.axp): No such file"},

@@ -12,6 +12,7 @@
 #include "src/program/stablehlo.h"
 #include "src/program/text.h"
 #include "tools/axccl-program/compare.h"
+#include "tools/axccl-program/drawing.h"
 #include "tools/axccl-program/files.h"
 #include "tools/axccl-program/inputs.h"
 #include "tools/axccl-program/options.h"
@@ -124,10 +125,14 @@ int SimulateAndReport(const Options& o, const Program& program) {
   Result<std::unique_ptr<program::Model>> model = ModelOf(o);
   if (!model.ok()) return Complain(model.status(), kBadUse);
   const Result<program::Simulation> simulation =
-      program::Simulate(program, model.value().get(), {o.trips, o.branch, !o.trace.empty()});
+      program::Simulate(program, model.value().get(), {o.trips, o.branch, !o.trace.empty() || !o.svg.empty()});
   if (!simulation.ok()) return Complain(simulation.status(), kWrong);
   if (!o.trace.empty()) {
     const Status written = ReplaceFile(o.trace, TraceOf(simulation.value()));
+    if (!written.ok()) return Complain(written, kBadUse);
+  }
+  if (!o.svg.empty()) {
+    const Status written = ReplaceFile(o.svg, DrawingOf(program, simulation.value()));
     if (!written.ok()) return Complain(written, kBadUse);
   }
   return PrintAll(ReportOf(program, simulation.value()));

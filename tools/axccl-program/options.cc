@@ -29,7 +29,7 @@ bool IsOfExecution(const std::string& option) {
 }
 bool IsOfSimulation(const std::string& option) {
   return option == "--fabric" || option == "--trace" || option == "--model" || option == "--trips" ||
-         option == "--branch";
+         option == "--branch" || option == "--svg";
 }
 
 Status NotFor(const std::string& option, const char* commands) {
@@ -40,6 +40,7 @@ Status NotFor(const std::string& option, const char* commands) {
 Status SetOfSimulation(const std::string& option, const std::string& value, Options* o) {
   if (option == "--fabric") return o->fabric = value, Status();
   if (option == "--trace") return o->trace = value, Status();
+  if (option == "--svg") return o->svg = value, Status();
   if (option == "--model") {
     o->distir = true;
     if (value == "distir") return Status();
@@ -143,6 +144,7 @@ const char* HelpText() {
          "  --trips N            rounds of the loops whose number does not follow from constants\n"
          "  --branch then|else   the branch of every if\n"
          "  --trace FILE.json    writes what happens when, for ui.perfetto.dev\n"
+         "  --svg FILE.svg       draws it: a row for each rank, and curves of memory\n"
          "\n"
          "Exit status: 0 right; 1 the program is wrong, fails or differs; 2 wrong use.\n";
 }

@@ -28,6 +28,7 @@ struct Options {
   std::optional<int64_t> trips;
   std::optional<int> branch;  // 0: then, 1: else
   std::string trace;          // a file; empty: none
+  std::string svg;            // likewise
 };
 
 // kInvalidArgument names the argument and what is expected.
