@@ -1,12 +1,14 @@
 // The program axccl-program as a user runs it: output, errors and exit status. AXCCL_PROGRAM is its path.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/harness/command.h"
 #include "tests/harness/folder.h"
@@ -204,6 +206,46 @@ TEST_F(CommandTest, Simulates) {
   EXPECT_EQ(RunProgram("simulate - < " + sum).exit, 0);
 }
 
+// Rank, line, name and ID of all operations, and the live bytes of each rank in their order; not the times, and
+// all messages that are sent on one line.
+std::vector<std::string> WhatHappensIn(const std::string& trace) {
+  std::vector<std::string> events;
+  std::istringstream lines(harness::Contents(trace));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t from = line.find("\"ts\":"), to = line.find("\"args\"");
+    if (from != std::string::npos) line.erase(from, to - from);
+    while (!line.empty() && line.back() == ',') line.pop_back();
+    const size_t at = line.find("\"tid\":");
+    if (at != std::string::npos && line.find(" send") != std::string::npos) line.replace(at + 6, 1, "2");
+    if (line.find("communication beside it") == std::string::npos) events.push_back(line);
+  }
+  std::stable_sort(events.begin(), events.end(), [](const std::string& a, const std::string& b) {
+    const auto rank = [](const std::string& text) {
+      const size_t at = text.find("\"pid\":");
+      return at == std::string::npos ? -1 : std::stoi(text.substr(at + 6));
+    };
+    return rank(a) < rank(b);
+  });
+  return events;
+}
+
+TEST_F(CommandTest, TracesOfRunAndSimulationHaveTheSameOperations) {
+  const std::string simulated = Path("simulated.json"), run = Path("run.json");
+  for (const auto& [name, text] : Programs()) {
+    SCOPED_TRACE(name);
+    const std::string file = Write(name + ".axp", text);
+    for (const char* how : {"", " --processes"}) {
+      ASSERT_EQ(RunProgram("run " + file + how + " --seed 4 --trace " + run).exit, 0);
+      const std::vector<std::string> happened = WhatHappensIn(run);
+      EXPECT_GT(happened.size(), 10u);
+      ASSERT_EQ(RunProgram("simulate " + file + " --branch then --trace " + simulated).exit, 0);
+      if (happened == WhatHappensIn(simulated)) continue;
+      ASSERT_EQ(RunProgram("simulate " + file + " --branch else --trace " + simulated).exit, 0);
+      EXPECT_EQ(happened, WhatHappensIn(simulated));
+    }
+  }
+}
+
 TEST_F(CommandTest, NamesWhatIsWrong) {
   const std::string sum = Write("sum.axp", kSum);
   const std::string wrong =
@@ -230,8 +272,9 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
       {"run a --tolerance 2", 2, "--tolerance is '2'"},
       {"reference a --processes", 2, "--processes is an option of run"},
       {"check a --seed 1", 2, "--seed is an option of reference and run"},
-      {"run a --trips 1", 2, "--trips is an option of simulate"},
-      {"check a --trips 1", 2, "--trips is an option of simulate"},
+      {"run a --trips 1", 2, "--trips is an option of replay and simulate"},
+      {"reference a --trace b", 2, "--trace is an option of run and simulate"},
+      {"check a --trips 1", 2, "--trips is an option of replay and simulate"},
       {"simulate a --seed 1", 2, "--seed is an option of reference and run"},
       {"simulate a --report", 2, "--report is an option of run"},
       {"simulate a --trips x", 2, "--trips is 'x'"},

@@ -78,12 +78,12 @@ TEST(RandomRun, GivesWhatTheReferenceGives) {
     tools::Trace expected(c.program.ranks), actual(c.program.ranks);
     const Result<std::vector<Tensors>> reference = RunReference(c.program, c.inputs, expected.observer());
     ASSERT_TRUE(reference.ok()) << reference.status().message() << "\n" << Print(c.program);
-    std::vector<uint64_t> peaks;
-    const Result<std::vector<Tensors>> run = tools::RunOnThreads(c.program, c.inputs, actual.observer(), &peaks);
+    tools::RunReport report;
+    const Result<std::vector<Tensors>> run = tools::RunOnThreads(c.program, c.inputs, actual.observer(), &report);
     ASSERT_TRUE(run.ok()) << run.status().message() << "\n" << Print(c.program);
     ASSERT_EQ(actual.FirstDifference(expected, 0), "") << Print(c.program);
     ASSERT_EQ(OutputDifference(run.value(), reference.value()), "") << Print(c.program);
-    simulated += ComparePeaks(c.program, peaks) ? 1 : 0;
+    simulated += ComparePeaks(c.program, report.peaks) ? 1 : 0;
   }
   EXPECT_GT(simulated, programs / 10);
 }

@@ -32,6 +32,12 @@ bool IsOfSimulation(const std::string& option) {
          option == "--branch" || option == "--svg";
 }
 
+const char* CommandsOf(const std::string& option) {
+  if (IsOfExecution(option)) return "reference and run";
+  if (option == "--trace") return "run and simulate";
+  return option == "--trips" || option == "--branch" ? "replay and simulate" : "simulate";
+}
+
 Status NotFor(const std::string& option, const char* commands) {
   return MakeStatus(Code::kInvalidArgument, "%s is an option of %s; see axccl-program help", option.c_str(), commands);
 }
@@ -58,7 +64,7 @@ Status SetOfSimulation(const std::string& option, const std::string& value, Opti
     if (value == "then" || value == "else") return Status();
     return MakeStatus(Code::kInvalidArgument, "--branch is '%s'; give then or else", value.c_str());
   }
-  if (IsOfExecution(option)) return NotFor(option, "reference and run");
+  if (IsOfExecution(option)) return NotFor(option, CommandsOf(option));
   return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
 }
 
@@ -76,7 +82,8 @@ Status Set(const std::string& option, const std::string& value, Options* o) {
     return MakeStatus(Code::kInvalidArgument, "--tolerance is '%s'; give a number from 0 to 1, such as 1e-5",
                       value.c_str());
   }
-  if (IsOfSimulation(option)) return NotFor(option, "simulate");
+  if (option == "--trace" && o->command == Command::kRun) return o->trace = value, Status();
+  if (IsOfSimulation(option)) return NotFor(option, CommandsOf(option));
   return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
 }
 
@@ -98,7 +105,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
                           argument.c_str());
       o.file = argument;
     } else if (!Executes(o.command) && o.command != Command::kSimulate) {
-      return NotFor(argument, IsOfSimulation(argument) ? "simulate" : "reference and run");
+      return NotFor(argument, IsOfSimulation(argument) ? CommandsOf(argument) : "reference and run");
     } else if (argument == "--processes" || argument == "--report") {
       if (o.command != Command::kRun) return NotFor(argument, "run");
       (argument == "--report" ? o.report : o.processes) = true;
@@ -137,6 +144,7 @@ const char* HelpText() {
          "  --tolerance X        of floats, times the largest element of the tensor; 0 unless given: bit for bit\n"
          "  --processes          (run) a process for each rank, instead of a thread\n"
          "  --report             (run) how much memory each rank allocated\n"
+         "  --trace FILE.json    (run) writes what happened when, as simulate does\n"
          "\n"
          "Options of simulate (docs/program-format.md, \"Simulation\"):\n"
          "  --fabric FILE        devices and links; H100 GPUs unless given\n"

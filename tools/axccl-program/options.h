@@ -22,7 +22,7 @@ struct Options {
   uint64_t seed = 1;
   bool processes = false;  // one for each rank, instead of a thread
   bool report = false;     // what each rank allocated
-  // Of a simulation.
+  // Of a simulation; the trace also of a run.
   std::string fabric;  // a file; empty: the default
   bool distir = false;
   std::optional<int64_t> trips;
