@@ -246,6 +246,58 @@ TEST_F(CommandTest, TracesOfRunAndSimulationHaveTheSameOperations) {
   }
 }
 
+// The lines of a replay without its times.
+std::string SitesIn(const std::string& replay) {
+  std::string sites;
+  std::istringstream lines(replay);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t times = line.find(", median ");
+    if (times != std::string::npos) {
+      double median = -1, slowest = -1;
+      int rank = -1;
+      EXPECT_EQ(std::sscanf(line.c_str() + times, ", median %lf us, slowest rank %d %lf us", &median, &rank, &slowest),
+                3)
+          << line;
+      EXPECT_GT(median, 0);
+      EXPECT_GE(slowest, median);
+    }
+    sites += line.substr(0, std::min(times, line.find(" us, the median of "))) + "\n";
+  }
+  return sites.substr(0, sites.find("a round: ")) + (sites.find("a round: ") == std::string::npos ? "no round" : "");
+}
+
+TEST_F(CommandTest, ReplaysWhatIsBetweenRanks) {
+  for (const std::string how : {" --repeat 2", " --repeat 3 --processes"}) {
+    Outcome o = RunProgram("replay " + Write("stages.axp", Programs().at("stages")) + how);
+    EXPECT_EQ(o.exit, 0);
+    EXPECT_EQ(SitesIn(o.text),
+              "part first\n  %14 all_reduce f32[8,8] -> f32[8,8] groups=[[0,1]]: 3 calls\n"
+              "  %16 send f32[8,8] pairs=[[0,2],[1,4]]: 1 call\n"
+              "part second\n  %0 recv -> f32[8,8] pairs=[[0,2],[1,4]]: 1 call\n");
+    const std::string branches = Write("branches.axp", Programs().at("branches"));
+    EXPECT_EQ(SitesIn(RunProgram("replay " + branches + how + " --branch then").text),
+              "part main\n  %3 all_reduce i64[5] -> i64[5] groups=[[1,0,2]]: 1 call\n");
+    EXPECT_EQ(SitesIn(RunProgram("replay " + branches + how + " --branch else").text), "part main\n");
+    o = RunProgram("replay " + Write("collectives.axp", Programs().at("collectives")) + how);
+    for (const char* site : {"%4 all_reduce f32[4,6] f32[4,6] -> f32[4,6] f32[4,6] groups=[[3,2,1,0]]: 1 call,",
+                             "%12 collective_permute bf16[8] -> bf16[8] pairs=[[0,1],[1,3],[3,0]]: 1 call,",
+                             "%11 collective_broadcast f32[4,6] -> f32[4,6] groups=[[2,0,3]]: 1 call,"})
+      EXPECT_NE(o.text.find(site), std::string::npos) << o.text;
+    EXPECT_EQ(SitesIn(o.text).find("slice"), std::string::npos);
+  }
+  // Rounds that do not follow from constants.
+  std::string text = Programs().at("stages");
+  const std::string constant = "%7 i32[] = constant value=3\n";
+  text.replace(text.find(constant), constant.size(), "%7 i32[] = add %5 %5\n");
+  const std::string loop = Write("loop.axp", text);
+  ASSERT_EQ(RunProgram("check " + loop).text, "right\n");
+  Outcome o = RunProgram("replay " + loop);
+  EXPECT_EQ(o.exit, 1);
+  EXPECT_NE(o.text.find("must be told (--trips)"), std::string::npos) << o.text;
+  o = RunProgram("replay " + loop + " --trips 5");
+  EXPECT_NE(o.text.find("%14 all_reduce f32[8,8] -> f32[8,8] groups=[[0,1]]: 5 calls,"), std::string::npos) << o.text;
+}
+
 TEST_F(CommandTest, NamesWhatIsWrong) {
   const std::string sum = Write("sum.axp", kSum);
   const std::string wrong =
@@ -270,7 +322,15 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
       {"run a --seed", 2, "--seed has no value"},
       {"run a --seed x", 2, "--seed is 'x'"},
       {"run a --tolerance 2", 2, "--tolerance is '2'"},
-      {"reference a --processes", 2, "--processes is an option of run"},
+      {"reference a --processes", 2, "--processes is an option of replay and run"},
+      {"replay a --report", 2, "--report is an option of run"},
+      {"replay a --repeat 0", 2, "--repeat is '0'; give a number of rounds from 1"},
+      {"replay a --seed 1", 2, "--seed is an option of reference and run"},
+      {"replay a --svg b", 2, "--svg is an option of simulate"},
+      {"replay a --fast 1", 2, "unknown option '--fast'"},
+      {"replay " + wrong, 1, "%1 all_reduce"},
+      {"run a --repeat 1", 2, "--repeat is an option of replay"},
+      {"simulate a --repeat 1", 2, "--repeat is an option of replay"},
       {"check a --seed 1", 2, "--seed is an option of reference and run"},
       {"run a --trips 1", 2, "--trips is an option of replay and simulate"},
       {"reference a --trace b", 2, "--trace is an option of run and simulate"},

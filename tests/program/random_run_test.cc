@@ -16,6 +16,7 @@
 #include "tests/harness/run_ranks.h"
 #include "tests/program/random_run.h"
 #include "tools/axccl-program/compare.h"
+#include "tools/axccl-program/replay.h"
 #include "tools/axccl-program/run.h"
 
 namespace axccl::program {
@@ -86,6 +87,18 @@ TEST(RandomRun, GivesWhatTheReferenceGives) {
     simulated += ComparePeaks(c.program, report.peaks) ? 1 : 0;
   }
   EXPECT_GT(simulated, programs / 10);
+}
+
+// Loops and branches go as told, and ranks still find each other.
+TEST(RandomRun, Replays) {
+  const int programs = harness::FullTests() ? 1000 : harness::TimeScale() > 1 ? 10 : 40;
+  for (int i = 0; i < programs; ++i) {
+    SCOPED_TRACE(NameOfCase(i));
+    const RandomCase c(i);
+    const Result<std::string> replay = tools::Replay(c.program, {{.trips = i % 3, .branch = i % 2}, 2, false});
+    ASSERT_TRUE(replay.ok()) << replay.status().message() << "\n" << Print(c.program);
+    EXPECT_NE(replay.value().find("a round: "), std::string::npos);
+  }
 }
 
 #ifdef AXCCL_PROGRAM

@@ -16,6 +16,7 @@
 #include "tools/axccl-program/files.h"
 #include "tools/axccl-program/inputs.h"
 #include "tools/axccl-program/options.h"
+#include "tools/axccl-program/replay.h"
 #include "tools/axccl-program/run.h"
 #include "tools/axccl-program/simulate.h"
 #include "tools/axccl-program/trace.h"
@@ -128,6 +129,11 @@ int ExecuteAndReport(const Options& o, const Program& program) {
   return kRight;
 }
 
+int ReplayAndReport(const Options& o, const Program& program) {
+  const Result<std::string> report = Replay(program, {{o.trips, o.branch}, o.repeat, o.processes});
+  return report.ok() ? PrintAll(report.value()) : Complain(report.status(), kWrong);
+}
+
 int SimulateAndReport(const Options& o, const Program& program) {
   Result<std::unique_ptr<program::Model>> model = ModelOf(o);
   if (!model.ok()) return Complain(model.status(), kBadUse);
@@ -157,6 +163,7 @@ int Run(const Options& o) {
   if (const Status right = program::Check(program.value()); !right.ok()) return Complain(right, kWrong);
   if (o.command == Command::kCheck) return PrintAll("right\n");
   if (o.command == Command::kSimulate) return SimulateAndReport(o, program.value());
+  if (o.command == Command::kReplay) return ReplayAndReport(o, program.value());
   return ExecuteAndReport(o, program.value());
 }
 
