@@ -2,10 +2,14 @@
 
 #include <cstring>
 
+#include "src/program/buffer_pool.h"
+
 namespace axccl::program {
 
 Tensor Tensor::Zeros(const TensorType& type) {
-  return {type, std::vector<uint8_t>(static_cast<size_t>(Elements(type)) * ElementSize(type.data_type))};
+  const size_t bytes = static_cast<size_t>(Elements(type)) * ElementSize(type.data_type);
+  BufferPool* const pool = BufferPool::OfThread();
+  return {type, pool != nullptr ? pool->Take(bytes) : std::vector<uint8_t>(bytes)};
 }
 
 Tensor Tensor::Of(uint32_t value) {

@@ -14,7 +14,7 @@ struct Tensor {
   TensorType type;
   std::vector<uint8_t> bytes;
 
-  // All elements 0.
+  // All elements 0. The memory is that of the thread's pool, if it uses one (buffer_pool.h).
   static Tensor Zeros(const TensorType& type);
   // One element of kUint32.
   static Tensor Of(uint32_t value);

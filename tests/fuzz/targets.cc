@@ -25,6 +25,7 @@
 #include "src/cost/network.h"
 #include "src/plan/text.h"
 #include "src/program/check.h"
+#include "src/program/simulate/machines.h"
 #include "src/program/stablehlo.h"
 #include "src/program/text.h"
 #include "src/topo/text.h"
@@ -242,6 +243,18 @@ void Stablehlo(const uint8_t* data, size_t size) {
   const Result<program::Program> again = program::Parse(program::Print(program.value()));
   Check(again.ok() && again.value() == program.value(), "an imported program is not well-formed");
 }
+// A text that is refused is refused with line and column.
+void Fabric(const uint8_t* data, size_t size) {
+  const Result<program::Machines> machines = program::ParseMachines(Text(data, size));
+  if (!machines.ok()) {
+    int line = 0, column = 0;
+    const std::string why(machines.status().message());
+    Check(std::sscanf(why.c_str(), "line %d column %d: found ", &line, &column) == 2 && line > 0 && column > 0,
+          "refused without line and column");
+  }
+  RoundTrip(Text(data, size), program::ParseMachines,
+            [](const program::Machines& parsed) { return program::Print(parsed); });
+}
 void Machine(const uint8_t* data, size_t size) {
   RoundTrip(Text(data, size), cost::FromText, [](const cost::Machine& machine) { return cost::ToText(machine); });
 }
@@ -334,14 +347,23 @@ void Topology(const uint8_t* data, size_t size) {
 }
 
 constexpr Target kTargets[] = {
-    {"conf_file", ConfFile},    {"filter", Filter},
-    {"frame", Frame},           {"host_port", HostPort},
-    {"interfaces", Interfaces}, {"line", Line},
-    {"machine", Machine},       {"message", Message},
-    {"network", Network},       {"network_address", NetworkAddress},
-    {"number", Number},         {"program", Program},
-    {"schedule", Schedule},     {"stablehlo", Stablehlo},
-    {"topology", Topology},     {"tree_link", TreeLink},
+    {"conf_file", ConfFile},
+    {"fabric", Fabric},
+    {"filter", Filter},
+    {"frame", Frame},
+    {"host_port", HostPort},
+    {"interfaces", Interfaces},
+    {"line", Line},
+    {"machine", Machine},
+    {"message", Message},
+    {"network", Network},
+    {"network_address", NetworkAddress},
+    {"number", Number},
+    {"program", Program},
+    {"schedule", Schedule},
+    {"stablehlo", Stablehlo},
+    {"topology", Topology},
+    {"tree_link", TreeLink},
     {"unique_id", UniqueId},
 };
 

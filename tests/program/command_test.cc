@@ -1,12 +1,14 @@
 // The program axccl-program as a user runs it: output, errors and exit status. AXCCL_PROGRAM is its path.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/harness/command.h"
 #include "tests/harness/folder.h"
@@ -189,6 +191,9 @@ TEST_F(CommandTest, Simulates) {
                            "\"ts\":0,\"dur\":0.00512,\"args\":{\"id\":1}}",
                            "\"bytes\":32", "\n]}\n"})
     EXPECT_NE(json.find(part), std::string::npos) << part << json;
+  const std::string svg = Path("sum.svg");
+  EXPECT_EQ(RunProgram("simulate " + sum + " --model distir --svg " + svg).text, o.text);
+  EXPECT_NE(harness::Contents(svg).find("<title>%1 all_reduce: 5.12 ns from 0 ns</title>"), std::string::npos);
   // A launch of 1 ms, and next to nothing else.
   Write("slow.fabric",
         "axccl-fabric 1\nranks_per_machine 2\nmemory_bytes 16\nlaunch_seconds 1e-3 # slow\nf64_flops 1e12\n"
@@ -199,6 +204,98 @@ TEST_F(CommandTest, Simulates) {
   EXPECT_EQ(o.exit, 0);
   EXPECT_EQ(o.text.substr(0, 13), "time 1000 us\n") << o.text;
   EXPECT_EQ(RunProgram("simulate - < " + sum).exit, 0);
+}
+
+// Rank, line, name and ID of all operations, and the live bytes of each rank in their order; not the times, and
+// all messages that are sent on one line.
+std::vector<std::string> WhatHappensIn(const std::string& trace) {
+  std::vector<std::string> events;
+  std::istringstream lines(harness::Contents(trace));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t from = line.find("\"ts\":"), to = line.find("\"args\"");
+    if (from != std::string::npos) line.erase(from, to - from);
+    while (!line.empty() && line.back() == ',') line.pop_back();
+    const size_t at = line.find("\"tid\":");
+    if (at != std::string::npos && line.find(" send") != std::string::npos) line.replace(at + 6, 1, "2");
+    if (line.find("communication beside it") == std::string::npos) events.push_back(line);
+  }
+  std::stable_sort(events.begin(), events.end(), [](const std::string& a, const std::string& b) {
+    const auto rank = [](const std::string& text) {
+      const size_t at = text.find("\"pid\":");
+      return at == std::string::npos ? -1 : std::stoi(text.substr(at + 6));
+    };
+    return rank(a) < rank(b);
+  });
+  return events;
+}
+
+TEST_F(CommandTest, TracesOfRunAndSimulationHaveTheSameOperations) {
+  const std::string simulated = Path("simulated.json"), run = Path("run.json");
+  for (const auto& [name, text] : Programs()) {
+    SCOPED_TRACE(name);
+    const std::string file = Write(name + ".axp", text);
+    for (const char* how : {"", " --processes"}) {
+      ASSERT_EQ(RunProgram("run " + file + how + " --seed 4 --trace " + run).exit, 0);
+      const std::vector<std::string> happened = WhatHappensIn(run);
+      EXPECT_GT(happened.size(), 10u);
+      ASSERT_EQ(RunProgram("simulate " + file + " --branch then --trace " + simulated).exit, 0);
+      if (happened == WhatHappensIn(simulated)) continue;
+      ASSERT_EQ(RunProgram("simulate " + file + " --branch else --trace " + simulated).exit, 0);
+      EXPECT_EQ(happened, WhatHappensIn(simulated));
+    }
+  }
+}
+
+// The lines of a replay without its times.
+std::string SitesIn(const std::string& replay) {
+  std::string sites;
+  std::istringstream lines(replay);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t times = line.find(", median ");
+    if (times != std::string::npos) {
+      double median = -1, slowest = -1;
+      int rank = -1;
+      EXPECT_EQ(std::sscanf(line.c_str() + times, ", median %lf us, slowest rank %d %lf us", &median, &rank, &slowest),
+                3)
+          << line;
+      EXPECT_GT(median, 0);
+      EXPECT_GE(slowest, median);
+    }
+    sites += line.substr(0, std::min(times, line.find(" us, the median of "))) + "\n";
+  }
+  return sites.substr(0, sites.find("a round: ")) + (sites.find("a round: ") == std::string::npos ? "no round" : "");
+}
+
+TEST_F(CommandTest, ReplaysWhatIsBetweenRanks) {
+  for (const std::string how : {" --repeat 2", " --repeat 3 --processes"}) {
+    Outcome o = RunProgram("replay " + Write("stages.axp", Programs().at("stages")) + how);
+    EXPECT_EQ(o.exit, 0);
+    EXPECT_EQ(SitesIn(o.text),
+              "part first\n  %14 all_reduce f32[8,8] -> f32[8,8] groups=[[0,1]]: 3 calls\n"
+              "  %16 send f32[8,8] pairs=[[0,2],[1,4]]: 1 call\n"
+              "part second\n  %0 recv -> f32[8,8] pairs=[[0,2],[1,4]]: 1 call\n");
+    const std::string branches = Write("branches.axp", Programs().at("branches"));
+    EXPECT_EQ(SitesIn(RunProgram("replay " + branches + how + " --branch then").text),
+              "part main\n  %3 all_reduce i64[5] -> i64[5] groups=[[1,0,2]]: 1 call\n");
+    EXPECT_EQ(SitesIn(RunProgram("replay " + branches + how + " --branch else").text), "part main\n");
+    o = RunProgram("replay " + Write("collectives.axp", Programs().at("collectives")) + how);
+    for (const char* site : {"%4 all_reduce f32[4,6] f32[4,6] -> f32[4,6] f32[4,6] groups=[[3,2,1,0]]: 1 call,",
+                             "%12 collective_permute bf16[8] -> bf16[8] pairs=[[0,1],[1,3],[3,0]]: 1 call,",
+                             "%11 collective_broadcast f32[4,6] -> f32[4,6] groups=[[2,0,3]]: 1 call,"})
+      EXPECT_NE(o.text.find(site), std::string::npos) << o.text;
+    EXPECT_EQ(SitesIn(o.text).find("slice"), std::string::npos);
+  }
+  // Rounds that do not follow from constants.
+  std::string text = Programs().at("stages");
+  const std::string constant = "%7 i32[] = constant value=3\n";
+  text.replace(text.find(constant), constant.size(), "%7 i32[] = add %5 %5\n");
+  const std::string loop = Write("loop.axp", text);
+  ASSERT_EQ(RunProgram("check " + loop).text, "right\n");
+  Outcome o = RunProgram("replay " + loop);
+  EXPECT_EQ(o.exit, 1);
+  EXPECT_NE(o.text.find("must be told (--trips)"), std::string::npos) << o.text;
+  o = RunProgram("replay " + loop + " --trips 5");
+  EXPECT_NE(o.text.find("%14 all_reduce f32[8,8] -> f32[8,8] groups=[[0,1]]: 5 calls,"), std::string::npos) << o.text;
 }
 
 TEST_F(CommandTest, NamesWhatIsWrong) {
@@ -225,10 +322,19 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
       {"run a --seed", 2, "--seed has no value"},
       {"run a --seed x", 2, "--seed is 'x'"},
       {"run a --tolerance 2", 2, "--tolerance is '2'"},
-      {"reference a --processes", 2, "--processes is an option of run"},
+      {"reference a --processes", 2, "--processes is an option of replay and run"},
+      {"replay a --report", 2, "--report is an option of run"},
+      {"replay a --repeat 0", 2, "--repeat is '0'; give a number of rounds from 1"},
+      {"replay a --seed 1", 2, "--seed is an option of reference and run"},
+      {"replay a --svg b", 2, "--svg is an option of simulate"},
+      {"replay a --fast 1", 2, "unknown option '--fast'"},
+      {"replay " + wrong, 1, "%1 all_reduce"},
+      {"run a --repeat 1", 2, "--repeat is an option of replay"},
+      {"simulate a --repeat 1", 2, "--repeat is an option of replay"},
       {"check a --seed 1", 2, "--seed is an option of reference and run"},
-      {"run a --trips 1", 2, "--trips is an option of simulate"},
-      {"check a --trips 1", 2, "--trips is an option of simulate"},
+      {"run a --trips 1", 2, "--trips is an option of replay and simulate"},
+      {"reference a --trace b", 2, "--trace is an option of run and simulate"},
+      {"check a --trips 1", 2, "--trips is an option of replay and simulate"},
       {"simulate a --seed 1", 2, "--seed is an option of reference and run"},
       {"simulate a --report", 2, "--report is an option of run"},
       {"simulate a --trips x", 2, "--trips is 'x'"},
@@ -240,6 +346,8 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
       {"simulate " + sum + " --fabric /nowhere/a.fabric", 2, "/nowhere/a.fabric"},
       {"simulate " + sum + " --fabric " + sum, 2, "sum.axp: line 1 column 1: found 'axccl-program 1'"},
       {"simulate " + sum + " --trace " + sum + "/a.json", 2, "sum.axp"},
+      {"simulate " + sum + " --svg " + sum + "/a.svg", 2, "sum.axp"},
+      {"run a --svg b", 2, "--svg is an option of simulate"},
       {"simulate " + wrong, 1, "%1 all_reduce"},
       {"simulate " + Write("if.axp", Programs().at("branches")), 1, "must be told which branch to take (--branch)"},
       {"check /nowhere/a.axp", 2, "open(/nowhere/a.axp): No such file"},

@@ -16,6 +16,7 @@
 #include "tests/harness/run_ranks.h"
 #include "tests/program/random_run.h"
 #include "tools/axccl-program/compare.h"
+#include "tools/axccl-program/replay.h"
 #include "tools/axccl-program/run.h"
 
 namespace axccl::program {
@@ -78,14 +79,26 @@ TEST(RandomRun, GivesWhatTheReferenceGives) {
     tools::Trace expected(c.program.ranks), actual(c.program.ranks);
     const Result<std::vector<Tensors>> reference = RunReference(c.program, c.inputs, expected.observer());
     ASSERT_TRUE(reference.ok()) << reference.status().message() << "\n" << Print(c.program);
-    std::vector<uint64_t> peaks;
-    const Result<std::vector<Tensors>> run = tools::RunOnThreads(c.program, c.inputs, actual.observer(), &peaks);
+    tools::RunReport report;
+    const Result<std::vector<Tensors>> run = tools::RunOnThreads(c.program, c.inputs, actual.observer(), &report);
     ASSERT_TRUE(run.ok()) << run.status().message() << "\n" << Print(c.program);
     ASSERT_EQ(actual.FirstDifference(expected, 0), "") << Print(c.program);
     ASSERT_EQ(OutputDifference(run.value(), reference.value()), "") << Print(c.program);
-    simulated += ComparePeaks(c.program, peaks) ? 1 : 0;
+    simulated += ComparePeaks(c.program, report.peaks) ? 1 : 0;
   }
   EXPECT_GT(simulated, programs / 10);
+}
+
+// Loops and branches go as told, and ranks still find each other.
+TEST(RandomRun, Replays) {
+  const int programs = harness::FullTests() ? 1000 : harness::TimeScale() > 1 ? 10 : 40;
+  for (int i = 0; i < programs; ++i) {
+    SCOPED_TRACE(NameOfCase(i));
+    const RandomCase c(i);
+    const Result<std::string> replay = tools::Replay(c.program, {{.trips = i % 3, .branch = i % 2}, 2, false});
+    ASSERT_TRUE(replay.ok()) << replay.status().message() << "\n" << Print(c.program);
+    EXPECT_NE(replay.value().find("a round: "), std::string::npos);
+  }
 }
 
 #ifdef AXCCL_PROGRAM

@@ -12,11 +12,14 @@
 #include "src/program/stablehlo.h"
 #include "src/program/text.h"
 #include "tools/axccl-program/compare.h"
+#include "tools/axccl-program/drawing.h"
 #include "tools/axccl-program/files.h"
 #include "tools/axccl-program/inputs.h"
 #include "tools/axccl-program/options.h"
+#include "tools/axccl-program/replay.h"
 #include "tools/axccl-program/run.h"
 #include "tools/axccl-program/simulate.h"
+#include "tools/axccl-program/trace.h"
 #include "tools/axccl-program/training.h"
 
 namespace axccl::tools {
@@ -39,16 +42,17 @@ int PrintAll(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kRight : kBadUse;
 }
 
-// `report` gets a line for each rank that has run.
 Result<std::vector<Tensors>> Execute(const Options& o, const Program& program, const std::vector<Tensors>& inputs,
-                                     std::string* report) {
+                                     RunReport* report) {
   if (o.command == Command::kReference) return program::RunReference(program, inputs);
-  std::vector<uint64_t> peaks;
-  Result<std::vector<Tensors>> outputs =
-      o.processes ? RunOnProcesses(program, inputs, &peaks) : RunOnThreads(program, inputs, {}, &peaks);
+  return o.processes ? RunOnProcesses(program, inputs, report) : RunOnThreads(program, inputs, {}, report);
+}
+
+int PrintPeaks(const std::vector<uint64_t>& peaks) {
+  std::string text;
   for (size_t rank = 0; rank < peaks.size(); ++rank)
-    *report += "rank " + std::to_string(rank) + ": peak " + std::to_string(peaks[rank]) + " bytes\n";
-  return outputs;
+    text += "rank " + std::to_string(rank) + ": peak " + std::to_string(peaks[rank]) + " bytes\n";
+  return PrintAll(text);
 }
 
 // "rank 1, output 2: element [0] is ..."; "" if all are alike.
@@ -108,10 +112,15 @@ int ExecuteAndReport(const Options& o, const Program& program) {
     tensors.inputs = std::move(read.value().inputs);
   }
   if (const Status fit = program::CheckInputs(program, tensors.inputs); !fit.ok()) return Complain(fit, kBadUse);
-  std::string report;
+  RunReport report;
+  report.keeps_events = !o.trace.empty();
   Result<std::vector<Tensors>> outputs = Execute(o, program, tensors.inputs, &report);
   if (!outputs.ok()) return Complain(outputs.status(), kWrong);
-  if (o.report && PrintAll(report) != kRight) return kBadUse;
+  if (o.report && PrintPeaks(report.peaks) != kRight) return kBadUse;
+  if (!o.trace.empty()) {
+    const Status written = ReplaceFile(o.trace, TraceOf(report.events));
+    if (!written.ok()) return Complain(written, kBadUse);
+  }
   tensors.outputs = std::move(outputs.value());
   if (!o.outputs.empty()) {
     if (const Status written = WriteTensors(o.outputs, tensors); !written.ok()) return Complain(written, kBadUse);
@@ -121,14 +130,23 @@ int ExecuteAndReport(const Options& o, const Program& program) {
   return kRight;
 }
 
+int ReplayAndReport(const Options& o, const Program& program) {
+  const Result<std::string> report = Replay(program, {{o.trips, o.branch}, o.repeat, o.processes});
+  return report.ok() ? PrintAll(report.value()) : Complain(report.status(), kWrong);
+}
+
 int SimulateAndReport(const Options& o, const Program& program) {
   Result<std::unique_ptr<program::Model>> model = ModelOf(o);
   if (!model.ok()) return Complain(model.status(), kBadUse);
   const Result<program::Simulation> simulation =
-      program::Simulate(program, model.value().get(), {o.trips, o.branch, !o.trace.empty()});
+      program::Simulate(program, model.value().get(), {o.trips, o.branch, !o.trace.empty() || !o.svg.empty()});
   if (!simulation.ok()) return Complain(simulation.status(), kWrong);
   if (!o.trace.empty()) {
-    const Status written = ReplaceFile(o.trace, TraceOf(simulation.value()));
+    const Status written = ReplaceFile(o.trace, TraceOf(simulation.value().events));
+    if (!written.ok()) return Complain(written, kBadUse);
+  }
+  if (!o.svg.empty()) {
+    const Status written = ReplaceFile(o.svg, DrawingOf(program, simulation.value()));
     if (!written.ok()) return Complain(written, kBadUse);
   }
   return PrintAll(ReportOf(program, simulation.value()));
@@ -153,6 +171,7 @@ int Run(const Options& o) {
   if (const Status right = program::Check(program.value()); !right.ok()) return Complain(right, kWrong);
   if (o.command == Command::kCheck) return PrintAll("right\n");
   if (o.command == Command::kSimulate) return SimulateAndReport(o, program.value());
+  if (o.command == Command::kReplay) return ReplayAndReport(o, program.value());
   return ExecuteAndReport(o, program.value());
 }
 

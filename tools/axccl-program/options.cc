@@ -10,10 +10,10 @@ struct CommandName {
   const char* name;
   Command command;
 };
-constexpr CommandName kCommands[] = {{"import", Command::kImport}, {"check", Command::kCheck},
-                                     {"hash", Command::kHash},     {"reference", Command::kReference},
-                                     {"run", Command::kRun},       {"simulate", Command::kSimulate},
-                                     {"help", Command::kHelp}};
+constexpr CommandName kCommands[] = {{"import", Command::kImport},     {"check", Command::kCheck},
+                                     {"hash", Command::kHash},         {"reference", Command::kReference},
+                                     {"replay", Command::kReplay},     {"run", Command::kRun},
+                                     {"simulate", Command::kSimulate}, {"help", Command::kHelp}};
 
 bool Executes(Command command) { return command == Command::kReference || command == Command::kRun; }
 
@@ -27,9 +27,18 @@ bool IsOfExecution(const std::string& option) {
   return option == "--inputs" || option == "--outputs" || option == "--against" || option == "--seed" ||
          option == "--tolerance";
 }
-bool IsOfSimulation(const std::string& option) {
+bool IsOfSimulationOrReplay(const std::string& option) {
   return option == "--fabric" || option == "--trace" || option == "--model" || option == "--trips" ||
-         option == "--branch";
+         option == "--branch" || option == "--svg" || option == "--repeat";
+}
+
+const char* CommandsOf(const std::string& option) {
+  if (IsOfExecution(option)) return "reference and run";
+  if (option == "--trace") return "run and simulate";
+  if (option == "--processes") return "replay and run";
+  if (option == "--report") return "run";
+  if (option == "--repeat") return "replay";
+  return option == "--trips" || option == "--branch" ? "replay and simulate" : "simulate";
 }
 
 Status NotFor(const std::string& option, const char* commands) {
@@ -40,6 +49,7 @@ Status NotFor(const std::string& option, const char* commands) {
 Status SetOfSimulation(const std::string& option, const std::string& value, Options* o) {
   if (option == "--fabric") return o->fabric = value, Status();
   if (option == "--trace") return o->trace = value, Status();
+  if (option == "--svg") return o->svg = value, Status();
   if (option == "--model") {
     o->distir = true;
     if (value == "distir") return Status();
@@ -57,7 +67,19 @@ Status SetOfSimulation(const std::string& option, const std::string& value, Opti
     if (value == "then" || value == "else") return Status();
     return MakeStatus(Code::kInvalidArgument, "--branch is '%s'; give then or else", value.c_str());
   }
-  if (IsOfExecution(option)) return NotFor(option, "reference and run");
+  if (IsOfExecution(option) || option == "--repeat") return NotFor(option, CommandsOf(option));
+  return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
+}
+
+// The same of replay.
+Status SetOfReplay(const std::string& option, const std::string& value, Options* o) {
+  if (option == "--trips" || option == "--branch") return SetOfSimulation(option, value, o);
+  if (option == "--repeat") {
+    if (Read(value, &o->repeat) && o->repeat >= 1 && o->repeat <= 1000000) return Status();
+    return MakeStatus(Code::kInvalidArgument, "--repeat is '%s'; give a number of rounds from 1 to 1000000",
+                      value.c_str());
+  }
+  if (IsOfExecution(option) || IsOfSimulationOrReplay(option)) return NotFor(option, CommandsOf(option));
   return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
 }
 
@@ -75,7 +97,8 @@ Status Set(const std::string& option, const std::string& value, Options* o) {
     return MakeStatus(Code::kInvalidArgument, "--tolerance is '%s'; give a number from 0 to 1, such as 1e-5",
                       value.c_str());
   }
-  if (IsOfSimulation(option)) return NotFor(option, "simulate");
+  if (option == "--trace" && o->command == Command::kRun) return o->trace = value, Status();
+  if (IsOfSimulationOrReplay(option)) return NotFor(option, CommandsOf(option));
   return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
 }
 
@@ -96,15 +119,18 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
         return MakeStatus(Code::kInvalidArgument, "two files, '%s' and '%s'; give one", o.file.c_str(),
                           argument.c_str());
       o.file = argument;
-    } else if (!Executes(o.command) && o.command != Command::kSimulate) {
-      return NotFor(argument, IsOfSimulation(argument) ? "simulate" : "reference and run");
+    } else if (!Executes(o.command) && o.command != Command::kReplay && o.command != Command::kSimulate) {
+      return NotFor(argument, IsOfSimulationOrReplay(argument) ? CommandsOf(argument) : "reference and run");
     } else if (argument == "--processes" || argument == "--report") {
-      if (o.command != Command::kRun) return NotFor(argument, "run");
+      const bool is_of_replay = o.command == Command::kReplay && argument == "--processes";
+      if (o.command != Command::kRun && !is_of_replay) return NotFor(argument, CommandsOf(argument));
       (argument == "--report" ? o.report : o.processes) = true;
     } else if (i + 1 == arguments.size()) {
       return MakeStatus(Code::kInvalidArgument, "%s has no value", argument.c_str());
     } else {
-      const auto set = o.command == Command::kSimulate ? SetOfSimulation : Set;
+      const auto set = o.command == Command::kSimulate ? SetOfSimulation
+                       : o.command == Command::kReplay ? SetOfReplay
+                                                       : Set;
       AXCCL_RETURN_IF_ERROR(set(argument, arguments[++i], &o));
     }
   }
@@ -125,6 +151,7 @@ const char* HelpText() {
          "  hash FILE.axp        prints the hash of a program\n"
          "  reference FILE.axp   runs it on one thread, each operation by its definition\n"
          "  run FILE.axp         runs it on host ranks, its collectives by AxCCL\n"
+         "  replay FILE.axp      measures its communication on host ranks, without its computation\n"
          "  simulate FILE.axp    predicts time and memory on other devices\n"
          "\n"
          "Options of reference and run:\n"
@@ -136,6 +163,10 @@ const char* HelpText() {
          "  --tolerance X        of floats, times the largest element of the tensor; 0 unless given: bit for bit\n"
          "  --processes          (run) a process for each rank, instead of a thread\n"
          "  --report             (run) how much memory each rank allocated\n"
+         "  --trace FILE.json    (run) writes what happened when, as simulate does\n"
+         "\n"
+         "Options of replay (docs/programs.md, \"Communication only\"): --processes, --trips, --branch, and\n"
+         "  --repeat N           measured rounds; 10 unless given\n"
          "\n"
          "Options of simulate (docs/program-format.md, \"Simulation\"):\n"
          "  --fabric FILE        devices and links; H100 GPUs unless given\n"
@@ -143,6 +174,7 @@ const char* HelpText() {
          "  --trips N            rounds of the loops whose number does not follow from constants\n"
          "  --branch then|else   the branch of every if\n"
          "  --trace FILE.json    writes what happens when, for ui.perfetto.dev\n"
+         "  --svg FILE.svg       draws it: a row for each rank, and curves of memory\n"
          "\n"
          "Exit status: 0 right; 1 the program is wrong, fails or differs; 2 wrong use.\n";
 }

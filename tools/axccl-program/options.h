@@ -10,7 +10,7 @@
 
 namespace axccl::tools {
 
-enum class Command { kHelp, kImport, kCheck, kHash, kReference, kRun, kSimulate };
+enum class Command { kHelp, kImport, kCheck, kHash, kReference, kReplay, kRun, kSimulate };
 
 struct Options {
   Command command = Command::kHelp;
@@ -22,12 +22,14 @@ struct Options {
   uint64_t seed = 1;
   bool processes = false;  // one for each rank, instead of a thread
   bool report = false;     // what each rank allocated
-  // Of a simulation.
+  int repeat = 10;         // measured rounds of a replay
+  // Of a simulation; the trace also of a run, trips and branch also of a replay.
   std::string fabric;  // a file; empty: the default
   bool distir = false;
   std::optional<int64_t> trips;
   std::optional<int> branch;  // 0: then, 1: else
   std::string trace;          // a file; empty: none
+  std::string svg;            // likewise
 };
 
 // kInvalidArgument names the argument and what is expected.

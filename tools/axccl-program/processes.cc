@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,15 +14,11 @@
 #include <utility>
 
 #include "axccl/axccl.h"
-#include "src/program/facts.h"
-#include "tools/axccl-program/rank_run.h"
-#include "tools/axccl-program/run.h"
+#include "tools/axccl-program/ranks.h"
 
 namespace axccl::tools {
 
-using program::Program;
 using program::Tensor;
-using program::Tensors;
 
 namespace {
 
@@ -67,9 +62,9 @@ bool ReadBytes(int pipe, void* data, size_t bytes) {
 
 // What a process sends begins with one of these.
 enum class Word : uint8_t {
-  kMeet,     // of rank 0, before its answer: the unique id
-  kError,    // when it came, its size and text
-  kOutputs,  // RankRun::peak_bytes, then of all outputs the bytes; the program has their types
+  kMeet,    // of rank 0, before its answer: the unique id
+  kError,   // when it came, its size and text
+  kResult,  // a ResultHead, and what follows it
 };
 
 struct ErrorHead {
@@ -77,11 +72,15 @@ struct ErrorHead {
   uint64_t bytes;
 };
 
-uint64_t Now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
+// Of a result: behind it come the events, then each output, its type first.
+struct ResultHead {
+  uint64_t peak_bytes, events, outputs;
+};
+struct TypeHead {
+  DataType type;
+  uint32_t num_dims;
+  int64_t dims[program::kMaxDims];
+};
 
 // The side of a process.
 class Answerer {
@@ -93,13 +92,19 @@ class Answerer {
   void Fail(std::string_view text) {
     if (failed_) return;
     failed_ = true;
-    const ErrorHead head{Now(), text.size()};
+    const ErrorHead head{MonotonicNanoseconds(), text.size()};
     (void)(Say(Word::kError) && WriteBytes(pipe_, &head, sizeof head) && WriteBytes(pipe_, text.data(), text.size()));
   }
-  void Succeed(const Tensors& outputs, uint64_t peak_bytes) {
-    bool is_open = Say(Word::kOutputs) && WriteBytes(pipe_, &peak_bytes, sizeof peak_bytes);
-    for (const Tensor& output : outputs)
-      is_open = is_open && WriteBytes(pipe_, output.bytes.data(), output.bytes.size());
+  void Succeed(const RankResult& result) {
+    const ResultHead head{result.peak_bytes, result.events.size(), result.outputs.size()};
+    bool is_open = Say(Word::kResult) && WriteBytes(pipe_, &head, sizeof head) &&
+                   WriteBytes(pipe_, result.events.data(), result.events.size() * sizeof(RankEvent));
+    for (const Tensor& output : result.outputs) {
+      TypeHead type{output.type.data_type, static_cast<uint32_t>(output.type.dims.size()), {}};
+      std::copy(output.type.dims.begin(), output.type.dims.end(), type.dims);
+      is_open = is_open && WriteBytes(pipe_, &type, sizeof type) &&
+                WriteBytes(pipe_, output.bytes.data(), output.bytes.size());
+    }
   }
 
  private:
@@ -109,8 +114,7 @@ class Answerer {
   bool failed_ = false;
 };
 
-[[noreturn]] void BeRank(const Program& program, int rank, const Tensors& inputs, const ncclUniqueId* meeting,
-                         int pipe) {
+[[noreturn]] void BeRank(int ranks, int rank, const MakeTask& make, const ncclUniqueId* meeting, int pipe) {
   Answerer answer(pipe);
   const Status status = CatchAll(("rank " + std::to_string(rank)).c_str(), [&]() -> Status {
     ncclUniqueId id;
@@ -121,34 +125,20 @@ class Answerer {
     } else if (!answer.Meet(id)) {
       return MakeStatus(Code::kSystemError, "rank %d has no parent", rank);
     }
-    uint64_t peak_bytes = 0;
     const auto failed = [&](const Status& error) { answer.Fail(error.message()); };
-    const Result<Tensors> outputs =
-        RunRank(program, program::Liveness(program), rank, id, inputs, {}, failed, &peak_bytes);
-    if (outputs.ok()) answer.Succeed(outputs.value(), peak_bytes);
-    return outputs.status();
+    const Result<RankResult> result = RunRank(ranks, rank, id, make, failed);
+    if (result.ok()) answer.Succeed(result.value());
+    return result.status();
   });
   if (!status.ok()) answer.Fail(status.message());
   close(pipe);
   _exit(status.ok() ? 0 : 1);
 }
 
-// The types of the outputs of a rank.
-std::vector<program::TensorType> OutputTypes(const Program& program, int rank) {
-  std::vector<program::TensorType> types;
-  for (const program::Part& part : program.parts) {
-    if (!std::binary_search(part.ranks.begin(), part.ranks.end(), rank)) continue;
-    const auto known = program::TypesOf(part.function);
-    for (const program::Id id : part.function.results) types.push_back(*known.at(id));
-  }
-  return types;
-}
-
 // The processes, from the parent's side. Those that still run at the end are killed.
 class Processes {
  public:
-  Processes(const Program& program, const std::vector<Tensors>& inputs)
-      : program_(program), inputs_(inputs), peaks_(inputs.size()) {}
+  Processes(int ranks, const MakeTask& make) : ranks_(ranks), make_(make) {}
   ~Processes() {
     for (const Process& process : processes_) {
       if (process.pid > 0) kill(process.pid, SIGKILL);
@@ -161,8 +151,7 @@ class Processes {
   Processes(const Processes&) = delete;
 
   Status Start();
-  Result<std::vector<Tensors>> Collect();
-  const std::vector<uint64_t>& peaks() const { return peaks_; }
+  Result<std::vector<RankResult>> Collect();
 
  private:
   struct Process {
@@ -173,16 +162,16 @@ class Processes {
 
   Status Fork(const ncclUniqueId* id);
   bool Wait(Process* process, int flags);
-  Status Hear(size_t rank, Tensors* outputs);
+  Status Hear(size_t rank, RankResult* result);
+  Status HearResult(size_t rank, RankResult* result);
   Status HearError(size_t rank, uint64_t* nanoseconds);
   Status FirstError(size_t rank, uint64_t nanoseconds, Status error);
   Status DescribeEnd(size_t rank);
   Status CauseOf(const Status& error);
 
-  const Program& program_;
-  const std::vector<Tensors>& inputs_;
+  const int ranks_;
+  const MakeTask& make_;
   std::vector<Process> processes_;
-  std::vector<uint64_t> peaks_;
   ncclUniqueId id_{};
 };
 
@@ -206,7 +195,7 @@ Status Processes::Fork(const ncclUniqueId* id) {
     for (const Process& other : processes_) close(other.pipe);
     close(ends[0]);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(1);
-    BeRank(program_, static_cast<int>(rank), inputs_[rank], id, ends[1]);
+    BeRank(ranks_, static_cast<int>(rank), make_, id, ends[1]);
   }
   const int error = errno;
   close(ends[1]);
@@ -218,8 +207,8 @@ Status Processes::Fork(const ncclUniqueId* id) {
   return Status();
 }
 
-// Reads what a process sends next: the outputs, the unique id, or an error.
-Status Processes::Hear(size_t rank, Tensors* outputs) {
+// Reads what a process sends next: the result, the unique id, or an error.
+Status Processes::Hear(size_t rank, RankResult* result) {
   const int pipe = processes_[rank].pipe;
   Word word{};
   if (!ReadBytes(pipe, &word, sizeof word)) return DescribeEnd(rank);
@@ -229,10 +218,22 @@ Status Processes::Hear(size_t rank, Tensors* outputs) {
     Status error = HearError(rank, &nanoseconds);
     return CauseOf(FirstError(rank, nanoseconds, std::move(error)));
   }
-  if (!ReadBytes(pipe, &peaks_[rank], sizeof peaks_[rank])) return DescribeEnd(rank);
-  for (const program::TensorType& type : OutputTypes(program_, static_cast<int>(rank))) {
-    outputs->push_back(Tensor::Zeros(type));
-    if (!ReadBytes(pipe, outputs->back().bytes.data(), outputs->back().bytes.size())) return DescribeEnd(rank);
+  return HearResult(rank, result);
+}
+
+Status Processes::HearResult(size_t rank, RankResult* result) {
+  const int pipe = processes_[rank].pipe;
+  ResultHead head{};
+  if (!ReadBytes(pipe, &head, sizeof head)) return DescribeEnd(rank);
+  result->peak_bytes = head.peak_bytes;
+  result->events.resize(head.events);
+  if (!ReadBytes(pipe, result->events.data(), head.events * sizeof(RankEvent))) return DescribeEnd(rank);
+  for (uint64_t i = 0; i < head.outputs; ++i) {
+    TypeHead type{};
+    if (!ReadBytes(pipe, &type, sizeof type)) return DescribeEnd(rank);
+    result->outputs.push_back(Tensor::Zeros({type.type, {type.dims, type.dims + type.num_dims}}));
+    std::vector<uint8_t>& bytes = result->outputs.back().bytes;
+    if (!ReadBytes(pipe, bytes.data(), bytes.size())) return DescribeEnd(rank);
   }
   return Status();
 }
@@ -290,15 +291,15 @@ Status Processes::CauseOf(const Status& error) {
 
 Status Processes::Start() {
   AXCCL_RETURN_IF_ERROR(Fork(nullptr));
-  Tensors none;
+  RankResult none;
   AXCCL_RETURN_IF_ERROR(Hear(0, &none));
-  while (processes_.size() < inputs_.size()) AXCCL_RETURN_IF_ERROR(Fork(&id_));
+  while (processes_.size() < static_cast<size_t>(ranks_)) AXCCL_RETURN_IF_ERROR(Fork(&id_));
   return Status();
 }
 
 // In the order in which they come.
-Result<std::vector<Tensors>> Processes::Collect() {
-  std::vector<Tensors> outputs(processes_.size());
+Result<std::vector<RankResult>> Processes::Collect() {
+  std::vector<RankResult> results(processes_.size());
   std::vector<pollfd> pipes;
   for (const Process& process : processes_) pipes.push_back({process.pipe, POLLIN, 0});
   for (size_t left = pipes.size(); left > 0;) {
@@ -308,26 +309,23 @@ Result<std::vector<Tensors>> Processes::Collect() {
     }
     for (size_t rank = 0; rank < pipes.size(); ++rank) {
       if (pipes[rank].fd < 0 || pipes[rank].revents == 0) continue;
-      AXCCL_RETURN_IF_ERROR(Hear(rank, &outputs[rank]));
+      AXCCL_RETURN_IF_ERROR(Hear(rank, &results[rank]));
       pipes[rank].fd = -1;  // poll passes over it
       --left;
     }
   }
-  return outputs;
+  return results;
 }
 
 }  // namespace
 
-Result<std::vector<Tensors>> RunOnProcesses(const Program& program, const std::vector<Tensors>& inputs,
-                                            std::vector<uint64_t>* peaks) {
-  if (program.ranks > kMostRanks)
-    return MakeStatus(Code::kInvalidUsage, "the program has %d ranks; at most %d can run", program.ranks, kMostRanks);
+Result<std::vector<RankResult>> RunRanksOnProcesses(int ranks, const MakeTask& make) {
+  if (ranks > kMostRanks)
+    return MakeStatus(Code::kInvalidUsage, "the program has %d ranks; at most %d can run", ranks, kMostRanks);
   const IgnoredPipeSignal ignored;
-  Processes processes(program, inputs);
+  Processes processes(ranks, make);
   AXCCL_RETURN_IF_ERROR(processes.Start());
-  AXCCL_ASSIGN_OR_RETURN(std::vector<Tensors> outputs, processes.Collect());
-  if (peaks != nullptr) *peaks = processes.peaks();
-  return outputs;
+  return processes.Collect();
 }
 
 }  // namespace axccl::tools

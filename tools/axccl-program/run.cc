@@ -1,73 +1,76 @@
 #include "tools/axccl-program/run.h"
 
-#include <future>
-#include <mutex>
-#include <system_error>
-#include <thread>
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+#include <utility>
 
-#include "axccl/axccl.h"
 #include "tools/axccl-program/rank_run.h"
 
 namespace axccl::tools {
 
 using program::Observer;
 using program::Program;
+using program::SimulatedEvent;
 using program::Tensors;
 
 namespace {
 
-// The first error of any rank.
-class FirstError {
- public:
-  void Set(const Status& status) {
-    const std::lock_guard lock(mutex_);
-    if (status_.ok()) status_ = status;
-  }
-  Status Get() const {
-    const std::lock_guard lock(mutex_);
-    return status_;
-  }
+using Start = Result<std::vector<RankResult>> (*)(int ranks, const MakeTask& make);
 
- private:
-  mutable std::mutex mutex_;
-  Status status_;
-};
+using Operations = std::unordered_map<program::Id, const program::Operation*>;
+
+// Those of regions, too.
+void AddOperations(const program::Function& function, Operations* operations) {
+  for (const program::Operation& operation : function.operations) {
+    (*operations)[operation.id] = &operation;
+    for (const program::Function& region : operation.regions) AddOperations(region, operations);
+  }
+}
+
+// `begin`: of the first event of all ranks.
+void AddEvents(const program::Part& part, const std::vector<RankResult>& results, uint64_t begin, RunReport* report) {
+  Operations operations;
+  AddOperations(part.function, &operations);
+  for (const int64_t rank : part.ranks) {
+    for (const RankEvent& event : results[static_cast<size_t>(rank)].events) {
+      const auto seconds = [&](uint64_t at) { return static_cast<double>(at - begin) * 1e-9; };
+      report->events.push_back({operations.at(event.operation), static_cast<int>(rank), event.communication,
+                                seconds(event.begin), seconds(event.end), event.live_bytes});
+    }
+  }
+}
+
+Result<std::vector<Tensors>> RunOn(Start start, const Program& program, const std::vector<Tensors>& inputs,
+                                   const Observer& observer, RunReport* report) {
+  const program::Liveness liveness(program);
+  const WholeRun whole{program, liveness, observer, report != nullptr && report->keeps_events};
+  AXCCL_ASSIGN_OR_RETURN(
+      std::vector<RankResult> results, start(program.ranks, [&](int rank, ncclComm_t comm, axcclStream_t stream) {
+        return std::make_unique<RankRun>(whole, inputs[static_cast<size_t>(rank)], rank, comm, stream);
+      }));
+  std::vector<Tensors> outputs;
+  for (RankResult& result : results) outputs.push_back(std::move(result.outputs));
+  if (report == nullptr) return outputs;
+  uint64_t begin = ~uint64_t{0};
+  for (const RankResult& result : results) {
+    report->peaks.push_back(result.peak_bytes);
+    for (const RankEvent& event : result.events) begin = std::min(begin, event.begin);
+  }
+  for (const program::Part& part : program.parts) AddEvents(part, results, begin, report);
+  return outputs;
+}
 
 }  // namespace
 
 Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vector<Tensors>& inputs,
-                                          const Observer& observer, std::vector<uint64_t>* peaks) {
-  if (program.ranks > kMostRanks)
-    return MakeStatus(Code::kInvalidUsage, "the program has %d ranks; at most %d can run", program.ranks, kMostRanks);
-  const program::Liveness liveness(program);
-  ncclUniqueId id;
-  if (ncclGetUniqueId(&id) != ncclSuccess)
-    return MakeStatus(Code::kSystemError, "ncclGetUniqueId: %s", ncclGetLastError(nullptr));
-  std::vector<Tensors> outputs(inputs.size());
-  std::vector<uint64_t> peak_bytes(inputs.size());
-  FirstError first;
-  // Ranks wait for each other, so none begins before there are threads for all.
-  std::promise<bool> begin;
-  const std::shared_future<bool> begins = begin.get_future().share();
-  const auto run = [&](int rank) {
-    if (!begins.get()) return;
-    const auto failed = [&](const Status& status) { first.Set(status); };
-    const auto r = static_cast<size_t>(rank);
-    Result<Tensors> result = RunRank(program, liveness, rank, id, inputs[r], observer, failed, &peak_bytes[r]);
-    if (result.ok()) outputs[r] = std::move(result.value());
-  };
-  std::vector<std::thread> threads;
-  try {
-    for (int rank = 0; rank < program.ranks; ++rank) threads.emplace_back(run, rank);
-    begin.set_value(true);
-  } catch (const std::system_error& error) {
-    first.Set(SystemError(error.code().value(), "thread of rank %zu of %d", threads.size(), program.ranks));
-    begin.set_value(false);
-  }
-  for (std::thread& thread : threads) thread.join();
-  if (const Status status = first.Get(); !status.ok()) return status;
-  if (peaks != nullptr) *peaks = std::move(peak_bytes);
-  return outputs;
+                                          const Observer& observer, RunReport* report) {
+  return RunOn(RunRanksOnThreads, program, inputs, observer, report);
+}
+
+Result<std::vector<Tensors>> RunOnProcesses(const Program& program, const std::vector<Tensors>& inputs,
+                                            RunReport* report) {
+  return RunOn(RunRanksOnProcesses, program, inputs, {}, report);
 }
 
 }  // namespace axccl::tools

@@ -6,22 +6,26 @@
 
 #include "src/base/status.h"
 #include "src/program/reference.h"
+#include "src/program/simulate.h"
 
 namespace axccl::tools {
 
-// Each has a host device of its own.
-inline constexpr int kMostRanks = 1024;
+struct RunReport {
+  bool keeps_events = false;    // given by the caller
+  std::vector<uint64_t> peaks;  // RankRun's peak_bytes of each rank
+  // As those of a simulation, with measured times, from when the first rank began. Refers to the program.
+  std::vector<program::SimulatedEvent> events;
+};
 
 // As RunReference, with a thread for each rank. The observer is called by all of them at once. An error is that of the
-// rank that had one first, and names it. `peaks`: gets RankRun::peak_bytes of each rank.
+// rank that had one first, and names it. `report`: may be null.
 Result<std::vector<program::Tensors>> RunOnThreads(const program::Program& program,
                                                    const std::vector<program::Tensors>& inputs,
-                                                   const program::Observer& observer = {},
-                                                   std::vector<uint64_t>* peaks = nullptr);
+                                                   const program::Observer& observer = {}, RunReport* report = nullptr);
 // Likewise with a process for each rank; none of them is left at the end, nor if the caller dies. The library must not
 // have been used in this process before, which must have one thread.
 Result<std::vector<program::Tensors>> RunOnProcesses(const program::Program& program,
                                                      const std::vector<program::Tensors>& inputs,
-                                                     std::vector<uint64_t>* peaks = nullptr);
+                                                     RunReport* report = nullptr);
 
 }  // namespace axccl::tools

@@ -15,7 +15,6 @@ namespace axccl::tools {
 using program::Operation;
 using program::PartMemory;
 using program::RankTimes;
-using program::SimulatedEvent;
 using program::Simulation;
 
 namespace {
@@ -69,37 +68,6 @@ std::string ReportOf(const program::Program& program, const Simulation& simulati
     }
   }
   return text;
-}
-
-std::string TraceOf(const Simulation& simulation) {
-  std::string text = "{\"traceEvents\":[";
-  const char* separator = "\n";
-  const auto add = [&](const std::string& event) {
-    text += separator + event;
-    separator = ",\n";
-  };
-  std::vector<bool> named(simulation.ranks.size());
-  std::vector<double> counted(simulation.ranks.size());  // memory is counted in the order of the program
-  for (const SimulatedEvent& e : simulation.events) {
-    const int stream = e.communication ? 2 : 1;
-    if (!named[static_cast<size_t>(e.rank)]) {
-      named[static_cast<size_t>(e.rank)] = true;
-      const char* name = "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}";
-      add(Format(name, "process_name", e.rank, 0, ("rank " + std::to_string(e.rank)).c_str()));
-      add(Format(name, "thread_name", e.rank, 1, "compute"));
-      add(Format(name, "thread_name", e.rank, 2, "communication"));
-    }
-    add(
-        Format("{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.9g,\"dur\":%.9g,"
-               "\"args\":{\"id\":%u}}",
-               NameOfOperation(*e.operation).c_str(), e.communication ? "communication" : "compute", e.rank, stream,
-               e.begin * 1e6, (e.end - e.begin) * 1e6, e.operation->id));
-    double& at = counted[static_cast<size_t>(e.rank)];
-    at = std::max(at, e.begin);
-    add(Format("{\"name\":\"live bytes\",\"ph\":\"C\",\"pid\":%d,\"ts\":%.9g,\"args\":{\"bytes\":%llu}}", e.rank,
-               at * 1e6, static_cast<unsigned long long>(e.live_bytes)));
-  }
-  return text + "\n]}\n";
 }
 
 }  // namespace axccl::tools

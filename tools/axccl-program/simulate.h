@@ -14,7 +14,5 @@ namespace axccl::tools {
 Result<std::unique_ptr<program::Model>> ModelOf(const Options& o);
 // A line for the time and one for each rank; of many ranks alike, one.
 std::string ReportOf(const program::Program& program, const program::Simulation& simulation);
-// The events as Chrome trace events: a process for each rank, with a line for each stream and a curve of its memory.
-std::string TraceOf(const program::Simulation& simulation);
 
 }  // namespace axccl::tools

@@ -1,0 +1,30 @@
+// The communication of a program without its computation: a benchmark made of a program.
+//
+// Each rank issues the program's collectives and messages, on the channels and in the order of a run (rank_calls.h), on
+// zeros of the right shapes; local operations are left out. Loops go round as often as in a simulation. After a round
+// that is not measured, for channels and prepared calls, come as many measured ones as asked for; ranks meet before
+// each. Calls with operands of one type read the same buffer, and calls with results of the same types write the same.
+#pragma once
+
+#include <string>
+
+#include "src/base/status.h"
+#include "src/program/program.h"
+#include "src/program/simulate.h"
+
+namespace axccl::tools {
+
+struct ReplayOptions {
+  program::SimulateOptions loops;  // how often loops go round, and which branch is taken
+  int rounds = 10;
+  bool processes = false;  // one for each rank, instead of a thread
+};
+
+// A line for each call site: how often a rank calls it in a round; of each rank's calls the median, of these the median
+// and that of the slowest rank. Then the time of a round, from the first call of any rank to the end of the last. A
+// recv or collective includes the wait for others; a send goes on until its message has been taken. Errors: those of
+// simulate.h about loops; kInvalidUsage for more than 2^22 calls of a rank; those of ranks.h. Of processes, the
+// conditions of RunRanksOnProcesses hold.
+Result<std::string> Replay(const program::Program& program, const ReplayOptions& options);
+
+}  // namespace axccl::tools
