@@ -122,8 +122,8 @@ void BoardReader::ReadRecord(const BoardChannel& channel, const OpRecord& record
     op.in_chunks = slices * plan::InputBlocks(contract, channel.position);
     op.out_chunks = slices * plan::OutputBlocks(contract, channel.position);
     const bool known = state != OpRecord::kEnqueued;
-    op.in_ready = known ? OpRecord::ReadyIn(progress) : -1;
-    op.out_there = known ? OpRecord::ThereIn(progress) : -1;
+    op.in_ready = known ? int64_t{OpRecord::ReadyIn(progress)} : -1;
+    op.out_there = known ? int64_t{OpRecord::ThereIn(progress)} : -1;
   }
   ops_.push_back(op);
 }

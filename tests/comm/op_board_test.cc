@@ -186,6 +186,20 @@ TEST_P(OpBoardTest, WrongArgumentsAreErrors) {
   });
 }
 
+TEST(OpBoard, OfOneRankHasNoMessagesToItself) {
+  RunCliques(Threads(1), [](RankContext&, Clique& clique) {
+    Sum sum;
+    ASSERT_OK(sum.Enqueue(clique));
+    int in = 1, out = 0;
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(ncclSend(&in, 1, ncclInt, 0, clique.comm(), Cuda(clique.stream())));
+    ASSERT_OK(ncclRecv(&out, 1, ncclInt, 0, clique.comm(), Cuda(clique.stream())));
+    ASSERT_OK(ncclGroupEnd());
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(BoardTexts(clique.comm(), 0), Texts({"done #0"}));
+  });
+}
+
 // A thread that reads the boards all the time, while calls run and channels come and go.
 TEST_P(OpBoardTest, IsReadWhileCallsRun) {
   RunCliques(GetParam(), [](RankContext& context, Clique& clique) {

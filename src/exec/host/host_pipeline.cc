@@ -430,7 +430,8 @@ size_t HostPipeline::scratch_bytes() const {
 }
 
 size_t HostPipeline::memory_bytes() const {
-  return sizeof(*this) + (chunks_[kIn] + chunks_[kOut]) * sizeof(Word) + runs_.size() * sizeof(SlicedRun);
+  const size_t words = (chunks_[kIn] + chunks_[kOut]) * sizeof(Word), counted = chunks_[kIn];
+  return sizeof(*this) + words + counted + runs_.size() * sizeof(SlicedRun);
 }
 
 }  // namespace axccl::exec

@@ -39,7 +39,8 @@ Result<std::unique_ptr<SlicedRun>> SlicedRun::Make(const PipelinePart& part, Wor
   run->lanes_.resize(own.program->lanes.size());
   run->met_.resize(members);
   run->met_[static_cast<size_t>(own.channel->self())] = 1;
-  run->counted_.resize(run->NumChunks(Pipeline::kIn));
+  run->in_chunks_ = run->NumChunks(Pipeline::kIn);
+  if (own.program->plan->schedule.produced) run->counted_.resize(run->in_chunks_);
   binding.workspace().MakeRoom(own.program->max_operands);
   if (binding.call.scaling != Scaling::kNone) StartScales(&binding);
   AXCCL_RETURN_IF_ERROR(run->operands_->Start(&binding));
@@ -66,6 +67,7 @@ void SlicedRun::FailWords() {
 }
 
 void SlicedRun::ForgetReady() {
+  if (counted_.empty()) return;
   const std::lock_guard lock(count_lock_);
   ready_ = 0;
   std::fill(counted_.begin(), counted_.end(), uint8_t{0});
@@ -73,11 +75,13 @@ void SlicedRun::ForgetReady() {
 
 // Null: counts in none any more.
 void SlicedRun::Show(OpRecord* record) {
+  const auto show = [&](uint64_t ready) {
+    shown_ = record;
+    if (record != nullptr) record->progress.store(ready * OpRecord::kReadyChunk, std::memory_order_relaxed);
+  };
+  if (counted_.empty()) return show(in_chunks_);
   const std::lock_guard lock(count_lock_);
-  shown_ = record;
-  if (record == nullptr) return;
-  const uint64_t ready = prepared_.program->plan->schedule.produced ? ready_ : NumChunks(Pipeline::kIn);
-  record->progress.store(ready * OpRecord::kReadyChunk, std::memory_order_relaxed);
+  show(ready_);
 }
 
 void SlicedRun::CountReady(size_t chunk) {

@@ -107,11 +107,13 @@ class SlicedRun {
   int64_t budget_ = 0;            // bytes that this Progress() may still move
   device::host::Awaited awaited_;
   std::vector<LaneState> lanes_;
-  std::vector<uint8_t> met_;      // by position
-  SpinLock count_lock_;           // guards the next three
+  std::vector<uint8_t> met_;  // by position
+  size_t in_chunks_ = 0;
+  // Guards the next three, if input chunks are declared ready; the thread that drives reads shown_ without.
+  SpinLock count_lock_;
   OpRecord* shown_ = nullptr;     // of the start under way
   uint32_t ready_ = 0;            // input chunks declared ready since the words were reset
-  std::vector<uint8_t> counted_;  // which
+  std::vector<uint8_t> counted_;  // which; empty if none are to be declared
   Outbox outbox_;
   WaitMonitor monitor_;
   Exposure exposure_;
