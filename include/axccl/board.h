@@ -14,7 +14,7 @@
  *   ops[0].size = sizeof(ops[0]);
  *   axcclCommGetOps(comm, 1, ops, 32, &count);
  *   for (int i = 0; i < count && i < 32 && ops[i].state == axcclOpUnderWay; ++i)
- *     printf("%s: %lld of %lld chunks\n", ops[i].call, (long long)ops[i].out_there, (long long)ops[i].out_chunks);
+ *     printf("rank 1 is in %s (operation %llu)\n", ops[i].call, (unsigned long long)ops[i].sequence);
  *
  * GPU ranks. Their kernels tell the host neither that an operation has begun nor that it has ended. So the board shows
  * what has been enqueued, as axcclOpEnqueued, and no counts of chunks.

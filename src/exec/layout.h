@@ -141,7 +141,7 @@ struct alignas(kCacheLine) WaitBoard {
 inline constexpr int kWaitBoards = 8;
 
 struct BlockHeader {
-  static constexpr uint64_t kMagic = 0x6b636f6c42784104ull;
+  static constexpr uint64_t kMagic = 0x6b636f6c42784105ull;
   static constexpr uint64_t kProbe = 0x5afe0b5e55ed0001ull;
   uint64_t magic;
   uint32_t rank;

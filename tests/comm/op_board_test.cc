@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 
 #include "tests/harness/channels.h"
 #include "tests/harness/client.h"
+#include "tests/harness/networks.h"
 #include "tests/harness/op_board.h"
 
 namespace axccl::tests {
@@ -199,6 +201,28 @@ TEST(OpBoard, OfOneRankHasNoMessagesToItself) {
     EXPECT_EQ(BoardTexts(clique.comm(), 0), Texts({"done #0"}));
   });
 }
+
+#ifdef AXCCL_TEST_UCX
+TEST(OpBoard, OfARankOfAnotherMachineIsAnError) {
+  if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
+  harness::RunRanks(Processes(2), [](RankContext& context) {
+    const int rank = context.rank();
+    setenv("NCCL_HOSTID", rank == 0 ? "one" : "two", 1);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Sum sum;
+    for (int i = 0; i < 3; ++i) ASSERT_OK(sum.Enqueue(clique));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(BoardTexts(clique.comm(), rank), Texts({"done #2", "done #1", "done #0"}));
+    int count = -5;
+    EXPECT_EQ(axcclCommGetOps(clique.comm(), 1 - rank, nullptr, 0, &count), ncclInvalidUsage);
+    EXPECT_EQ(count, -5);
+    harness::ExpectLastErrorHas(
+        {"axcclCommGetOps: argument rank is", "shares no memory with rank", "on its own machine"});
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+#endif
 
 // A thread that reads the boards all the time, while calls run and channels come and go.
 TEST_P(OpBoardTest, IsReadWhileCallsRun) {
