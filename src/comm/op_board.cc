@@ -53,14 +53,15 @@ class BoardReader {
       : ranks_(comm.identity().ranks), layout_(comm.block().layout()), member_(member) {}
 
   std::vector<BoardOp> Read() {
+    // Before the records: what has ended by then is seen to have ended.
+    const bool failed = HasFailed();
     ReadChannel({.records = BlockOf(member_) + layout_.channel.records,
                  .num_records = static_cast<uint32_t>(layout_.channel.num_records),
                  .position = member_.rank,
                  .size = ranks_});
     ReadPairs();
     ReadCreated();
-    // After the records: what had ended by then had ended well.
-    if (HasFailed()) {
+    if (failed) {
       for (BoardOp& op : ops_) {
         if (op.state != BoardOp::State::kDone) op.state = BoardOp::State::kFailed;
       }
@@ -168,6 +169,7 @@ void BoardReader::ReadSlot(uint32_t place, uint64_t word) {
   if (self == group + size) return;
   const uint64_t offset = slot->offset.load(std::memory_order_relaxed);
   if (offset % kPage != 0) return;
+  // A part that this process has no room to map is left out.
   const Result<std::byte*> part = member_.reach->At(offset, records * sizeof(OpRecord));
   if (!part.ok() || part.value() == nullptr) return;
   BoardChannel channel{.use = static_cast<ChannelSlot::Use>(kind),

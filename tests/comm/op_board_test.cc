@@ -149,6 +149,28 @@ TEST_P(OpBoardTest, ShowsMessagesAndCreatedChannels) {
   });
 }
 
+// Memory of channels that are not in use stays untouched.
+TEST_P(OpBoardTest, ReadingTakesNoMemory) {
+  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
+    Sum sum;
+    ASSERT_OK(sum.Enqueue(clique));
+    ASSERT_TRUE(clique.Synchronize());
+    ASSERT_TRUE(context.Barrier());
+    const auto memory = [&] {
+      axcclCommInfo_t info{};
+      info.size = sizeof(info);
+      EXPECT_OK(axcclCommGetInfo(clique.comm(), &info));
+      return info.memory_bytes;
+    };
+    const uint64_t before = memory();
+    ASSERT_TRUE(context.Barrier());
+    for (const int rank : {0, 1}) EXPECT_EQ(BoardTexts(clique.comm(), rank), Texts({"done #0"}));
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_EQ(memory(), before);
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
 TEST_P(OpBoardTest, CallsOfAFailedCommunicatorHaveFailed) {
   RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     Sum sum;
