@@ -76,7 +76,28 @@ TEST_P(OpBoardTest, AWaitingRankIsSeenByItselfAndByTheLateOne) {
   });
 }
 
-// Calls that have run before take a shorter way.
+// A call through slots that has run before, and finds that its peer has called, takes a shorter way.
+TEST_P(OpBoardTest, ShowsCallsThatNeverWait) {
+  const auto body = [](RankContext& context, Clique& clique) {
+    Sum sum;
+    for (int i = 0; i < 4; ++i) {
+      if (context.rank() == 0) {
+        ASSERT_OK(sum.Enqueue(clique));
+      }
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 1) {
+        ASSERT_OK(sum.Enqueue(clique));
+      }
+      ASSERT_TRUE(clique.Synchronize());
+      ASSERT_TRUE(context.Barrier());
+    }
+    for (const int rank : {0, 1})
+      EXPECT_EQ(BoardTexts(clique.comm(), rank), Texts({"done #3", "done #2", "done #1", "done #0"}));
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunCliques(GetParam(), body, {.environment = {{"NCCL_ALGO", "oneshot"}}});
+}
+
 TEST_P(OpBoardTest, KeepsTheLastCallsAndWritesNoMoreThanThereIsRoomFor) {
   RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
     constexpr uint64_t kCalls = 40;

@@ -134,13 +134,20 @@ TEST_P(PipelineBoardTest, CountsWhatWasDeclaredBeforeTheStart) {
     pipeline.Prepare(0);
     if (context.rank() == 0) {
       ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
-      for (int64_t s = 0; s < 3; ++s) ASSERT_OK(pipeline.Declare(s, 0));
+      for (int64_t s = 1; s < 3; ++s) ASSERT_OK(pipeline.Declare(s, 0));
       EXPECT_EQ(BoardTexts(clique.comm(), 0), Texts({"under way #0"}));
     }
     ASSERT_TRUE(context.Barrier());
     if (context.rank() == 1) {
       call();
       ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
+    }
+    // As soon as the start is seen, although the run does not get to them before slice 0.
+    if (context.rank() == 0) {
+      axcclOpInfo_t op{};
+      while (op.use != axcclOpOfPipeline && !context.AnyFailed()) op = harness::ReadBoard(clique.comm(), 0).at(0);
+      EXPECT_EQ(op.in_ready, 2);
+      ASSERT_OK(pipeline.Declare(0, 0));
     }
     for (int64_t s = 0; s < 3; ++s) ASSERT_OK(axcclPipelineWait(pipeline.handle(), s));
     ExpectBoards(context, clique, "under way #0 start 3/4 in 3/8 out", "under way #0 start 0/4 in 3/8 out");
