@@ -1,6 +1,6 @@
 /* AxCCL's extensions to the NCCL API: host devices, streams and events, version and introspection here, replica groups
  * and channels in channels.h, collectives on tensor views in views.h, pipelines in pipelines.h, more types and
- * operators in types.h, malloc of memory that peers can map in malloc.h. Pure C.
+ * operators in types.h, malloc of memory that peers can map in malloc.h, what ranks are doing in board.h. Pure C.
  *
  * Streams. A host stream takes the place of cudaStream_t when ranks live in CPU memory: work enqueued on it runs in
  * order and asynchronously. Cast it with axcclStreamToCuda (the types are distinct on purpose). The NULL stream is the
@@ -134,6 +134,7 @@ ncclResult_t axcclParamGetByIndex(int index, const char** name, const char** val
 }
 #endif
 
+#include "axccl/board.h"
 #include "axccl/channels.h"
 #include "axccl/malloc.h"
 #include "axccl/pipelines.h"

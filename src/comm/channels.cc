@@ -102,7 +102,7 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
     const int32_t from = sending ? mine : theirs, to = sending ? theirs : mine;
     // A channel for each direction: that a peer has begun one does not mean anything for the other.
     const uint64_t id = Mix(Mix(part_.key, static_cast<uint64_t>(from)), static_cast<uint64_t>(to));
-    ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
+    ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text(), {}, name_.id};
     std::lock_guard table_lock(table_->mutex_);
     AXCCL_RETURN_IF_ERROR(table_->MakeUsual(name, order(), false, &fresh));
     fresh->main_key_ = part_.key;
@@ -315,11 +315,13 @@ Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(exec::Channel* o
     AXCCL_RETURN_IF_ERROR(CheckAreas(static_cast<size_t>(std::count_if(needs.begin(), needs.end(), runs))));
   uint32_t& number = pipelines_[on->order_key()];
   const uint64_t id = Mix(Mix(on->order_key(), kPipelines), number);
+  std::optional<int64_t> on_id;
+  if (on->Hold() != nullptr) on_id = static_cast<GroupChannel*>(on)->name().id;
   std::vector<GroupChannel*> channels;
   for (const Needs& need : needs) {
     const bool first = channels.empty();  // others may have the same ranks
     const ChannelName name{static_cast<int64_t>(first ? id : Mix(id, kPipelines)), need.ranks, "",
-                           "pipeline " + std::to_string(number) + " on " + on_name};
+                           "pipeline " + std::to_string(number) + " on " + on_name, on_id};
     uint64_t bytes = kCacheLine;
     ChannelLayout layout;
     // Launches on GPUs run ahead.
@@ -408,6 +410,15 @@ void ChannelTable::FillSlot(const GroupChannel& channel, uint64_t offset, const 
   slot->area.store(0, std::memory_order_relaxed);
   slot->generation = part.generation;
   slot->size = static_cast<uint32_t>(ranks.size());
+  const ChannelName& name = channel.name();
+  const bool on_other = !name.messages_on.empty() || !name.pipeline_on.empty();
+  slot->use = (!name.messages_on.empty()   ? ChannelSlot::kMessages
+               : !name.pipeline_on.empty() ? ChannelSlot::kPipeline
+                                           : ChannelSlot::kCalls) |
+              (on_other && !name.on_id ? ChannelSlot::kOfCommunicator : ChannelSlot::kCalls);
+  slot->on = name.on_id.value_or(name.id);
+  const ChannelLayout& layout = channel.own().layout;
+  slot->records = layout.lanes != 0 ? static_cast<uint32_t>(layout.num_records) : 0;
   std::copy(ranks.begin(), ranks.end(), slot->Ranks());
   std::memset(static_cast<void*>(slot->Joined(ranks.size())), 0, ranks.size());
   std::atomic<uint64_t>* const words = table.CreatedCallOf(block, part.slot);

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -40,6 +41,8 @@ struct ChannelName {
   std::vector<int32_t> ranks;  // of the communicator, in group order
   // For a pair (sender, receiver), and for a pipeline: the text of the channel from whose key the id is derived.
   std::string messages_on = {}, pipeline_on = {};
+  // The id of that channel, if it was created.
+  std::optional<int64_t> on_id = {};
 
   uint64_t Hash() const;
   std::string Text() const;  // "channel 7 of ranks [0 2]"

@@ -59,11 +59,22 @@ struct OpRecord {
     // are in the announcements of the channel (see host/view_operands.h).
     kDetails,
     kDetailWords,
-    kWords = 39
+    kWords = 38
   };
   static constexpr uint64_t kRoom = kWords - kDetailWords;
+  // How far the operation has come, for readers on the same machine (comm/op_board.h): a State and, for the start of a
+  // pipeline, how many input chunks have been declared ready, and how many output chunks are there. Not guarded, and in
+  // front of what mirrors get, because it changes while the operation runs.
+  std::atomic<uint64_t> progress;
   std::atomic<uint64_t> sequence;  // sequence number + 1
   std::atomic<uint64_t> word[kWords];
+
+  // kEnqueued: the rank's device runs it, and the host does not know how far it is.
+  enum State : uint64_t { kUnderWay = 0, kDone = 1, kEnqueued = 2, kStates = 4 };
+  static constexpr uint64_t kReadyChunk = kStates, kThereChunk = uint64_t{1} << 32;
+  static State StateIn(uint64_t progress) { return static_cast<State>(progress % kStates); }
+  static uint32_t ReadyIn(uint64_t progress) { return static_cast<uint32_t>(progress % kThereChunk / kReadyChunk); }
+  static uint32_t ThereIn(uint64_t progress) { return static_cast<uint32_t>(progress / kThereChunk); }
 };
 static_assert(sizeof(OpRecord) == 320 && OpRecord::kRoom >= 12);
 
@@ -130,7 +141,7 @@ struct alignas(kCacheLine) WaitBoard {
 inline constexpr int kWaitBoards = 8;
 
 struct BlockHeader {
-  static constexpr uint64_t kMagic = 0x6b636f6c42784104ull;
+  static constexpr uint64_t kMagic = 0x6b636f6c42784105ull;
   static constexpr uint64_t kProbe = 0x5afe0b5e55ed0001ull;
   uint64_t magic;
   uint32_t rank;
@@ -152,6 +163,7 @@ struct BlockHeader {
 // channel without operations takes no pages for itself.
 //
 // A slot of a pipeline's channel that all of its ranks have says, elsewhere, which call they must all have created.
+// `on`, `use` and `records` are for readers of the op records, which are at the start of the part (comm/op_board.h).
 //
 // Slots are found through a table with open addressing. A word that is not 0 holds the channel's key and, in the low
 // bits, its slot, and says that the slot belongs to that channel; kGoneSlot: the rank had the channel and it is gone. A
@@ -165,6 +177,11 @@ struct ChannelSlot {
       area;  // for GPU ranks: 1 + the area of the rank's device that the channel has, 0 before it has one
   uint32_t generation;
   uint32_t size;
+  // kMessages and kPipeline: of, or on, the channel that the application knows as `on`, or the communicator's own.
+  enum Use : uint32_t { kCalls = 0, kMessages = 1, kPipeline = 2, kOfCommunicator = 4 };
+  uint32_t use;
+  uint32_t records;  // 0: nothing runs on the channel
+  int64_t on;
   int32_t* Ranks() { return reinterpret_cast<int32_t*>(this + 1); }
   // `ranks`: those of the group; `size` comes from shared memory.
   std::atomic<uint8_t>* Joined(size_t ranks) { return reinterpret_cast<std::atomic<uint8_t>*>(Ranks() + ranks); }

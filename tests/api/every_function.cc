@@ -232,6 +232,12 @@ constexpr ExportedFunction kFunctions[] = {
     {"ncclCommCuDevice", [](W w) { return Ask(ncclCommCuDevice, w.comms[0]); }},
     {"ncclCommUserRank", [](W w) { return Ask(ncclCommUserRank, w.comms[0]); }},
     {"axcclCommGetInfo", [](W w) { return Ask(axcclCommGetInfo, w.comms[0], Sized<axcclCommInfo_t>()); }},
+    {"axcclCommGetOps",
+     [](W w) {
+       auto info = Sized<axcclOpInfo_t>();
+       int count = 0;
+       return axcclCommGetOps(w.comms[0], 1, &info, 1, &count);
+     }},
     {"axcclCommGetLastAlgorithm", [](W w) { return Ask(axcclCommGetLastAlgorithm, w.comms[0]); }},
     {"axcclCommGetLink",
      [](W w) {

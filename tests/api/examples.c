@@ -2,6 +2,7 @@
 #include "tests/api/examples.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "types_callback.inc"
 
@@ -17,6 +18,10 @@ axcclGroups_t ExampleGroups(void) {
   axcclGroups_t groups = NULL;
 #include "channels_groups.inc"
   return groups;
+}
+
+void ExampleBoard(ncclComm_t comm) {
+#include "board_ops.inc"
 }
 
 void ExampleChannel(ncclComm_t comm, axcclView_t in, axcclView_t out, cudaStream_t stream) {

@@ -269,6 +269,23 @@ struct Row {
   axcclView_t view = AXCCL_VIEW_INITIALIZER;
 };
 
+TEST(Examples, BoardOfAnotherRank) {
+  harness::RunCliques(harness::Processes(2), [](RankContext& context, Clique& clique) {
+    float value = 1;
+    const auto call = [&] {
+      ASSERT_OK(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, clique.comm(), Cuda(clique.stream())));
+    };
+    if (context.rank() == 1) call();
+    ASSERT_TRUE(context.Barrier());
+    testing::internal::CaptureStdout();
+    ExampleBoard(clique.comm());
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "rank 1 is in ncclAllReduce count 1 float sum (operation 0)\n");
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 0) call();
+    ASSERT_TRUE(clique.Synchronize());
+  });
+}
+
 TEST(Examples, ChannelOfNeighbours) {
   harness::RunCliques(harness::Threads(4), [](RankContext& context, Clique& clique) {
     const int rank = context.rank();

@@ -187,8 +187,8 @@ TEST_F(OutboxTest, EachMemberGetsTheRecordOnce) {
     ASSERT_EQ(Records(first).size(), 1u);
     const Reach::Stretch& record = first[0].stretches[0];
     EXPECT_TRUE(record.guarded);
-    EXPECT_EQ(record.offset, layout().records + sequence % kRecords * sizeof(OpRecord));
-    EXPECT_EQ(record.bytes, offsetof(OpRecord, word) + 3 * sizeof(uint64_t)) << "call, count and plan";
+    EXPECT_EQ(record.offset, layout().OffsetOfRecord(sequence) + offsetof(OpRecord, sequence));
+    EXPECT_EQ(record.bytes, 4 * sizeof(uint64_t)) << "sequence, call, count and plan";
     EXPECT_TRUE(Records(SendAll(0)).empty()) << sequence;
   }
 }
@@ -204,7 +204,7 @@ TEST_F(OutboxTest, LongAnnouncementsGoBeforeTheRecord) {
     binding_->announced_words = words;
     const std::vector<Message> messages = SendAll(0);
     ASSERT_EQ(Records(messages).size(), 1u);
-    EXPECT_EQ(Records(messages)[0].bytes, sizeof(OpRecord));
+    EXPECT_EQ(Records(messages)[0].bytes, sizeof(OpRecord) - offsetof(OpRecord, sequence));
     const bool apart = words > OpRecord::kRoom;
     EXPECT_EQ(messages[0].stretches[0].guarded, !apart);
     if (!apart) continue;

@@ -23,7 +23,9 @@ std::string PlanText(uint64_t word) {
 
 void CallLog::Record(const Call& call) {
   const uint64_t sequence = TakeNumber();
-  Close(Open(sequence, call, call.views != nullptr ? call.views->Hash() : 0, 0), sequence);
+  OpRecord* const record = Open(sequence, call, call.views != nullptr ? call.views->Hash() : 0, 0);
+  record->progress.store(OpRecord::kEnqueued, std::memory_order_relaxed);
+  Close(record, sequence);
 }
 
 Status CallLog::Compare(int position, uint64_t seq) const {

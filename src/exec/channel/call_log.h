@@ -2,8 +2,9 @@
 // compares them with those of the others when something seems wrong.
 //
 // A record is written before its operation's first signal and stays for the next operations, as many as the
-// layout has records. What peers have written is checked: any bits are legal. Used by the thread that drives the
-// channel's operations; other threads may read records while none is written.
+// layout has records. It also says how far the operation has come, which any thread may read and add to. What peers
+// have written is checked: any bits are legal. Used by the thread that drives the channel's operations; other threads
+// may read records while none is written.
 #pragma once
 
 #include <atomic>
@@ -43,6 +44,7 @@ class CallLog {
     OpRecord* record = RecordOf(members_.own(), sequence);
     record->sequence.store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
+    record->progress.store(OpRecord::kUnderWay, std::memory_order_relaxed);
     record->word[OpRecord::kCall].store(named, std::memory_order_relaxed);
     record->word[OpRecord::kCount].store(count, std::memory_order_relaxed);
     record->word[OpRecord::kPlan].store(plan_word, std::memory_order_relaxed);
@@ -51,6 +53,9 @@ class CallLog {
   static void Close(OpRecord* record, uint64_t sequence) {
     record->sequence.store(sequence + 1, std::memory_order_release);
   }
+  // The operation has ended well. What it wrote is visible to a thread that sees that.
+  static void End(OpRecord* record) { record->progress.store(OpRecord::kDone, std::memory_order_release); }
+  void End(uint64_t sequence) { End(RecordOf(members_.own(), sequence)); }
   // Records, as the next operation, a call that does not run on the host.
   void Record(const Call& call);
 

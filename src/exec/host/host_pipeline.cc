@@ -236,9 +236,12 @@ void HostPipeline::ResetWords(uint64_t start) {
   const bool failed = begun_ >= start || ended_.load(std::memory_order_acquire) >= start;
   const uint32_t value = failed ? kFailed : kNotYet;
   for (size_t i = 0; i < chunks_[kIn] + chunks_[kOut]; ++i) words_[i].store(value, std::memory_order_relaxed);
+  for (const auto& run : runs_) run->ForgetReady();
   const std::lock_guard lock(ready_lock_);
   for (const uint32_t chunk : ready_early_) {
-    if (value == kNotYet) words_[chunk].store(kThere, std::memory_order_relaxed);
+    if (value != kNotYet) continue;
+    words_[chunk].store(kThere, std::memory_order_relaxed);
+    CountReady(words_[chunk]);
   }
   ready_early_.clear();
   reset_.store(start, std::memory_order_release);
@@ -300,6 +303,12 @@ bool HostPipeline::StandsStill() {
     return stands_still = standstill_.Check({left.data(), count}), Status();
   });
   return stands_still;
+}
+
+void HostPipeline::CountReady(const Word& word) {
+  for (const auto& run : runs_) {
+    if (run->HasInput(&word)) run->CountReady(run->InputIndex(&word));
+  }
 }
 
 // The first one counts.
@@ -391,8 +400,9 @@ void HostPipeline::Ready(int64_t chunk) {
       return;
     }
   }
+  Word& word = words_[static_cast<size_t>(chunk)];
   uint32_t not_yet = kNotYet;
-  words_[static_cast<size_t>(chunk)].compare_exchange_strong(not_yet, kThere, std::memory_order_acq_rel);
+  if (word.compare_exchange_strong(not_yet, kThere, std::memory_order_acq_rel)) CountReady(word);
   Scheduler::Notify();
   Scheduler::Process().WakeAttendant();
 }
@@ -420,7 +430,8 @@ size_t HostPipeline::scratch_bytes() const {
 }
 
 size_t HostPipeline::memory_bytes() const {
-  return sizeof(*this) + (chunks_[kIn] + chunks_[kOut]) * sizeof(Word) + runs_.size() * sizeof(SlicedRun);
+  const size_t words = (chunks_[kIn] + chunks_[kOut]) * sizeof(Word), counted = chunks_[kIn];
+  return sizeof(*this) + words + counted + runs_.size() * sizeof(SlicedRun);
 }
 
 }  // namespace axccl::exec

@@ -59,6 +59,7 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   bool IsAtStart(device::host::Stream* stream, uint64_t start) const;
   void ResetWords(uint64_t start);
   device::host::Poll Progress(uint64_t start);
+  void CountReady(const Word& word);
   void NoteFailure(Status status);
   void FillZeros();
   bool Differs();

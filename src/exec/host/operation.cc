@@ -189,6 +189,7 @@ void Operation::EndStage() {
     Begin(Stage::kMain, main_);
   } else {
     operands_->End(binding_);
+    channel_->log().End(binding_.sequence);
     channel_->owner()->NoteAlgorithm(binding_.prepared->program->algorithm);
     stage_ = Stage::kFinished;
     exposure_.Update(binding_, false);

@@ -25,18 +25,19 @@ void Append(Stretches* stretches, const Reach::Stretch& next) {
   stretches->push_back(next);
 }
 
-// Appends the op record, and the operand announcement if it did not fit in the record.
+// Appends the op record from its sequence number on, and the operand announcement if it did not fit in the record.
 void AppendRecord(const Binding& binding, Stretches* stretches) {
   const ChannelLayout& layout = binding.channel->own().layout;
   const bool short_one = binding.call.views == nullptr;
-  const auto bytes = static_cast<uint32_t>(
-      short_one ? offsetof(OpRecord, word) + (OpRecord::kPlan + 1) * sizeof(uint64_t) : sizeof(OpRecord));
+  constexpr size_t kBegin = offsetof(OpRecord, sequence);
+  const size_t end = offsetof(OpRecord, word) + (short_one ? OpRecord::kPlan + 1 : OpRecord::kWords) * sizeof(uint64_t);
   if (binding.announced_words > OpRecord::kRoom) {
     const uint64_t half = binding.sequence % 2 * layout.announcement_words * sizeof(uint64_t);
     const auto announced = static_cast<uint32_t>(binding.announced_words * sizeof(uint64_t));
     stretches->push_back({layout.announcements + half, announced, false, false});
   }
-  stretches->push_back({layout.OffsetOfRecord(binding.sequence), bytes, false, true});
+  stretches->push_back(
+      {layout.OffsetOfRecord(binding.sequence) + kBegin, static_cast<uint32_t>(end - kBegin), false, true});
 }
 
 void AppendSlot(const Binding& binding, const Outbound::Slot& slot, uint32_t lane, uint16_t endpoint, uint64_t turn,

@@ -42,6 +42,7 @@ class PlainCall {
   void PassWait() { ++at_; }
   // Ends what Begin began, after Run has returned true.
   void End() {
+    CallLog::End(record_);
     host_->turns().NoteEnd(*prepared_);
     channel_->owner()->NoteAlgorithm(prepared_->program->algorithm);
   }
@@ -78,6 +79,7 @@ class PlainCall {
   const Call* call_;
   const Binding* binding_;  // of a call that scales, or folds by a callback; null: none of that
   const Prepared* prepared_;
+  OpRecord* record_;  // of what Begin began
   uint64_t sequence_;
   uint64_t turn_;
   uint64_t copy_;  // of lines and slots: turn_ % kRotation
@@ -111,8 +113,8 @@ inline bool PlainCall::Begin(Channel* channel, const Call& call) {
   signature_ = prepared_->signature;
   at_ = 0;
   sequence_ = channel->log().TakeNumber();
-  OpRecord* const record = channel->log().Open(sequence_, call.NamedAs(packed), call.count, prepared_->plan_word);
-  CallLog::Close(record, sequence_);
+  record_ = channel->log().Open(sequence_, call.NamedAs(packed), call.count, prepared_->plan_word);
+  CallLog::Close(record_, sequence_);
   return true;
 }
 

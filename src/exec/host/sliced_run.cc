@@ -1,6 +1,8 @@
 #include "src/exec/host/sliced_run.h"
 
+#include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <utility>
 
 #include "src/exec/host/factors.h"
@@ -37,6 +39,8 @@ Result<std::unique_ptr<SlicedRun>> SlicedRun::Make(const PipelinePart& part, Wor
   run->lanes_.resize(own.program->lanes.size());
   run->met_.resize(members);
   run->met_[static_cast<size_t>(own.channel->self())] = 1;
+  run->in_chunks_ = run->NumChunks(Pipeline::kIn);
+  if (own.program->plan->schedule.produced) run->counted_.resize(run->in_chunks_);
   binding.workspace().MakeRoom(own.program->max_operands);
   if (binding.call.scaling != Scaling::kNone) StartScales(&binding);
   AXCCL_RETURN_IF_ERROR(run->operands_->Start(&binding));
@@ -50,17 +54,47 @@ Poll SlicedRun::Fail(Status status) {
   return Leave();
 }
 
-void SlicedRun::FailWords() {
+size_t SlicedRun::NumChunks(Pipeline::Side side) const {
   const plan::Contract contract = binding_.contract();
   const int self = binding_.channel->self();
-  const size_t slices = prepared_.slicing.slices;
-  Pipeline::Fail(words_.in, static_cast<size_t>(plan::InputBlocks(contract, self)) * slices);
-  Pipeline::Fail(words_.out, static_cast<size_t>(plan::OutputBlocks(contract, self)) * slices);
+  const int blocks = side == Pipeline::kIn ? plan::InputBlocks(contract, self) : plan::OutputBlocks(contract, self);
+  return static_cast<size_t>(blocks) * prepared_.slicing.slices;
+}
+
+void SlicedRun::FailWords() {
+  Pipeline::Fail(words_.in, NumChunks(Pipeline::kIn));
+  Pipeline::Fail(words_.out, NumChunks(Pipeline::kOut));
+}
+
+void SlicedRun::ForgetReady() {
+  if (counted_.empty()) return;
+  const std::lock_guard lock(count_lock_);
+  ready_ = 0;
+  std::fill(counted_.begin(), counted_.end(), uint8_t{0});
+}
+
+// Null: counts in none any more.
+void SlicedRun::Show(OpRecord* record) {
+  const auto show = [&](uint64_t ready) {
+    shown_ = record;
+    if (record != nullptr) record->progress.store(ready * OpRecord::kReadyChunk, std::memory_order_relaxed);
+  };
+  if (counted_.empty()) return show(in_chunks_);
+  const std::lock_guard lock(count_lock_);
+  show(ready_);
+}
+
+void SlicedRun::CountReady(size_t chunk) {
+  const std::lock_guard lock(count_lock_);
+  if (std::exchange(counted_[chunk], uint8_t{1}) != 0) return;
+  ++ready_;
+  if (shown_ != nullptr) shown_->progress.fetch_add(OpRecord::kReadyChunk, std::memory_order_relaxed);
 }
 
 Poll SlicedRun::Leave() {
   if (stage_ != Stage::kLeaving) {
     FailWords();
+    Show(nullptr);
     outbox_.Close();
     exposure_.BeginLeaving();
     stage_ = Stage::kLeaving;
@@ -115,6 +149,7 @@ Status SlicedRun::WriteRecord() {
     AnnounceFactor(binding_, record);
     announced_ = true;
   }
+  Show(record);
   log.Close(record, binding_.sequence);
   return Status();
 }
@@ -157,6 +192,8 @@ Poll SlicedRun::End() {
   if (missing.value() >= 0) return Poll::kBlocked;
   binding_.host->turns().NoteEnd(prepared_);
   operands_->End(binding_);
+  shown_->progress.fetch_or(OpRecord::kDone, std::memory_order_release);
+  Show(nullptr);
   binding_.channel->owner()->NoteAlgorithm(prepared_.program->algorithm);
   outbox_.Close();
   stage_ = Stage::kIdle;
@@ -210,9 +247,21 @@ bool SlicedRun::ReadWhileOwned() {
   return status_.ok();
 }
 
+// "3 of 16 chunks of the output are there"
+std::string SlicedRun::ChunksThere() const {
+  const size_t all = NumChunks(Pipeline::kOut);
+  const auto is_there = [](const Pipeline::Word& word) {
+    return word.load(std::memory_order_relaxed) == Pipeline::kThere;
+  };
+  return std::to_string(std::count_if(words_.out, words_.out + all, is_there)) + " of " + std::to_string(all) +
+         " chunks of the output are there";
+}
+
 SlicedRun::Run SlicedRun::Blocked(Status over) {
   if (over.ok()) return Run::kBlocked;
   status_ = std::move(over);
+  if (status_.code() == Code::kTimeout)
+    status_ = MakeStatus(Code::kTimeout, "%s; %s", status_.message().data(), ChunksThere().c_str());
   return Run::kFailed;
 }
 
@@ -262,6 +311,7 @@ SlicedRun::Run SlicedRun::PassWait(const Step& step) {
 SlicedRun::Run SlicedRun::PassAwait(const Step& step) {
   if (words_.in[step.chunk].load(std::memory_order_acquire) == Pipeline::kNotYet)
     return Blocked(monitor_.LookForInput(binding_, step.chunk));
+  CountReady(step.chunk);  // the program may have stored the word itself
   if (shadow_ != nullptr && shadow_->has_input()) shadow_->CopyIn(step.chunk);
   return Run::kDone;
 }
@@ -269,6 +319,8 @@ SlicedRun::Run SlicedRun::PassAwait(const Step& step) {
 SlicedRun::Run SlicedRun::Notify(const Step& step) {
   if (!ReadWhileOwned()) return Run::kFailed;
   if (shadow_ != nullptr && shadow_->has_output()) shadow_->CopyOut(step.chunk);
+  // First, so that a thread that sees the word sees it counted.
+  shown_->progress.fetch_add(OpRecord::kThereChunk, std::memory_order_relaxed);
   words_.out[step.chunk].store(Pipeline::kThere, std::memory_order_release);
   return Run::kDone;
 }

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/spin_lock.h"
 #include "src/device/host/queue.h"
 #include "src/exec/host/binding.h"
 #include "src/exec/host/exposure.h"
@@ -39,6 +40,12 @@ class SlicedRun {
 
   // Begins the next start; the last one has ended.
   void Begin() { stage_ = Stage::kNew; }
+  // The words have been reset for the next start: none of its chunks has been declared ready.
+  void ForgetReady();
+  // Input chunk `chunk` has been declared ready; counts it in the record. Any thread.
+  void CountReady(size_t chunk);
+  bool HasInput(const Pipeline::Word* word) const { return word >= words_.in && word < words_.in + counted_.size(); }
+  size_t InputIndex(const Pipeline::Word* word) const { return static_cast<size_t>(word - words_.in); }
   device::host::Poll Progress(int64_t budget);
   // The driving thread is about to sleep on `doorbell`.
   void Arm(int doorbell);
@@ -82,6 +89,9 @@ class SlicedRun {
   Run Blocked(Status over);
   Result<bool> Meet(int position);
   bool ReadWhileOwned();
+  size_t NumChunks(Pipeline::Side side) const;
+  void Show(OpRecord* record);
+  std::string ChunksThere() const;
 
   Binding binding_;
   const std::string text_;
@@ -98,6 +108,12 @@ class SlicedRun {
   device::host::Awaited awaited_;
   std::vector<LaneState> lanes_;
   std::vector<uint8_t> met_;  // by position
+  size_t in_chunks_ = 0;
+  // Guards the next three, if input chunks are declared ready; the thread that drives reads shown_ without.
+  SpinLock count_lock_;
+  OpRecord* shown_ = nullptr;     // of the start under way
+  uint32_t ready_ = 0;            // input chunks declared ready since the words were reset
+  std::vector<uint8_t> counted_;  // which; empty if none are to be declared
   Outbox outbox_;
   WaitMonitor monitor_;
   Exposure exposure_;
