@@ -6,8 +6,8 @@
  * nothing and takes no lock that an operation holds, so it also works while the rank hangs, or its process is stopped
  * or dead. Operations go on meanwhile, so what is shown is a moment ago, and not the same moment for all of them.
  *
- * An operation is on the board once the rank has begun it, not while it waits on its stream for earlier work. Calls of
- * communicators of one rank, and messages of a rank to itself, are not on it. Example, what rank 1 is doing:
+ * An operation is on the board once the rank has begun it, not while it waits on its stream for earlier work. Messages
+ * of a rank to itself are not on it. Example, what rank 1 is doing:
  *
  *   axcclOpInfo_t ops[32];
  *   int count = 0;
