@@ -61,6 +61,7 @@ function(axccl_install)
   install(TARGETS axccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(FILES ${PROJECT_SOURCE_DIR}/include/nccl.h ${PROJECT_SOURCE_DIR}/include/axccl/axccl.h
                 ${PROJECT_SOURCE_DIR}/include/axccl/channels.h ${PROJECT_SOURCE_DIR}/include/axccl/device.h ${PROJECT_SOURCE_DIR}/include/axccl/malloc.h
+                ${PROJECT_SOURCE_DIR}/include/axccl/board.h
                 ${PROJECT_SOURCE_DIR}/include/axccl/pipelines.h
                 ${PROJECT_SOURCE_DIR}/include/axccl/types.h ${PROJECT_SOURCE_DIR}/include/axccl/views.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axccl)
