@@ -32,10 +32,10 @@ std::vector<Parallelism> AllOf(const SearchSpace& space) {
 }
 
 // What keeps a candidate from being used; the order in which they are listed.
-enum class Rank : int { kUsable, kTooLarge, kImpossible };
-Rank RankOf(const Candidate& candidate) {
-  if (candidate.left_out.empty()) return Rank::kUsable;
-  return candidate.peak_bytes > 0 ? Rank::kTooLarge : Rank::kImpossible;
+enum class Verdict : int { kUsable, kTooLarge, kImpossible };
+Verdict VerdictOf(const Candidate& candidate) {
+  if (candidate.left_out.empty()) return Verdict::kUsable;
+  return candidate.peak_bytes > 0 ? Verdict::kTooLarge : Verdict::kImpossible;
 }
 
 Status Judge(const Program& program, const SearchSpace& space, Model* model, Candidate* candidate) {
@@ -70,8 +70,8 @@ Result<std::vector<Candidate>> Search(const Program& program, const SearchSpace&
     AXCCL_RETURN_IF_ERROR(Judge(program, space, model, &candidates.back()));
   }
   std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    const Rank rank_a = RankOf(a), rank_b = RankOf(b);
-    return rank_a != rank_b ? rank_a < rank_b : a.seconds < b.seconds;
+    const Verdict of_a = VerdictOf(a), of_b = VerdictOf(b);
+    return of_a != of_b ? of_a < of_b : a.seconds < b.seconds;
   });
   return candidates;
 }

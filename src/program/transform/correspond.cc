@@ -8,7 +8,7 @@ namespace {
 using Labels = std::vector<int>;
 
 size_t At(int64_t d) { return static_cast<size_t>(d); }
-bool IsIn(const Ints& list, size_t d) { return std::find(list.begin(), list.end(), int64_t(d)) != list.end(); }
+bool Has(const Ints& list, size_t d) { return std::find(list.begin(), list.end(), int64_t(d)) != list.end(); }
 
 Labels Ascending(size_t count, int first = 0) {
   Labels labels(count);
@@ -34,10 +34,10 @@ void Dot(const std::vector<TensorType>& operands, const Ints& lhs_batching, cons
   }
   for (size_t i = 0; i < lhs_contracting.size(); ++i) right[At(rhs_contracting[i])] = left[At(lhs_contracting[i])];
   for (size_t d = 0; d < lhs; ++d) {
-    if (!IsIn(lhs_batching, d) && !IsIn(lhs_contracting, d)) result.push_back(left[d]);
+    if (!Has(lhs_batching, d) && !Has(lhs_contracting, d)) result.push_back(left[d]);
   }
   for (size_t d = 0; d < rhs; ++d) {
-    if (!IsIn(rhs_batching, d) && !IsIn(rhs_contracting, d)) result.push_back(right[d]);
+    if (!Has(rhs_batching, d) && !Has(rhs_contracting, d)) result.push_back(right[d]);
   }
   c->operands = {left, right};
   c->results = {result};
@@ -127,7 +127,7 @@ void Moved(const Operation& operation, const std::vector<TensorType>& operands, 
     case OpKind::kReverse: {
       const Ints& dims = Get<Ints>(operation, Attr::kDims);
       return SameDims(
-          from.size(), [&](size_t d) { return !IsIn(dims, d); }, c);
+          from.size(), [&](size_t d) { return !Has(dims, d); }, c);
     }
     case OpKind::kSlice:
     case OpKind::kDynamicSlice:
@@ -156,7 +156,7 @@ void Reduce(const Operation& operation, const std::vector<TensorType>& operands,
   c->operands = {Ascending(operands[0].dims.size()), {}};
   c->results.emplace_back();
   for (size_t d = 0; d < operands[0].dims.size(); ++d) {
-    if (!IsIn(dims, d)) c->results[0].push_back(static_cast<int>(d));
+    if (!Has(dims, d)) c->results[0].push_back(static_cast<int>(d));
   }
   c->fold = Get<Combine>(operation, Attr::kFold);
 }
