@@ -190,8 +190,8 @@ int TestHosts::Run(int host, const std::vector<std::string>& arguments) const {
   return RunIn(hosts_[static_cast<size_t>(host)], arguments, "");
 }
 
-bool TestHosts::Limit(int host, const std::string& rate) const {
-  const std::string rule = " root tbf burst 256kb latency 100ms rate " + rate + "\n";
+bool TestHosts::Limit(int host, const std::string& rate, const std::string& burst) const {
+  const std::string rule = " root tbf burst " + burst + " latency 100ms rate " + rate + "\n";
   for (int nic = 0; nic < nics_; ++nic) {
     if (!Batch(descriptor(host), "tc", "qdisc replace dev " + Interface(nic) + rule) ||
         !Batch(bridge_, "tc", "qdisc replace dev " + Port(host, nic) + rule))

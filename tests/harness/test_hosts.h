@@ -53,8 +53,9 @@ class TestHosts {
   // Runs a program on the host and returns its exit status; -1 if it could not be started.
   int Run(int host, const std::vector<std::string>& arguments) const;
 
-  // Each returns false if it fails. `rate` as tc writes it: "10mbit"; for each direction and each NIC.
-  bool Limit(int host, const std::string& rate) const;
+  // Each returns false if it fails. `rate` as tc writes it: "10mbit"; for each direction and each NIC. After a pause,
+  // `burst` bytes pass at once.
+  bool Limit(int host, const std::string& rate, const std::string& burst = "256kb") const;
   // Takes a NIC out of service, as its driver does when the cable is pulled.
   bool PullCable(int host, int nic) const;
   // Loses packets of both directions at random, on all NICs. 100 and more: all packets.

@@ -198,8 +198,9 @@ TEST_F(NetMeasureTest, IsInherited) {
 
 class NetMeasureBreaks : public NetMeasureTest, public testing::WithParamInterface<const char*> {
  protected:
-  // So slow that the test can interrupt the measurement.
-  void MakeSlow() const { EXPECT_TRUE(hosts_->Limit(1, "64kbit")); }
+  // So slow that the test can interrupt the measurement: its 128 KiB take four seconds. A large burst would let them
+  // pass at once.
+  void MakeSlow() const { EXPECT_TRUE(hosts_->Limit(1, "256kbit", "8kb")); }
   void MakeFast() const { EXPECT_TRUE(hosts_->Limit(1, "10gbit")); }
   // Waits until this process measures for the n-th time.
   void AwaitMeasuring(RankContext& context, int n) const {
