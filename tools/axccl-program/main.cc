@@ -1,4 +1,5 @@
 // axccl-program: imports, checks and runs distributed tensor programs on the command line.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -6,11 +7,13 @@
 #include <vector>
 
 #include "src/base/files.h"
+#include "src/base/format.h"
 #include "src/plan/plan.h"
 #include "src/program/check.h"
 #include "src/program/reference.h"
 #include "src/program/stablehlo.h"
 #include "src/program/text.h"
+#include "tools/axccl-program/blas.h"
 #include "tools/axccl-program/compare.h"
 #include "tools/axccl-program/files.h"
 #include "tools/axccl-program/inputs.h"
@@ -38,15 +41,36 @@ int PrintAll(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kRight : kBadUse;
 }
 
-// `report` gets a line for each rank that has run.
-Result<std::vector<Tensors>> Execute(const Options& o, const Program& program, const std::vector<Tensors>& inputs,
-                                     std::string* report) {
+Result<RunOptions> HowToRun(const Options& o) {
+  RunOptions how;
+  how.repeat = o.repeat;
+  if (!o.blas) return how;
+  AXCCL_ASSIGN_OR_RETURN(const program::Products products, LoadBlas());
+  how.local = [products](const program::Operation& operation, program::TensorSpan operands) {
+    return program::ComputeFast(operation, operands, products);
+  };
+  return how;
+}
+
+// "step 1234.5 us, median of 5, fastest 1200 us, slowest 1500 us\n"
+std::string StepsText(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  return Format("step %.6g us, median of %zu, fastest %.6g us, slowest %.6g us\n", seconds[seconds.size() / 2] * 1e6,
+                seconds.size(), seconds.front() * 1e6, seconds.back() * 1e6);
+}
+
+// `report` gets what the options ask for: a line for each rank that has run, and one of times.
+Result<std::vector<Tensors>> Execute(const Options& o, const RunOptions& how, const Program& program,
+                                     const std::vector<Tensors>& inputs, std::string* report) {
   if (o.command == Command::kReference) return program::RunReference(program, inputs);
   std::vector<uint64_t> peaks;
-  Result<std::vector<Tensors>> outputs =
-      o.processes ? RunOnProcesses(program, inputs, &peaks) : RunOnThreads(program, inputs, {}, &peaks);
+  std::vector<double> steps;
+  Result<std::vector<Tensors>> outputs = o.processes ? RunOnProcesses(program, inputs, &peaks, how, &steps)
+                                                     : RunOnThreads(program, inputs, {}, &peaks, how, &steps);
   for (size_t rank = 0; rank < peaks.size(); ++rank)
     *report += "rank " + std::to_string(rank) + ": peak " + std::to_string(peaks[rank]) + " bytes\n";
+  if (!o.report) report->clear();
+  if (!steps.empty()) *report += StepsText(std::move(steps));
   return outputs;
 }
 
@@ -67,14 +91,15 @@ std::string OutputDifference(const std::vector<Tensors>& actual, const std::vect
 }
 
 // Runs both once more and looks at every operation.
-std::string OperationDifference(const Options& o, const Program& program, const std::vector<Tensors>& inputs) {
+std::string OperationDifference(const Options& o, const RunOptions& how, const Program& program,
+                                const std::vector<Tensors>& inputs) {
   Trace actual(program.ranks), expected(program.ranks);
   if (!program::RunReference(program, inputs, expected.observer()).ok()) return "";
-  if (!RunOnThreads(program, inputs, actual.observer()).ok()) return "";
+  if (!RunOnThreads(program, inputs, actual.observer(), nullptr, {how.local, 0}).ok()) return "";
   return actual.FirstDifference(expected, o.tolerance);
 }
 
-int Compare(const Options& o, const Program& program, const TensorFile& tensors) {
+int Compare(const Options& o, const RunOptions& how, const Program& program, const TensorFile& tensors) {
   std::vector<Tensors> expected;
   if (o.against == "reference") {
     Result<std::vector<Tensors>> outputs = program::RunReference(program, tensors.inputs);
@@ -92,7 +117,7 @@ int Compare(const Options& o, const Program& program, const TensorFile& tensors)
   }
   Complain("differs from " + o.against + " in " + difference, kWrong);
   if (o.command == Command::kReference) return kWrong;
-  difference = OperationDifference(o, program, tensors.inputs);
+  difference = OperationDifference(o, how, program, tensors.inputs);
   if (!difference.empty()) Complain("the first operation that differs from the reference: " + difference, kWrong);
   return kWrong;
 }
@@ -107,15 +132,17 @@ int ExecuteAndReport(const Options& o, const Program& program) {
     tensors.inputs = std::move(read.value().inputs);
   }
   if (const Status fit = program::CheckInputs(program, tensors.inputs); !fit.ok()) return Complain(fit, kBadUse);
+  const Result<RunOptions> how = HowToRun(o);
+  if (!how.ok()) return Complain(how.status(), kBadUse);
   std::string report;
-  Result<std::vector<Tensors>> outputs = Execute(o, program, tensors.inputs, &report);
+  Result<std::vector<Tensors>> outputs = Execute(o, how.value(), program, tensors.inputs, &report);
   if (!outputs.ok()) return Complain(outputs.status(), kWrong);
-  if (o.report && PrintAll(report) != kRight) return kBadUse;
+  if (PrintAll(report) != kRight) return kBadUse;
   tensors.outputs = std::move(outputs.value());
   if (!o.outputs.empty()) {
     if (const Status written = WriteTensors(o.outputs, tensors); !written.ok()) return Complain(written, kBadUse);
   }
-  if (!o.against.empty()) return Compare(o, program, tensors);
+  if (!o.against.empty()) return Compare(o, how.value(), program, tensors);
   std::printf("%d ranks have run\n", program.ranks);
   return kRight;
 }

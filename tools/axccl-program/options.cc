@@ -15,6 +15,8 @@ constexpr CommandName kCommands[] = {{"import", Command::kImport}, {"check", Com
                                      {"run", Command::kRun},       {"simulate", Command::kSimulate},
                                      {"help", Command::kHelp}};
 
+constexpr int kMostRepeat = 1'000'000;
+
 bool Executes(Command command) { return command == Command::kReference || command == Command::kRun; }
 
 template <class T>
@@ -25,7 +27,7 @@ bool Read(const std::string& text, T* value) {
 
 bool IsOfExecution(const std::string& option) {
   return option == "--inputs" || option == "--outputs" || option == "--against" || option == "--seed" ||
-         option == "--tolerance";
+         option == "--tolerance" || option == "--repeat";
 }
 bool IsOfSimulation(const std::string& option) {
   return option == "--fabric" || option == "--trace" || option == "--model" || option == "--trips" ||
@@ -70,6 +72,12 @@ Status Set(const std::string& option, const std::string& value, Options* o) {
     if (Read(value, &o->seed)) return Status();
     return MakeStatus(Code::kInvalidArgument, "--seed is '%s'; give a number from 0 to 2^64 - 1", value.c_str());
   }
+  if (option == "--repeat") {
+    if (o->command != Command::kRun) return NotFor(option, "run");
+    if (Read(value, &o->repeat) && o->repeat > 0 && o->repeat <= kMostRepeat) return Status();
+    return MakeStatus(Code::kInvalidArgument, "--repeat is '%s'; give a number from 1 to %d", value.c_str(),
+                      kMostRepeat);
+  }
   if (option == "--tolerance") {
     if (Read(value, &o->tolerance) && o->tolerance >= 0 && o->tolerance < 1) return Status();
     return MakeStatus(Code::kInvalidArgument, "--tolerance is '%s'; give a number from 0 to 1, such as 1e-5",
@@ -98,9 +106,9 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
       o.file = argument;
     } else if (!Executes(o.command) && o.command != Command::kSimulate) {
       return NotFor(argument, IsOfSimulation(argument) ? "simulate" : "reference and run");
-    } else if (argument == "--processes" || argument == "--report") {
+    } else if (argument == "--processes" || argument == "--report" || argument == "--blas") {
       if (o.command != Command::kRun) return NotFor(argument, "run");
-      (argument == "--report" ? o.report : o.processes) = true;
+      (argument == "--report" ? o.report : argument == "--blas" ? o.blas : o.processes) = true;
     } else if (i + 1 == arguments.size()) {
       return MakeStatus(Code::kInvalidArgument, "%s has no value", argument.c_str());
     } else {
@@ -136,6 +144,10 @@ const char* HelpText() {
          "  --tolerance X        of floats, times the largest element of the tensor; 0 unless given: bit for bit\n"
          "  --processes          (run) a process for each rank, instead of a thread\n"
          "  --report             (run) how much memory each rank allocated\n"
+         "  --blas               (run) fast local operations, f32 and f64 products by OpenBLAS: for time; give a\n"
+         "                       tolerance to compare\n"
+         "  --repeat N           (run) runs it N times, a barrier before each, and prints the median time of the\n"
+         "                       slowest rank\n"
          "\n"
          "Options of simulate (docs/program-format.md, \"Simulation\"):\n"
          "  --fabric FILE        devices and links; H100 GPUs unless given\n"

@@ -22,6 +22,8 @@ struct Options {
   uint64_t seed = 1;
   bool processes = false;  // one for each rank, instead of a thread
   bool report = false;     // what each rank allocated
+  bool blas = false;       // fast local operations, products by OpenBLAS
+  int repeat = 0;          // how often, with the time taken; 0: once, without
   // Of a simulation.
   std::string fabric;  // a file; empty: the default
   bool distir = false;

@@ -69,7 +69,7 @@ bool ReadBytes(int pipe, void* data, size_t bytes) {
 enum class Word : uint8_t {
   kMeet,     // of rank 0, before its answer: the unique id
   kError,    // when it came, its size and text
-  kOutputs,  // RankRun::peak_bytes, then of all outputs the bytes; the program has their types
+  kOutputs,  // RankRun::peak_bytes and seconds, then of all outputs the bytes; the parent knows how many
 };
 
 struct ErrorHead {
@@ -96,8 +96,9 @@ class Answerer {
     const ErrorHead head{Now(), text.size()};
     (void)(Say(Word::kError) && WriteBytes(pipe_, &head, sizeof head) && WriteBytes(pipe_, text.data(), text.size()));
   }
-  void Succeed(const Tensors& outputs, uint64_t peak_bytes) {
-    bool is_open = Say(Word::kOutputs) && WriteBytes(pipe_, &peak_bytes, sizeof peak_bytes);
+  void Succeed(const Tensors& outputs, const RankReport& report) {
+    bool is_open = Say(Word::kOutputs) && WriteBytes(pipe_, &report.peak_bytes, sizeof report.peak_bytes) &&
+                   WriteBytes(pipe_, report.seconds.data(), report.seconds.size() * sizeof(double));
     for (const Tensor& output : outputs)
       is_open = is_open && WriteBytes(pipe_, output.bytes.data(), output.bytes.size());
   }
@@ -109,8 +110,8 @@ class Answerer {
   bool failed_ = false;
 };
 
-[[noreturn]] void BeRank(const Program& program, int rank, const Tensors& inputs, const ncclUniqueId* meeting,
-                         int pipe) {
+[[noreturn]] void BeRank(const Program& program, int rank, const Tensors& inputs, const RunOptions& options,
+                         const ncclUniqueId* meeting, int pipe) {
   Answerer answer(pipe);
   const Status status = CatchAll(("rank " + std::to_string(rank)).c_str(), [&]() -> Status {
     ncclUniqueId id;
@@ -121,11 +122,11 @@ class Answerer {
     } else if (!answer.Meet(id)) {
       return MakeStatus(Code::kSystemError, "rank %d has no parent", rank);
     }
-    uint64_t peak_bytes = 0;
+    RankReport report;
     const auto failed = [&](const Status& error) { answer.Fail(error.message()); };
     const Result<Tensors> outputs =
-        RunRank(program, program::Liveness(program), rank, id, inputs, {}, failed, &peak_bytes);
-    if (outputs.ok()) answer.Succeed(outputs.value(), peak_bytes);
+        RunRank(program, program::Liveness(program), rank, id, inputs, options, {}, failed, &report);
+    if (outputs.ok()) answer.Succeed(outputs.value(), report);
     return outputs.status();
   });
   if (!status.ok()) answer.Fail(status.message());
@@ -147,8 +148,8 @@ std::vector<program::TensorType> OutputTypes(const Program& program, int rank) {
 // The processes, from the parent's side. Those that still run at the end are killed.
 class Processes {
  public:
-  Processes(const Program& program, const std::vector<Tensors>& inputs)
-      : program_(program), inputs_(inputs), peaks_(inputs.size()) {}
+  Processes(const Program& program, const std::vector<Tensors>& inputs, const RunOptions& options)
+      : program_(program), inputs_(inputs), options_(options), reports_(inputs.size()) {}
   ~Processes() {
     for (const Process& process : processes_) {
       if (process.pid > 0) kill(process.pid, SIGKILL);
@@ -162,7 +163,7 @@ class Processes {
 
   Status Start();
   Result<std::vector<Tensors>> Collect();
-  const std::vector<uint64_t>& peaks() const { return peaks_; }
+  const std::vector<RankReport>& reports() const { return reports_; }
 
  private:
   struct Process {
@@ -181,8 +182,9 @@ class Processes {
 
   const Program& program_;
   const std::vector<Tensors>& inputs_;
+  const RunOptions& options_;
   std::vector<Process> processes_;
-  std::vector<uint64_t> peaks_;
+  std::vector<RankReport> reports_;
   ncclUniqueId id_{};
 };
 
@@ -206,7 +208,7 @@ Status Processes::Fork(const ncclUniqueId* id) {
     for (const Process& other : processes_) close(other.pipe);
     close(ends[0]);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(1);
-    BeRank(program_, static_cast<int>(rank), inputs_[rank], id, ends[1]);
+    BeRank(program_, static_cast<int>(rank), inputs_[rank], options_, id, ends[1]);
   }
   const int error = errno;
   close(ends[1]);
@@ -229,7 +231,11 @@ Status Processes::Hear(size_t rank, Tensors* outputs) {
     Status error = HearError(rank, &nanoseconds);
     return CauseOf(FirstError(rank, nanoseconds, std::move(error)));
   }
-  if (!ReadBytes(pipe, &peaks_[rank], sizeof peaks_[rank])) return DescribeEnd(rank);
+  RankReport& report = reports_[rank];
+  report.seconds.resize(static_cast<size_t>(options_.repeat));
+  if (!ReadBytes(pipe, &report.peak_bytes, sizeof report.peak_bytes) ||
+      !ReadBytes(pipe, report.seconds.data(), report.seconds.size() * sizeof(double)))
+    return DescribeEnd(rank);
   for (const program::TensorType& type : OutputTypes(program_, static_cast<int>(rank))) {
     outputs->push_back(Tensor::Zeros(type));
     if (!ReadBytes(pipe, outputs->back().bytes.data(), outputs->back().bytes.size())) return DescribeEnd(rank);
@@ -319,14 +325,15 @@ Result<std::vector<Tensors>> Processes::Collect() {
 }  // namespace
 
 Result<std::vector<Tensors>> RunOnProcesses(const Program& program, const std::vector<Tensors>& inputs,
-                                            std::vector<uint64_t>* peaks) {
+                                            std::vector<uint64_t>* peaks, const RunOptions& options,
+                                            std::vector<double>* steps) {
   if (program.ranks > kMostRanks)
     return MakeStatus(Code::kInvalidUsage, "the program has %d ranks; at most %d can run", program.ranks, kMostRanks);
   const IgnoredPipeSignal ignored;
-  Processes processes(program, inputs);
+  Processes processes(program, inputs, options);
   AXCCL_RETURN_IF_ERROR(processes.Start());
   AXCCL_ASSIGN_OR_RETURN(std::vector<Tensors> outputs, processes.Collect());
-  if (peaks != nullptr) *peaks = processes.peaks();
+  PassOn(processes.reports(), peaks, steps);
   return outputs;
 }
 

@@ -1,6 +1,7 @@
 #include "tools/axccl-program/rank_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 
 #include "src/base/hash.h"
@@ -67,8 +68,14 @@ int Number(const Operation& operation, Attr attr) { return static_cast<int>(prog
 }  // namespace
 
 RankRun::RankRun(const program::Program& program, const program::Liveness& liveness, int rank, ncclComm_t comm,
-                 axcclStream_t stream, const program::Observer& observer)
-    : program_(program), liveness_(liveness), rank_(rank), comm_(comm), stream_(stream), observer_(observer) {}
+                 axcclStream_t stream, const RunOptions& options, const program::Observer& observer)
+    : program_(program),
+      liveness_(liveness),
+      rank_(rank),
+      comm_(comm),
+      stream_(stream),
+      options_(options),
+      observer_(observer) {}
 
 RankRun::~RankRun() {
   for (const auto& [key, channel] : channels_) (void)axcclChannelDestroy(channel);
@@ -109,24 +116,46 @@ Result<Tensors> RankRun::Run(const Tensors& inputs) {
     return std::binary_search(part.ranks.begin(), part.ranks.end(), rank_);
   };
   const auto part = std::find_if(program_.parts.begin(), program_.parts.end(), has_rank);
-  if (part == program_.parts.end()) return Tensors();
+  static const Function kNothing;
+  const Function& function = part == program_.parts.end() ? kNothing : part->function;
   const std::string call = "rank " + std::to_string(rank_);
-  return CatchAll(call.c_str(), [&] { return RunPart(part->function, inputs); });
+  return CatchAll(call.c_str(), [&]() -> Result<Tensors> {
+    for (int left = options_.repeat; left > 1; --left) AXCCL_RETURN_IF_ERROR(RunPart(function, inputs).status());
+    return RunPart(function, inputs);
+  });
 }
 
 Result<Tensors> RankRun::RunPart(const Function& function, const Tensors& inputs) {
   Values arguments;
   for (const Tensor& input : inputs) arguments.push_back(Keep(input));
+  if (options_.repeat > 0) AXCCL_RETURN_IF_ERROR(WaitForAll());
+  const auto begin = std::chrono::steady_clock::now();
   AXCCL_ASSIGN_OR_RETURN(const Values results, Execute(function, std::move(arguments)));
+  AXCCL_RETURN_IF_ERROR(WaitForSent());
+  if (options_.repeat > 0)
+    seconds_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  values_.clear();
+  Tensors outputs;
+  for (const Shared& result : results) outputs.push_back(*result);
+  return outputs;
+}
+
+// A barrier.
+Status RankRun::WaitForAll() {
+  float none = 0;
+  const ncclResult_t met = ncclAllReduce(&none, &none, 1, ncclFloat, ncclSum, comm_, axcclStreamToCuda(stream_));
+  if (met == ncclSuccess && axcclStreamSynchronize(stream_) == ncclSuccess) return Status();
+  return MakeStatus(Code::kRemoteError, "rank %d in the barrier before a repetition: %s", rank_,
+                    ncclGetLastError(comm_));
+}
+
+Status RankRun::WaitForSent() {
   for (auto& [channel, sending] : sending_) {
     if (axcclStreamSynchronize(sending.stream) != ncclSuccess)
       return MakeStatus(Code::kRemoteError, "rank %d, in a send: %s", rank_, ncclGetLastError(comm_));
     sending.values.clear();
   }
-  values_.clear();
-  Tensors outputs;
-  for (const Shared& result : results) outputs.push_back(*result);
-  return outputs;
+  return Status();
 }
 
 Result<RankRun::Values> RankRun::Execute(const Function& function, Values arguments) {
@@ -188,7 +217,7 @@ Result<RankRun::Values> RankRun::Execute(const Operation& operation) {
     default: {
       std::vector<const Tensor*> tensors;
       for (const Shared& operand : operands) tensors.push_back(operand.get());
-      return Values{Keep(program::ComputeLocal(operation, tensors))};
+      return Values{Keep(options_.local(operation, tensors))};
     }
   }
 }
@@ -332,9 +361,20 @@ Result<RankRun::Values> RankRun::Receive(const Operation& operation) {
 
 // ---- the whole rank ----
 
+void PassOn(const std::vector<RankReport>& reports, std::vector<uint64_t>* peaks, std::vector<double>* steps) {
+  if (peaks != nullptr) peaks->clear();
+  if (steps != nullptr) steps->assign(reports[0].seconds.size(), 0);
+  for (const RankReport& report : reports) {
+    if (peaks != nullptr) peaks->push_back(report.peak_bytes);
+    for (size_t i = 0; steps != nullptr && i < steps->size(); ++i)
+      (*steps)[i] = std::max((*steps)[i], report.seconds[i]);
+  }
+}
+
 Result<Tensors> RunRank(const program::Program& program, const program::Liveness& liveness, int rank,
-                        const ncclUniqueId& id, const Tensors& inputs, const program::Observer& observer,
-                        const std::function<void(const Status&)>& failed, uint64_t* peak_bytes) {
+                        const ncclUniqueId& id, const Tensors& inputs, const RunOptions& options,
+                        const program::Observer& observer, const std::function<void(const Status&)>& failed,
+                        RankReport* report) {
   ncclComm_t comm = nullptr;
   axcclStream_t stream = nullptr;
   Result<Tensors> outputs = Tensors();
@@ -347,9 +387,9 @@ Result<Tensors> RunRank(const program::Program& program, const program::Liveness
     outputs = ErrorOf(rank, "axcclStreamCreate");
   }
   if (outputs.ok()) {
-    RankRun run(program, liveness, rank, comm, stream, observer);
+    RankRun run(program, liveness, rank, comm, stream, options, observer);
     outputs = run.Run(inputs);
-    *peak_bytes = run.peak_bytes();
+    *report = {run.peak_bytes(), run.seconds()};
     if (!outputs.ok()) {
       failed(outputs.status());
       (void)ncclCommAbort(comm);

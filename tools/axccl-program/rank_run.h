@@ -1,5 +1,5 @@
 // One rank's run of a program on the host, as a client of the library: collectives by the public API on channels in
-// group order, so their bits are those of the reference; local operations by the reference's definitions. A value is
+// group order, so their bits are those of the reference; local operations by what its caller gives for them. A value is
 // freed after its last use (liveness.h), and one that was sent when it has been received. A rank has one channel for
 // each group of its collectives, and for each pair of ranks and channel number of its messages: some 4000 at most,
 // which is the limit of a communicator.
@@ -20,6 +20,7 @@
 #include "src/base/status.h"
 #include "src/program/liveness.h"
 #include "src/program/reference.h"
+#include "tools/axccl-program/run_options.h"
 
 namespace axccl::tools {
 
@@ -28,7 +29,7 @@ class RankRun {
  public:
   // All of these must outlive it. The calls of the rank are on `stream`, whose work it waits for.
   RankRun(const program::Program& program, const program::Liveness& liveness, int rank, ncclComm_t comm,
-          axcclStream_t stream, const program::Observer& observer);
+          axcclStream_t stream, const RunOptions& options, const program::Observer& observer);
   ~RankRun();
   RankRun(const RankRun&) = delete;
 
@@ -38,6 +39,8 @@ class RankRun {
   // Of all values that were alive at the same time, inputs included; as program::Simulate predicts it. What only a
   // message holds that is under way does not count, as that depends on when others receive it.
   size_t peak_bytes() const { return peak_; }
+  // For each repetition, from the barrier until this rank had its outputs and others what it has sent.
+  const std::vector<double>& seconds() const { return seconds_; }
 
  private:
   using Shared = std::shared_ptr<const program::Tensor>;
@@ -47,6 +50,8 @@ class RankRun {
   Result<Values> Execute(const program::Operation& operation);
   Result<Values> ExecuteWithoutExceptions(const program::Operation& operation);
   Result<program::Tensors> RunPart(const program::Function& function, const program::Tensors& inputs);
+  Status WaitForAll();
+  Status WaitForSent();
   Result<Values> While(const program::Operation& operation, Values carried);
   Result<Values> Collect(const program::Operation& operation, const Values& operands);
   Status Send(const program::Operation& operation, const Shared& value);
@@ -70,7 +75,9 @@ class RankRun {
   const int rank_;
   const ncclComm_t comm_;
   const axcclStream_t stream_;
+  const RunOptions& options_;
   const program::Observer& observer_;
+  std::vector<double> seconds_;
   size_t live_ = 0, peak_ = 0;  // values that are dropped change them
   // What a value is, besides counted.
   struct Counted {
@@ -89,11 +96,20 @@ class RankRun {
   std::map<int64_t, std::deque<Shared>> to_itself_;  // messages, by channel number
 };
 
+// What a rank says of its run.
+struct RankReport {
+  uint64_t peak_bytes = 0;      // RankRun::peak_bytes
+  std::vector<double> seconds;  // RankRun::seconds
+};
+
+// Of all ranks, as RunOnThreads returns it. Either may be null.
+void PassOn(const std::vector<RankReport>& reports, std::vector<uint64_t>* peaks, std::vector<double>* steps);
+
 // A rank from its first call of the library to its last, on the calling thread. An error is passed to `failed` before
-// the communicator is aborted: what other ranks say after that is its consequence. `peak_bytes`: gets those of the run.
+// the communicator is aborted: what other ranks say after that is its consequence. `report`: of the run.
 Result<program::Tensors> RunRank(const program::Program& program, const program::Liveness& liveness, int rank,
-                                 const ncclUniqueId& id, const program::Tensors& inputs,
+                                 const ncclUniqueId& id, const program::Tensors& inputs, const RunOptions& options,
                                  const program::Observer& observer, const std::function<void(const Status&)>& failed,
-                                 uint64_t* peak_bytes);
+                                 RankReport* report);
 
 }  // namespace axccl::tools

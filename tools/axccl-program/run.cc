@@ -36,7 +36,8 @@ class FirstError {
 }  // namespace
 
 Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vector<Tensors>& inputs,
-                                          const Observer& observer, std::vector<uint64_t>* peaks) {
+                                          const Observer& observer, std::vector<uint64_t>* peaks,
+                                          const RunOptions& options, std::vector<double>* steps) {
   if (program.ranks > kMostRanks)
     return MakeStatus(Code::kInvalidUsage, "the program has %d ranks; at most %d can run", program.ranks, kMostRanks);
   const program::Liveness liveness(program);
@@ -44,7 +45,7 @@ Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vec
   if (ncclGetUniqueId(&id) != ncclSuccess)
     return MakeStatus(Code::kSystemError, "ncclGetUniqueId: %s", ncclGetLastError(nullptr));
   std::vector<Tensors> outputs(inputs.size());
-  std::vector<uint64_t> peak_bytes(inputs.size());
+  std::vector<RankReport> reports(inputs.size());
   FirstError first;
   // Ranks wait for each other, so none begins before there are threads for all.
   std::promise<bool> begin;
@@ -53,7 +54,7 @@ Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vec
     if (!begins.get()) return;
     const auto failed = [&](const Status& status) { first.Set(status); };
     const auto r = static_cast<size_t>(rank);
-    Result<Tensors> result = RunRank(program, liveness, rank, id, inputs[r], observer, failed, &peak_bytes[r]);
+    Result<Tensors> result = RunRank(program, liveness, rank, id, inputs[r], options, observer, failed, &reports[r]);
     if (result.ok()) outputs[r] = std::move(result.value());
   };
   std::vector<std::thread> threads;
@@ -66,7 +67,7 @@ Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vec
   }
   for (std::thread& thread : threads) thread.join();
   if (const Status status = first.Get(); !status.ok()) return status;
-  if (peaks != nullptr) *peaks = std::move(peak_bytes);
+  PassOn(reports, peaks, steps);
   return outputs;
 }
 
