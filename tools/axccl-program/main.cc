@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/base/files.h"
@@ -14,6 +15,7 @@
 #include "src/program/stablehlo.h"
 #include "src/program/text.h"
 #include "tools/axccl-program/blas.h"
+#include "tools/axccl-program/calibrate.h"
 #include "tools/axccl-program/compare.h"
 #include "tools/axccl-program/files.h"
 #include "tools/axccl-program/inputs.h"
@@ -44,7 +46,7 @@ int PrintAll(const std::string& text) {
 Result<RunOptions> HowToRun(const Options& o) {
   RunOptions how;
   how.repeat = o.repeat;
-  if (!o.blas) return how;
+  if (!o.blas && o.command != Command::kCalibrate) return how;
   AXCCL_ASSIGN_OR_RETURN(const program::Products products, LoadBlas());
   how.local = [products](const program::Operation& operation, program::TensorSpan operands) {
     return program::ComputeFast(operation, operands, products);
@@ -160,8 +162,17 @@ int SimulateAndReport(const Options& o, const Program& program) {
   return PrintAll(ReportOf(program, simulation.value()));
 }
 
+int CalibrateAndPrint(const Options& o) {
+  const Result<RunOptions> how = HowToRun(o);
+  if (!how.ok()) return Complain(how.status(), kBadUse);
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const Result<std::string> fabric = Calibrate(o.ranks > 0 ? o.ranks : cores, how.value());
+  return fabric.ok() ? PrintAll(fabric.value()) : Complain(fabric.status(), kWrong);
+}
+
 int Run(const Options& o) {
   if (o.command == Command::kHelp) return PrintAll(HelpText());
+  if (o.command == Command::kCalibrate) return CalibrateAndPrint(o);
   const Result<std::string> text = ReadWholeFile(o.file == "-" ? "/dev/stdin" : o.file, kMostBytes);
   if (!text.ok()) return Complain(text.status(), kBadUse);
   const Result<Program> program =

@@ -10,12 +10,12 @@ struct CommandName {
   const char* name;
   Command command;
 };
-constexpr CommandName kCommands[] = {{"import", Command::kImport}, {"check", Command::kCheck},
-                                     {"hash", Command::kHash},     {"reference", Command::kReference},
-                                     {"run", Command::kRun},       {"simulate", Command::kSimulate},
-                                     {"help", Command::kHelp}};
+constexpr CommandName kCommands[] = {
+    {"import", Command::kImport},       {"check", Command::kCheck}, {"hash", Command::kHash},
+    {"reference", Command::kReference}, {"run", Command::kRun},     {"simulate", Command::kSimulate},
+    {"calibrate", Command::kCalibrate}, {"help", Command::kHelp}};
 
-constexpr int kMostRepeat = 1'000'000;
+constexpr int kMostRepeat = 1'000'000, kMostCalibrated = 64;
 
 bool Executes(Command command) { return command == Command::kReference || command == Command::kRun; }
 
@@ -104,6 +104,13 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
         return MakeStatus(Code::kInvalidArgument, "two files, '%s' and '%s'; give one", o.file.c_str(),
                           argument.c_str());
       o.file = argument;
+    } else if (o.command == Command::kCalibrate) {
+      if (argument != "--ranks")
+        return MakeStatus(Code::kInvalidArgument, "unknown option '%s' of calibrate; it has --ranks", argument.c_str());
+      const std::string value = ++i < arguments.size() ? arguments[i] : "";
+      if (!Read(value, &o.ranks) || o.ranks < 1 || o.ranks > kMostCalibrated)
+        return MakeStatus(Code::kInvalidArgument, "--ranks is '%s'; give a number from 1 to %d", value.c_str(),
+                          kMostCalibrated);
     } else if (!Executes(o.command) && o.command != Command::kSimulate) {
       return NotFor(argument, IsOfSimulation(argument) ? "simulate" : "reference and run");
     } else if (argument == "--processes" || argument == "--report" || argument == "--blas") {
@@ -120,7 +127,9 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
     return MakeStatus(Code::kInvalidArgument,
                       "--fabric and --model exclude each other; DistIR's model has figures of "
                       "its own");
-  if (o.command != Command::kHelp && o.file.empty())
+  if (o.command == Command::kCalibrate && !o.file.empty())
+    return MakeStatus(Code::kInvalidArgument, "calibrate takes no file, and '%s' is one", o.file.c_str());
+  if (o.command != Command::kHelp && o.command != Command::kCalibrate && o.file.empty())
     return MakeStatus(Code::kInvalidArgument, "%s has no file; give one, or - for the standard input", known->name);
   return o;
 }
@@ -134,6 +143,10 @@ const char* HelpText() {
          "  reference FILE.axp   runs it on one thread, each operation by its definition\n"
          "  run FILE.axp         runs it on host ranks, its collectives by AxCCL\n"
          "  simulate FILE.axp    predicts time and memory on other devices\n"
+         "  calibrate            measures this machine and prints it as a fabric, for simulate --fabric\n"
+         "\n"
+         "Options of calibrate:\n"
+         "  --ranks N            that run at the same time; one for each core unless given\n"
          "\n"
          "Options of reference and run:\n"
          "  --inputs FILE.json   inputs of all ranks (docs/programs.md, \"Files of tensors\"); else random ones\n"

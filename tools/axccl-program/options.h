@@ -10,7 +10,7 @@
 
 namespace axccl::tools {
 
-enum class Command { kHelp, kImport, kCheck, kHash, kReference, kRun, kSimulate };
+enum class Command { kHelp, kImport, kCheck, kHash, kReference, kRun, kSimulate, kCalibrate };
 
 struct Options {
   Command command = Command::kHelp;
@@ -24,6 +24,7 @@ struct Options {
   bool report = false;     // what each rank allocated
   bool blas = false;       // fast local operations, products by OpenBLAS
   int repeat = 0;          // how often, with the time taken; 0: once, without
+  int ranks = 0;           // of a calibration; 0: one for each core
   // Of a simulation.
   std::string fabric;  // a file; empty: the default
   bool distir = false;
