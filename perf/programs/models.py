@@ -168,7 +168,7 @@ def step(layers, rows, dim, data, tensor):
 MODELS = {
     "mlp, 512 rows": (512, 512, [lambda t, rows: Mlp(t, rows, 512, 1024)] * 2),
     "mlp, 32 rows": (32, 512, [lambda t, rows: Mlp(t, rows, 512, 2048)] * 2),
-    "transformer": (512, 256, [lambda t, rows: Attention(t, rows, 256, 8, 64), lambda t, rows: Mlp(t, rows, 256, 1024)] * 2),
+    "transformer": (512, 256, [lambda t, rows: Attention(t, rows, 256, 4, 64), lambda t, rows: Mlp(t, rows, 256, 1024)] * 2),
 }
 
 
