@@ -26,7 +26,6 @@ using program::OpKind;
 
 namespace {
 
-constexpr int kRepetitions = 7;
 constexpr double kLeastSeconds = 1e-9;
 
 // When each result of each rank was there, for all repetitions one after the other.
@@ -57,11 +56,6 @@ double Rounded(double x) {
   return std::strtod(Format("%.4g", std::round(x / unit) * unit).c_str(), nullptr);
 }
 
-struct ProductSample {
-  std::array<double, 3> work;  // products, operations, bytes
-  double seconds;
-};
-
 // The figures that are not left out for which the relative errors of all samples have the least sum of squares.
 std::array<double, 3> LeastSquares(const std::vector<ProductSample>& samples, const std::array<bool, 3>& left_out) {
   double m[3][4] = {};
@@ -82,17 +76,6 @@ std::array<double, 3> LeastSquares(const std::vector<ProductSample>& samples, co
     }
   }
   return {m[0][3] / m[0][0], m[1][3] / m[1][1], m[2][3] / m[2][2]};
-}
-
-Measured::Product FitProducts(const std::vector<ProductSample>& samples) {
-  std::array<bool, 3> left_out = {};
-  std::array<double, 3> figures = LeastSquares(samples, left_out);
-  for (auto least = std::min_element(figures.begin(), figures.end()); *least < 0;
-       least = std::min_element(figures.begin(), figures.end())) {
-    left_out[static_cast<size_t>(least - figures.begin())] = true;
-    figures = LeastSquares(samples, left_out);
-  }
-  return {Rounded(figures[0]), Rounded(figures[1]), Rounded(figures[2])};
 }
 
 double* RateOf(DataType type, Machines* machines) {
@@ -168,17 +151,28 @@ std::vector<program::Tensors> UsualInputs(const program::Program& program) {
 
 }  // namespace
 
-Result<std::string> Calibrate(int ranks, const RunOptions& how) {
+Measured::Product FitProducts(const std::vector<ProductSample>& samples) {
+  std::array<bool, 3> left_out = {};
+  std::array<double, 3> figures = LeastSquares(samples, left_out);
+  for (auto least = std::min_element(figures.begin(), figures.end()); *least < 0;
+       least = std::min_element(figures.begin(), figures.end())) {
+    left_out[static_cast<size_t>(least - figures.begin())] = true;
+    figures = LeastSquares(samples, left_out);
+  }
+  return {Rounded(figures[0]), Rounded(figures[1]), Rounded(figures[2])};
+}
+
+Result<std::string> Calibrate(int ranks, const RunOptions& how, int repetitions) {
   const CalibrationProgram calibration = MakeCalibration(ranks);
   AXCCL_RETURN_IF_ERROR(program::Check(calibration.program));
   Stamps stamps(static_cast<size_t>(ranks));
-  for (std::vector<double>& of_rank : stamps) of_rank.reserve(calibration.results * kRepetitions);
+  for (std::vector<double>& of_rank : stamps) of_rank.reserve(calibration.results * static_cast<size_t>(repetitions));
   const program::Observer stamp = [&](int rank, const program::Operation&, size_t, const program::Tensor&) {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     stamps[static_cast<size_t>(rank)].push_back(std::chrono::duration<double>(now).count());
   };
   RunOptions repeated = how;
-  repeated.repeat = kRepetitions;
+  repeated.repeat = repetitions;
   AXCCL_RETURN_IF_ERROR(
       RunOnThreads(calibration.program, UsualInputs(calibration.program), stamp, nullptr, repeated).status());
   Machines machines;
