@@ -171,7 +171,7 @@ class Running {
     Queue& queue = QueueAt(number);
     const double begin = std::max(there, rank->free[communicates_]);
     queue.sent.push_back(begin);
-    *goes_on = model_.overlaps();
+    *goes_on = !model_.send_waits();
     if (*goes_on) {
       AXCCL_ASSIGN_OR_RETURN(const double seconds, SecondsOf(rank->step(), number, table_.EndsOf(number)));
       EndCommunication(rank, begin, begin + seconds);
@@ -199,7 +199,7 @@ class Running {
     AXCCL_ASSIGN_OR_RETURN(const double seconds, SecondsOf(receiver->step(), number, table_.EndsOf(number)));
     EndCommunication(receiver, begin, begin + seconds);
     ready_.push_back(static_cast<size_t>(receiver - ranks_.data()));
-    if (model_.overlaps()) return Status();
+    if (!model_.send_waits()) return Status();
     const size_t sender = slots_[static_cast<size_t>(table_.EndsOf(number)[0])];
     EndCommunication(&ranks_[sender], begin, begin + seconds);
     ready_.push_back(sender);

@@ -39,8 +39,10 @@ class Model {
   virtual double LocalSeconds(const Operation& operation, const std::vector<const TensorType*>& operands) const = 0;
   // Of a collective, or of the message of a send and its recv.
   virtual Result<double> Seconds(const Transfer& transfer) = 0;
-  // Whether a rank computes and communicates at the same time. If not, a send waits for its recv.
+  // Whether a rank computes and communicates at the same time.
   virtual bool overlaps() const { return true; }
+  // Whether a send waits for its recv.
+  virtual bool send_waits() const { return !overlaps(); }
   // Whether donated arguments are dropped after their last use.
   virtual bool drops_donated() const { return true; }
 };

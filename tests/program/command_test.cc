@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -234,7 +235,7 @@ TEST_F(CommandTest, TracesOfRunAndSimulationHaveTheSameOperations) {
   for (const auto& [name, text] : Programs()) {
     SCOPED_TRACE(name);
     const std::string file = Write(name + ".axp", text);
-    for (const char* how : {"", " --processes"}) {
+    for (const char* how : {"", " --processes", " --processes --repeat 2"}) {
       ASSERT_EQ(RunProgram("run " + file + how + " --seed 4 --trace " + run).exit, 0);
       const std::vector<std::string> happened = WhatHappensIn(run);
       EXPECT_GT(happened.size(), 10u);
@@ -298,6 +299,43 @@ TEST_F(CommandTest, ReplaysWhatIsBetweenRanks) {
   EXPECT_NE(o.text.find("%14 all_reduce f32[8,8] -> f32[8,8] groups=[[0,1]]: 5 calls,"), std::string::npos) << o.text;
 }
 
+// Threads and processes, with the reference's operations and fast ones.
+TEST_F(CommandTest, TakesTheTimeOfSteps) {
+  const std::string sum = Write("sum.axp", kSum);
+  for (const std::string how : {"", " --processes", " --report"}) {
+    const Outcome o = RunProgram("run " + sum + how + " --repeat 5 --against reference");
+    EXPECT_EQ(o.exit, 0) << o.text;
+    double median = 0, fastest = 0, slowest = 0;
+    const char* const line = std::strstr(o.text.c_str(), "step ");
+    ASSERT_NE(line, nullptr) << o.text;
+    EXPECT_EQ(
+        std::sscanf(line, "step %lf us, median of 5, fastest %lf us, slowest %lf us", &median, &fastest, &slowest), 3)
+        << o.text;
+    EXPECT_GT(fastest, 0);
+    EXPECT_LE(fastest, median);
+    EXPECT_LE(median, slowest);
+    EXPECT_EQ(o.text.find("rank 0: peak 32 bytes\n") != std::string::npos, how == " --report") << o.text;
+  }
+  EXPECT_EQ(RunProgram("run " + sum).text, "2 ranks have run\n");
+}
+
+// A rank without a part is in the barriers, too.
+TEST_F(CommandTest, RunsProductsByOpenBlas) {
+  const std::string product =
+      Write("product.axp",
+            "axccl-program 1\nranks 3\npart main on [0,2]\n  argument %0 f32[3,4]\n  argument %1 "
+            "f32[4,5]\n  %2 f32[3,5] = dot %0 %1\n  %3 f32[3,5] = all_reduce %2 fold=add "
+            "groups=[[0,2]] channel=1\n  return %3\n");
+  const Outcome o = RunProgram("run " + product + " --blas --repeat 3 --against reference --tolerance 1e-6");
+  if (o.text.find("libopenblas-dev") != std::string::npos) {
+    EXPECT_EQ(o.exit, 2);
+    GTEST_SKIP() << o.text;
+  }
+  EXPECT_EQ(o.exit, 0) << o.text;
+  EXPECT_NE(o.text.find("median of 3"), std::string::npos) << o.text;
+  EXPECT_EQ(RunProgram("run " + product + " --blas --processes --against reference --tolerance 1e-6").exit, 0);
+}
+
 TEST_F(CommandTest, NamesWhatIsWrong) {
   const std::string sum = Write("sum.axp", kSum);
   const std::string wrong =
@@ -329,8 +367,14 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
       {"replay a --svg b", 2, "--svg is an option of simulate"},
       {"replay a --fast 1", 2, "unknown option '--fast'"},
       {"replay " + wrong, 1, "%1 all_reduce"},
-      {"run a --repeat 1", 2, "--repeat is an option of replay"},
-      {"simulate a --repeat 1", 2, "--repeat is an option of replay"},
+      {"simulate a --repeat 1", 2, "--repeat is an option of replay and run"},
+      {"replay a --blas", 2, "--blas is an option of run"},
+      {"reference a --blas", 2, "--blas is an option of run"},
+      {"reference a --repeat 2", 2, "--repeat is an option of replay and run"},
+      {"calibrate --ranks 65", 2, "--ranks is '65'; give a number from 1 to 64"},
+      {"calibrate --seed 1", 2, "unknown option '--seed' of calibrate"},
+      {"calibrate a", 2, "calibrate takes no file"},
+      {"run a --repeat 0", 2, "--repeat is '0'; give a number of rounds from 1"},
       {"check a --seed 1", 2, "--seed is an option of reference and run"},
       {"run a --trips 1", 2, "--trips is an option of replay and simulate"},
       {"reference a --trace b", 2, "--trace is an option of run and simulate"},

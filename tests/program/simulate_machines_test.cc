@@ -104,6 +104,96 @@ TEST(Machines, TheFileOfTheH100HasTheDefaults) {
   EXPECT_EQ(Print(again.value()), Print(Machines()));
 }
 
+constexpr char kMeasured[] =
+    "streams 1\nproduct f64 2e-06 1e-10 1e-09\nproduct f32 1e-06 5e-11 1e-09\noperation add 1000 2e-06\n"
+    "operation add 3000 6e-06\noperation reduce 4000 1e-05\ncall all_gather 2 8 1e-05\ncall all_reduce 2 8 1e-05\n"
+    "call all_reduce 2 1000008 0.00101\ncall all_reduce 4 8 3e-05\ncall send 2 8 4e-06\n";
+
+double MeasuredSeconds(int ranks, const std::string& arguments, const std::string& operation) {
+  const Result<Machines> machines = ParseMachines(Print(Machines()) + kMeasured);
+  EXPECT_TRUE(machines.ok()) << machines.status().message();
+  if (!machines.ok()) return -1;
+  MachinesModel model(machines.value());
+  return SecondsOn(&model, ranks, arguments, operation);
+}
+
+// Straight lines through the points; below the first it takes as long, beyond the last two the line goes on.
+TEST(MachinesModel, TakesWhatWasMeasured) {
+  const auto add = [](const std::string& type) {
+    return MeasuredSeconds(1, "  argument %0 " + type + "\n", "  %1 " + type + " = add %0 %0\n");
+  };
+  EXPECT_DOUBLE_EQ(add("i8[1]"), 2e-6);
+  EXPECT_DOUBLE_EQ(add("i8[500]"), 3e-6);
+  EXPECT_DOUBLE_EQ(add("i8[2000]"), 12e-6);
+  EXPECT_DOUBLE_EQ(MeasuredSeconds(1, "  argument %0 f32[4000]\n  argument %1 f32[]\n",
+                                   "  %2 f32[] = reduce %0 %1 fold=add dims=[0]\n"),
+                   1e-5 * 16008 / 4000);
+  // Two products, of 2 x 3 x 4 x 5 operations each.
+  EXPECT_DOUBLE_EQ(MeasuredSeconds(1, "  argument %0 f32[2,3,4]\n  argument %1 f32[2,4,5]\n",
+                                   "  %2 f32[2,3,5] = dot_general %0 %1 lhs_batching_dims=[0] rhs_batching_dims=[0] "
+                                   "lhs_contracting_dims=[2] rhs_contracting_dims=[1]\n"),
+                   2e-6 + 240 * 5e-11 + 4e-9 * (24 + 40 + 30));
+  const std::string reduce = "  %1 f32[125001] = all_reduce %0 fold=add groups=", f32 = "  argument %0 f32[125001]\n";
+  EXPECT_DOUBLE_EQ(MeasuredSeconds(2, f32, reduce + "[[0,1]] channel=1\n"), 1e-5 + 1e-3 * 499996 / 1e6);
+  EXPECT_DOUBLE_EQ(MeasuredSeconds(4, f32, reduce + "[[0,1,2,3]] channel=1\n"), 3e-5 * 500004 / 8);
+}
+
+// With one stream, what a rank does takes the sum; a send waits for nobody.
+TEST(MachinesModel, HasOneStreamIfMeasuredSo) {
+  const std::string both = "  %1 f32[2] = all_reduce %0 fold=add groups=[[0,1]] channel=1\n  %2 i8[500] = add %3 %3\n";
+  const std::string arguments = "  argument %0 f32[2]\n  argument %3 i8[500]\n";
+  EXPECT_DOUBLE_EQ(MeasuredSeconds(2, arguments, both), 1e-5 + 3e-6);
+  EXPECT_DOUBLE_EQ(MeasuredSeconds(2, "  argument %0 f32[2]\n",
+                                   "  %1 = send %0 pairs=[[0,1],[1,0]] channel=1\n  %2 f32[2] = recv "
+                                   "pairs=[[0,1],[1,0]] channel=1\n"),
+                   8e-6);
+}
+
+TEST(Machines, PrintsWhatWasMeasured) {
+  const std::string text = Print(Machines()) + kMeasured;
+  const Result<Machines> machines = ParseMachines(text);
+  ASSERT_TRUE(machines.ok()) << machines.status().message();
+  const Result<Machines> again = ParseMachines(Print(machines.value()));
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(Print(again.value()), Print(machines.value()));
+  for (const std::string line : {"streams 1\n", "product f32 1e-06 5e-11 1e-09\n", "operation add 3000 6e-06\n",
+                                 "call all_reduce 2 1000008 0.00101\ncall all_reduce 4 8 3e-05\ncall send 2 8 4e-06\n"})
+    EXPECT_NE(Print(machines.value()).find(line), std::string::npos) << line;
+}
+
+TEST(Machines, NamesWhatIsWrongInWhatWasMeasured) {
+  const struct {
+    std::string lines, message;
+  } cases[] = {
+      {"streams 3", "line 17 column 9: found '3', expected a whole number from 1 to 2"},
+      {"streams 1\nstreams 1",
+       "line 18 column 1: found 'streams 1', expected 'product', 'operation', 'call', or the end"},
+      {"call send 2 8 1\nproduct f32 0 0 0",
+       "line 18 column 1: found 'product f32 0 0 0', expected 'call', or the end"},
+      {"product c64 1 1 1", "line 17 column 9: found 'c64 1 1 1', expected a data type"},
+      {"product f32 0 0 0\nproduct f32 0 0 0",
+       "line 18 column 9: found 'f32 0 0 0', expected a data type that has no line yet"},
+      {"product f32 0 0", "line 17 column 16: found the end, expected a number from 0 to 1"},
+      {"product f32 0 0 0 0", "line 17 column 19: found '0', expected the end of the line"},
+      {"operation mend 1 1", "line 17 column 11: found 'mend 1 1', expected an operation of one rank"},
+      {"operation all_reduce 1 1", "line 17 column 11: found 'all_reduce 1 1', expected an operation of one rank"},
+      {"operation while 1 1", "line 17 column 11: found 'while 1 1', expected an operation of one rank"},
+      {"operation add 1 1\noperation add 1 2", "line 18 column 15: found '1 2', expected more than 1"},
+      {"operation add 1 1\noperation abs 1 2",
+       "line 18 column 11: found 'abs 1 2', expected an operation of one rank not before add"},
+      {"operation add 1 -1", "line 17 column 17: found '-1', expected a number from 0 to 10000"},
+      {"call add 2 8 1", "line 17 column 6: found 'add 2 8 1', expected a collective or send"},
+      {"call recv 2 8 1", "line 17 column 6: found 'recv 2 8 1', expected a collective or send"},
+      {"call send 1 8 1", "line 17 column 11: found '1 8 1', expected a whole number from 2 to 1048576"},
+      {"call send 4 8 1\ncall send 2 8 1", "line 18 column 11: found '2 8 1', expected not less than 4"},
+  };
+  for (const auto& c : cases) {
+    const Result<Machines> machines = ParseMachines(Print(Machines()) + c.lines + "\n");
+    ASSERT_FALSE(machines.ok()) << c.message;
+    EXPECT_EQ(machines.status().message(), c.message);
+  }
+}
+
 TEST(Machines, NamesWhatIsWrongInATextAndWhere) {
   const std::string right = Print(Machines());
   const auto replaced = [&](const std::string& from, const std::string& to) {
@@ -128,7 +218,8 @@ TEST(Machines, NamesWhatIsWrongInATextAndWhere) {
       {replaced("launch_seconds 3e-06", "launch_seconds"),
        "line 4 column 15: found the end, expected a number from 0 to 10"},
       {replaced("launch_seconds 3e-06\n", ""), "line 4 column 1: found 'f64_flops 6.7e+13', expected 'launch_seconds'"},
-      {right + "more 1\n", "line 17 column 1: found 'more 1', expected the end"},
+      {right + "more 1\n",
+       "line 17 column 1: found 'more 1', expected 'streams', 'product', 'operation', 'call', or the end"},
       {right.substr(0, right.find("network_seconds")), "line 16 column 1: found the end, expected 'network_seconds'"},
   };
   for (const auto& c : cases) {

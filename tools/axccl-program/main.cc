@@ -1,16 +1,21 @@
 // axccl-program: imports, checks and runs distributed tensor programs on the command line.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/base/files.h"
+#include "src/base/format.h"
 #include "src/plan/plan.h"
 #include "src/program/check.h"
 #include "src/program/reference.h"
 #include "src/program/stablehlo.h"
 #include "src/program/text.h"
+#include "tools/axccl-program/blas.h"
+#include "tools/axccl-program/calibrate.h"
 #include "tools/axccl-program/compare.h"
 #include "tools/axccl-program/drawing.h"
 #include "tools/axccl-program/files.h"
@@ -42,16 +47,36 @@ int PrintAll(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kRight : kBadUse;
 }
 
-Result<std::vector<Tensors>> Execute(const Options& o, const Program& program, const std::vector<Tensors>& inputs,
-                                     RunReport* report) {
-  if (o.command == Command::kReference) return program::RunReference(program, inputs);
-  return o.processes ? RunOnProcesses(program, inputs, report) : RunOnThreads(program, inputs, {}, report);
+Result<RunOptions> HowToRun(const Options& o) {
+  RunOptions how;
+  how.repeat = o.repeat;
+  if (!o.blas && o.command != Command::kCalibrate) return how;
+  AXCCL_ASSIGN_OR_RETURN(const program::Products products, LoadBlas());
+  how.local = [products](const program::Operation& operation, program::TensorSpan operands) {
+    return program::ComputeFast(operation, operands, products);
+  };
+  return how;
 }
 
-int PrintPeaks(const std::vector<uint64_t>& peaks) {
+Result<std::vector<Tensors>> Execute(const Options& o, const RunOptions& how, const Program& program,
+                                     const std::vector<Tensors>& inputs, RunReport* report) {
+  if (o.command == Command::kReference) return program::RunReference(program, inputs);
+  return o.processes ? RunOnProcesses(program, inputs, report, how) : RunOnThreads(program, inputs, {}, report, how);
+}
+
+// "step 1234.5 us, median of 5, fastest 1200 us, slowest 1500 us\n"
+std::string StepsText(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  return Format("step %.6g us, median of %zu, fastest %.6g us, slowest %.6g us\n", seconds[seconds.size() / 2] * 1e6,
+                seconds.size(), seconds.front() * 1e6, seconds.back() * 1e6);
+}
+
+// What the options ask for: a line for each rank that has run, and one of times.
+int PrintReport(const Options& o, const RunReport& report) {
   std::string text;
-  for (size_t rank = 0; rank < peaks.size(); ++rank)
-    text += "rank " + std::to_string(rank) + ": peak " + std::to_string(peaks[rank]) + " bytes\n";
+  for (size_t rank = 0; o.report && rank < report.peaks.size(); ++rank)
+    text += "rank " + std::to_string(rank) + ": peak " + std::to_string(report.peaks[rank]) + " bytes\n";
+  if (!report.steps.empty()) text += StepsText(report.steps);
   return PrintAll(text);
 }
 
@@ -72,14 +97,15 @@ std::string OutputDifference(const std::vector<Tensors>& actual, const std::vect
 }
 
 // Runs both once more and looks at every operation.
-std::string OperationDifference(const Options& o, const Program& program, const std::vector<Tensors>& inputs) {
+std::string OperationDifference(const Options& o, const RunOptions& how, const Program& program,
+                                const std::vector<Tensors>& inputs) {
   Trace actual(program.ranks), expected(program.ranks);
   if (!program::RunReference(program, inputs, expected.observer()).ok()) return "";
-  if (!RunOnThreads(program, inputs, actual.observer()).ok()) return "";
+  if (!RunOnThreads(program, inputs, actual.observer(), nullptr, {how.local, 0}).ok()) return "";
   return actual.FirstDifference(expected, o.tolerance);
 }
 
-int Compare(const Options& o, const Program& program, const TensorFile& tensors) {
+int Compare(const Options& o, const RunOptions& how, const Program& program, const TensorFile& tensors) {
   std::vector<Tensors> expected;
   if (o.against == "reference") {
     Result<std::vector<Tensors>> outputs = program::RunReference(program, tensors.inputs);
@@ -97,7 +123,7 @@ int Compare(const Options& o, const Program& program, const TensorFile& tensors)
   }
   Complain("differs from " + o.against + " in " + difference, kWrong);
   if (o.command == Command::kReference) return kWrong;
-  difference = OperationDifference(o, program, tensors.inputs);
+  difference = OperationDifference(o, how, program, tensors.inputs);
   if (!difference.empty()) Complain("the first operation that differs from the reference: " + difference, kWrong);
   return kWrong;
 }
@@ -112,11 +138,13 @@ int ExecuteAndReport(const Options& o, const Program& program) {
     tensors.inputs = std::move(read.value().inputs);
   }
   if (const Status fit = program::CheckInputs(program, tensors.inputs); !fit.ok()) return Complain(fit, kBadUse);
+  const Result<RunOptions> how = HowToRun(o);
+  if (!how.ok()) return Complain(how.status(), kBadUse);
   RunReport report;
   report.keeps_events = !o.trace.empty();
-  Result<std::vector<Tensors>> outputs = Execute(o, program, tensors.inputs, &report);
+  Result<std::vector<Tensors>> outputs = Execute(o, how.value(), program, tensors.inputs, &report);
   if (!outputs.ok()) return Complain(outputs.status(), kWrong);
-  if (o.report && PrintPeaks(report.peaks) != kRight) return kBadUse;
+  if (PrintReport(o, report) != kRight) return kBadUse;
   if (!o.trace.empty()) {
     const Status written = ReplaceFile(o.trace, TraceOf(report.events));
     if (!written.ok()) return Complain(written, kBadUse);
@@ -125,13 +153,16 @@ int ExecuteAndReport(const Options& o, const Program& program) {
   if (!o.outputs.empty()) {
     if (const Status written = WriteTensors(o.outputs, tensors); !written.ok()) return Complain(written, kBadUse);
   }
-  if (!o.against.empty()) return Compare(o, program, tensors);
+  if (!o.against.empty()) return Compare(o, how.value(), program, tensors);
   std::printf("%d ranks have run\n", program.ranks);
   return kRight;
 }
 
 int ReplayAndReport(const Options& o, const Program& program) {
-  const Result<std::string> report = Replay(program, {{o.trips, o.branch}, o.repeat, o.processes});
+  ReplayOptions how{{o.trips, o.branch}};
+  if (o.repeat > 0) how.rounds = o.repeat;
+  how.processes = o.processes;
+  const Result<std::string> report = Replay(program, how);
   return report.ok() ? PrintAll(report.value()) : Complain(report.status(), kWrong);
 }
 
@@ -159,8 +190,17 @@ int Train(const std::string& command, const std::vector<std::string>& arguments)
   return std::fflush(stdout) == 0 ? exit : kBadUse;
 }
 
+int CalibrateAndPrint(const Options& o) {
+  const Result<RunOptions> how = HowToRun(o);
+  if (!how.ok()) return Complain(how.status(), kBadUse);
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const Result<std::string> fabric = Calibrate(o.ranks > 0 ? o.ranks : cores, how.value());
+  return fabric.ok() ? PrintAll(fabric.value()) : Complain(fabric.status(), kWrong);
+}
+
 int Run(const Options& o) {
   if (o.command == Command::kHelp) return PrintAll(std::string(HelpText()) + "\n" + TrainingHelp());
+  if (o.command == Command::kCalibrate) return CalibrateAndPrint(o);
   const Result<std::string> text = ReadWholeFile(o.file == "-" ? "/dev/stdin" : o.file, kMostBytes);
   if (!text.ok()) return Complain(text.status(), kBadUse);
   const Result<Program> program =

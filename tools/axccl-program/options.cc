@@ -10,10 +10,12 @@ struct CommandName {
   const char* name;
   Command command;
 };
-constexpr CommandName kCommands[] = {{"import", Command::kImport},     {"check", Command::kCheck},
-                                     {"hash", Command::kHash},         {"reference", Command::kReference},
-                                     {"replay", Command::kReplay},     {"run", Command::kRun},
-                                     {"simulate", Command::kSimulate}, {"help", Command::kHelp}};
+constexpr CommandName kCommands[] = {
+    {"import", Command::kImport},       {"check", Command::kCheck},         {"hash", Command::kHash},
+    {"reference", Command::kReference}, {"replay", Command::kReplay},       {"run", Command::kRun},
+    {"simulate", Command::kSimulate},   {"calibrate", Command::kCalibrate}, {"help", Command::kHelp}};
+
+constexpr int kMostRepeat = 1'000'000, kMostCalibrated = 64;
 
 bool Executes(Command command) { return command == Command::kReference || command == Command::kRun; }
 
@@ -35,9 +37,8 @@ bool IsOfSimulationOrReplay(const std::string& option) {
 const char* CommandsOf(const std::string& option) {
   if (IsOfExecution(option)) return "reference and run";
   if (option == "--trace") return "run and simulate";
-  if (option == "--processes") return "replay and run";
-  if (option == "--report") return "run";
-  if (option == "--repeat") return "replay";
+  if (option == "--processes" || option == "--repeat") return "replay and run";
+  if (option == "--report" || option == "--blas") return "run";
   return option == "--trips" || option == "--branch" ? "replay and simulate" : "simulate";
 }
 
@@ -71,14 +72,17 @@ Status SetOfSimulation(const std::string& option, const std::string& value, Opti
   return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
 }
 
+// Of a replay and of a run.
+Status SetRepeat(const std::string& value, Options* o) {
+  if (Read(value, &o->repeat) && o->repeat >= 1 && o->repeat <= kMostRepeat) return Status();
+  return MakeStatus(Code::kInvalidArgument, "--repeat is '%s'; give a number of rounds from 1 to %d", value.c_str(),
+                    kMostRepeat);
+}
+
 // The same of replay.
 Status SetOfReplay(const std::string& option, const std::string& value, Options* o) {
   if (option == "--trips" || option == "--branch") return SetOfSimulation(option, value, o);
-  if (option == "--repeat") {
-    if (Read(value, &o->repeat) && o->repeat >= 1 && o->repeat <= 1000000) return Status();
-    return MakeStatus(Code::kInvalidArgument, "--repeat is '%s'; give a number of rounds from 1 to 1000000",
-                      value.c_str());
-  }
+  if (option == "--repeat") return SetRepeat(value, o);
   if (IsOfExecution(option) || IsOfSimulationOrReplay(option)) return NotFor(option, CommandsOf(option));
   return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
 }
@@ -92,6 +96,7 @@ Status Set(const std::string& option, const std::string& value, Options* o) {
     if (Read(value, &o->seed)) return Status();
     return MakeStatus(Code::kInvalidArgument, "--seed is '%s'; give a number from 0 to 2^64 - 1", value.c_str());
   }
+  if (option == "--repeat" && o->command == Command::kRun) return SetRepeat(value, o);
   if (option == "--tolerance") {
     if (Read(value, &o->tolerance) && o->tolerance >= 0 && o->tolerance < 1) return Status();
     return MakeStatus(Code::kInvalidArgument, "--tolerance is '%s'; give a number from 0 to 1, such as 1e-5",
@@ -119,12 +124,19 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
         return MakeStatus(Code::kInvalidArgument, "two files, '%s' and '%s'; give one", o.file.c_str(),
                           argument.c_str());
       o.file = argument;
+    } else if (o.command == Command::kCalibrate) {
+      if (argument != "--ranks")
+        return MakeStatus(Code::kInvalidArgument, "unknown option '%s' of calibrate; it has --ranks", argument.c_str());
+      const std::string value = ++i < arguments.size() ? arguments[i] : "";
+      if (!Read(value, &o.ranks) || o.ranks < 1 || o.ranks > kMostCalibrated)
+        return MakeStatus(Code::kInvalidArgument, "--ranks is '%s'; give a number from 1 to %d", value.c_str(),
+                          kMostCalibrated);
     } else if (!Executes(o.command) && o.command != Command::kReplay && o.command != Command::kSimulate) {
       return NotFor(argument, IsOfSimulationOrReplay(argument) ? CommandsOf(argument) : "reference and run");
-    } else if (argument == "--processes" || argument == "--report") {
+    } else if (argument == "--processes" || argument == "--report" || argument == "--blas") {
       const bool is_of_replay = o.command == Command::kReplay && argument == "--processes";
       if (o.command != Command::kRun && !is_of_replay) return NotFor(argument, CommandsOf(argument));
-      (argument == "--report" ? o.report : o.processes) = true;
+      (argument == "--report" ? o.report : argument == "--blas" ? o.blas : o.processes) = true;
     } else if (i + 1 == arguments.size()) {
       return MakeStatus(Code::kInvalidArgument, "%s has no value", argument.c_str());
     } else {
@@ -138,7 +150,9 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
     return MakeStatus(Code::kInvalidArgument,
                       "--fabric and --model exclude each other; DistIR's model has figures of "
                       "its own");
-  if (o.command != Command::kHelp && o.file.empty())
+  if (o.command == Command::kCalibrate && !o.file.empty())
+    return MakeStatus(Code::kInvalidArgument, "calibrate takes no file, and '%s' is one", o.file.c_str());
+  if (o.command != Command::kHelp && o.command != Command::kCalibrate && o.file.empty())
     return MakeStatus(Code::kInvalidArgument, "%s has no file; give one, or - for the standard input", known->name);
   return o;
 }
@@ -153,6 +167,10 @@ const char* HelpText() {
          "  run FILE.axp         runs it on host ranks, its collectives by AxCCL\n"
          "  replay FILE.axp      measures its communication on host ranks, without its computation\n"
          "  simulate FILE.axp    predicts time and memory on other devices\n"
+         "  calibrate            measures this machine and prints it as a fabric, for simulate --fabric\n"
+         "\n"
+         "Options of calibrate:\n"
+         "  --ranks N            that run at the same time; one for each core unless given\n"
          "\n"
          "Options of reference and run:\n"
          "  --inputs FILE.json   inputs of all ranks (docs/programs.md, \"Files of tensors\"); else random ones\n"
@@ -163,6 +181,10 @@ const char* HelpText() {
          "  --tolerance X        of floats, times the largest element of the tensor; 0 unless given: bit for bit\n"
          "  --processes          (run) a process for each rank, instead of a thread\n"
          "  --report             (run) how much memory each rank allocated\n"
+         "  --blas               (run) fast local operations, f32 and f64 products by OpenBLAS: for time; give a\n"
+         "                       tolerance to compare\n"
+         "  --repeat N           (run) runs it N times, a barrier before each, and prints the median time of the\n"
+         "                       slowest rank\n"
          "  --trace FILE.json    (run) writes what happened when, as simulate does\n"
          "\n"
          "Options of replay (docs/programs.md, \"Communication only\"): --processes, --trips, --branch, and\n"

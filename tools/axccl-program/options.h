@@ -10,7 +10,7 @@
 
 namespace axccl::tools {
 
-enum class Command { kHelp, kImport, kCheck, kHash, kReference, kReplay, kRun, kSimulate };
+enum class Command { kHelp, kImport, kCheck, kHash, kReference, kReplay, kRun, kSimulate, kCalibrate };
 
 struct Options {
   Command command = Command::kHelp;
@@ -22,7 +22,9 @@ struct Options {
   uint64_t seed = 1;
   bool processes = false;  // one for each rank, instead of a thread
   bool report = false;     // what each rank allocated
-  int repeat = 10;         // measured rounds of a replay
+  bool blas = false;       // fast local operations, products by OpenBLAS
+  int repeat = 0;          // measured rounds of a replay or run; 0: not given
+  int ranks = 0;           // of a calibration; 0: one for each core
   // Of a simulation; the trace also of a run, trips and branch also of a replay.
   std::string fabric;  // a file; empty: the default
   bool distir = false;

@@ -72,9 +72,9 @@ struct ErrorHead {
   uint64_t bytes;
 };
 
-// Of a result: behind it come the events, then each output, its type first.
+// Of a result: behind it come the events, the seconds, then each output, its type first.
 struct ResultHead {
-  uint64_t peak_bytes, events, outputs;
+  uint64_t peak_bytes, events, seconds, outputs;
 };
 struct TypeHead {
   DataType type;
@@ -96,9 +96,10 @@ class Answerer {
     (void)(Say(Word::kError) && WriteBytes(pipe_, &head, sizeof head) && WriteBytes(pipe_, text.data(), text.size()));
   }
   void Succeed(const RankResult& result) {
-    const ResultHead head{result.peak_bytes, result.events.size(), result.outputs.size()};
+    const ResultHead head{result.peak_bytes, result.events.size(), result.seconds.size(), result.outputs.size()};
     bool is_open = Say(Word::kResult) && WriteBytes(pipe_, &head, sizeof head) &&
-                   WriteBytes(pipe_, result.events.data(), result.events.size() * sizeof(RankEvent));
+                   WriteBytes(pipe_, result.events.data(), result.events.size() * sizeof(RankEvent)) &&
+                   WriteBytes(pipe_, result.seconds.data(), result.seconds.size() * sizeof(double));
     for (const Tensor& output : result.outputs) {
       TypeHead type{output.type.data_type, static_cast<uint32_t>(output.type.dims.size()), {}};
       std::copy(output.type.dims.begin(), output.type.dims.end(), type.dims);
@@ -227,7 +228,10 @@ Status Processes::HearResult(size_t rank, RankResult* result) {
   if (!ReadBytes(pipe, &head, sizeof head)) return DescribeEnd(rank);
   result->peak_bytes = head.peak_bytes;
   result->events.resize(head.events);
-  if (!ReadBytes(pipe, result->events.data(), head.events * sizeof(RankEvent))) return DescribeEnd(rank);
+  result->seconds.resize(head.seconds);
+  if (!ReadBytes(pipe, result->events.data(), head.events * sizeof(RankEvent)) ||
+      !ReadBytes(pipe, result->seconds.data(), head.seconds * sizeof(double)))
+    return DescribeEnd(rank);
   for (uint64_t i = 0; i < head.outputs; ++i) {
     TypeHead type{};
     if (!ReadBytes(pipe, &type, sizeof type)) return DescribeEnd(rank);

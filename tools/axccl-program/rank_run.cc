@@ -64,13 +64,23 @@ Result<RankResult> RankRun::Run() {
   };
   const std::vector<program::Part>& parts = whole_.program.parts;
   const auto part = std::find_if(parts.begin(), parts.end(), has_rank);
+  static const Function kNothing;
+  const Function& function = part == parts.end() ? kNothing : part->function;
   RankResult result;
-  if (part == parts.end()) return result;
   const std::string call = "rank " + std::to_string(rank_);
-  AXCCL_ASSIGN_OR_RETURN(result.outputs, CatchAll(call.c_str(), [&] { return RunPart(part->function); }));
+  AXCCL_ASSIGN_OR_RETURN(result.outputs, CatchAll(call.c_str(), [&] { return Repeat(function); }));
   result.peak_bytes = peak_;
+  result.seconds = seconds_;
   result.events.assign(events_.begin(), events_.end());
   return result;
+}
+
+Result<Tensors> RankRun::Repeat(const Function& function) {
+  for (int left = whole_.options.repeat; left > 1; --left) {
+    AXCCL_RETURN_IF_ERROR(RunPart(function).status());
+    events_.clear();
+  }
+  return RunPart(function);
 }
 
 Result<Tensors> RankRun::RunPart(const Function& function) {
@@ -81,8 +91,12 @@ Result<Tensors> RankRun::RunPart(const Function& function) {
     std::copy(input.bytes.begin(), input.bytes.end(), copy.bytes.begin());
     arguments.push_back(Keep(std::move(copy)));
   }
+  const bool is_timed = whole_.options.repeat > 0;
+  if (is_timed) AXCCL_RETURN_IF_ERROR(calls_.Meet());
+  const uint64_t begin = MonotonicNanoseconds();
   AXCCL_ASSIGN_OR_RETURN(const Values results, Execute(function, std::move(arguments)));
   AXCCL_RETURN_IF_ERROR(calls_.Finish());
+  if (is_timed) seconds_.push_back(static_cast<double>(MonotonicNanoseconds() - begin) * 1e-9);
   values_.clear();
   Tensors outputs;
   for (const Shared& result : results) outputs.push_back(*result);
@@ -160,7 +174,7 @@ Result<RankRun::Values> RankRun::Execute(const Operation& operation, RankEvent* 
     default: {
       std::vector<const Tensor*> tensors;
       for (const Shared& operand : operands) tensors.push_back(operand.get());
-      return Values{Keep(program::ComputeLocal(operation, tensors))};
+      return Values{Keep(whole_.options.local(operation, tensors))};
     }
   }
 }

@@ -1,6 +1,6 @@
 // One rank's run of a program on the host, as a client of the library: its calls by rank_calls.h, local operations by
-// the reference's definitions. A value is freed after its last use (liveness.h), and one that was sent when it has been
-// received.
+// what its caller gives for them. A value is freed after its last use (liveness.h), and one that was sent when it has
+// been received.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include "src/program/liveness.h"
 #include "src/program/reference.h"
 #include "tools/axccl-program/ranks.h"
+#include "tools/axccl-program/run_options.h"
 
 namespace axccl::tools {
 
@@ -24,6 +25,7 @@ struct WholeRun {
   const program::Program& program;
   const program::Liveness& liveness;
   const program::Observer& observer;
+  const RunOptions& options;
   bool events = false;  // whether to keep what happened when
 };
 
@@ -36,8 +38,8 @@ class RankRun : public RankTask {
 
   // peak_bytes: of all values that were alive at the same time, inputs included; as program::Simulate predicts it. What
   // only a message holds that is under way does not count, as that depends on when others receive it. events: those for
-  // which a simulation has some, in the order of the program; a send ends when it has been received. An error names
-  // rank, operation and what the library says.
+  // which a simulation has some, in the order of the program; a send ends when it has been received. Of several
+  // repetitions, outputs and events are those of the last. An error names rank, operation and what the library says.
   Result<RankResult> Run() override;
 
  private:
@@ -49,6 +51,7 @@ class RankRun : public RankTask {
   Result<Values> ExecuteWithoutExceptions(const program::Operation& operation, RankEvent* event);
   Result<Values> ExecuteMeasured(const program::Operation& operation);
   Result<program::Tensors> RunPart(const program::Function& function);
+  Result<program::Tensors> Repeat(const program::Function& function);
   Result<Values> While(const program::Operation& operation, Values carried);
   Result<Values> Collect(const program::Operation& operation, const Values& operands);
   Result<Values> Receive(const program::Operation& operation);
@@ -69,6 +72,7 @@ class RankRun : public RankTask {
     size_t* live;
     void operator()(const program::Tensor* dropped) const { *live -= dropped->bytes.size(); }
   };
+  std::vector<double> seconds_;
   program::BufferPool pool_;  // of the values, which return to it
   std::deque<RankEvent> events_;
   RankCalls calls_;

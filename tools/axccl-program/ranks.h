@@ -20,6 +20,7 @@ struct RankResult {
   program::Tensors outputs;
   uint64_t peak_bytes = 0;
   std::vector<RankEvent> events;
+  std::vector<double> seconds;  // of each repetition, from a meeting of all ranks until this one has sent all
 };
 
 // What a rank does with its communicator. Used by one thread.

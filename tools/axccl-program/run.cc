@@ -42,9 +42,9 @@ void AddEvents(const program::Part& part, const std::vector<RankResult>& results
 }
 
 Result<std::vector<Tensors>> RunOn(Start start, const Program& program, const std::vector<Tensors>& inputs,
-                                   const Observer& observer, RunReport* report) {
+                                   const Observer& observer, RunReport* report, const RunOptions& options) {
   const program::Liveness liveness(program);
-  const WholeRun whole{program, liveness, observer, report != nullptr && report->keeps_events};
+  const WholeRun whole{program, liveness, observer, options, report != nullptr && report->keeps_events};
   AXCCL_ASSIGN_OR_RETURN(
       std::vector<RankResult> results, start(program.ranks, [&](int rank, ncclComm_t comm, axcclStream_t stream) {
         return std::make_unique<RankRun>(whole, inputs[static_cast<size_t>(rank)], rank, comm, stream);
@@ -55,6 +55,8 @@ Result<std::vector<Tensors>> RunOn(Start start, const Program& program, const st
   uint64_t begin = ~uint64_t{0};
   for (const RankResult& result : results) {
     report->peaks.push_back(result.peak_bytes);
+    report->steps.resize(result.seconds.size());
+    for (size_t i = 0; i < report->steps.size(); ++i) report->steps[i] = std::max(report->steps[i], result.seconds[i]);
     for (const RankEvent& event : result.events) begin = std::min(begin, event.begin);
   }
   for (const program::Part& part : program.parts) AddEvents(part, results, begin, report);
@@ -64,13 +66,13 @@ Result<std::vector<Tensors>> RunOn(Start start, const Program& program, const st
 }  // namespace
 
 Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vector<Tensors>& inputs,
-                                          const Observer& observer, RunReport* report) {
-  return RunOn(RunRanksOnThreads, program, inputs, observer, report);
+                                          const Observer& observer, RunReport* report, const RunOptions& options) {
+  return RunOn(RunRanksOnThreads, program, inputs, observer, report, options);
 }
 
 Result<std::vector<Tensors>> RunOnProcesses(const Program& program, const std::vector<Tensors>& inputs,
-                                            RunReport* report) {
-  return RunOn(RunRanksOnProcesses, program, inputs, {}, report);
+                                            RunReport* report, const RunOptions& options) {
+  return RunOn(RunRanksOnProcesses, program, inputs, {}, report, options);
 }
 
 }  // namespace axccl::tools

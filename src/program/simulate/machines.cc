@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "src/base/format.h"
+#include "src/program/simulate/fabric_lines.h"
 
 namespace axccl::program {
 namespace {
@@ -54,42 +54,6 @@ void VisitField(const FabricFigure& figure, Machines* machines, const Visit& vis
       figure.member);
 }
 
-// The lines that say something, without comments and the blanks before these.
-class FabricLines {
- public:
-  explicit FabricLines(std::string_view text) : text_(text) {}
-
-  // An empty line at the end.
-  std::string_view Next() {
-    while (!text_.empty()) {
-      ++number_;
-      const size_t end = text_.find('\n');
-      std::string_view line = text_.substr(0, end);
-      text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
-      line = line.substr(0, line.find('#'));
-      while (line.ends_with(' ')) line.remove_suffix(1);
-      if (!line.empty()) return line;
-    }
-    ++number_;
-    return {};
-  }
-  Status Fail(size_t column, std::string_view found, const std::string& expected) const {
-    const std::string what = found.empty() ? "the end" : "'" + Printable(found.substr(0, 40)) + "'";
-    return MakeStatus(Code::kInvalidArgument, "line %d column %zu: found %s, expected %s", number_, column + 1,
-                      what.c_str(), expected.c_str());
-  }
-
- private:
-  std::string_view text_;
-  int number_ = 0;
-};
-
-template <class T>
-std::string NumberText(T value) {
-  char digits[64];
-  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
-}
-
 Status ReadFigure(const FabricFigure& figure, FabricLines* lines, Machines* machines) {
   const std::string_view line = lines->Next();
   const size_t blank = line.find(' ');
@@ -102,7 +66,7 @@ Status ReadFigure(const FabricFigure& figure, FabricLines* lines, Machines* mach
       (figure.whole() && value != static_cast<double>(static_cast<uint64_t>(value))))
     return lines->Fail(std::min(blank, line.size() - 1) + 1, digits,
                        std::string(figure.whole() ? "a whole number" : "a number") + " from " +
-                           NumberText(figure.least) + " to " + NumberText(figure.most));
+                           FigureText(figure.least) + " to " + FigureText(figure.most));
   VisitField(figure, machines, [&]<class T>(T* field) { *field = static_cast<T>(value); });
   return Status();
 }
@@ -115,8 +79,7 @@ Result<Machines> ParseMachines(std::string_view text) {
   const std::string_view title = lines.Next();
   if (title != kFabricTitle) return lines.Fail(0, title, "'" + std::string(kFabricTitle) + "'");
   for (const FabricFigure& figure : kFabricFigures) AXCCL_RETURN_IF_ERROR(ReadFigure(figure, &lines, &machines));
-  const std::string_view rest = lines.Next();
-  if (!rest.empty()) return lines.Fail(0, rest, "the end");
+  AXCCL_RETURN_IF_ERROR(ParseMeasured(lines.Next(), &lines, &machines.measured));
   return machines;
 }
 
@@ -125,10 +88,10 @@ std::string Print(const Machines& machines) {
   std::string text = std::string(kFabricTitle) + "\n";
   for (const FabricFigure& figure : kFabricFigures) {
     text += std::string(figure.name) + " ";
-    VisitField(figure, &shown, [&](const auto* field) { text += NumberText(*field); });
+    VisitField(figure, &shown, [&](const auto* field) { text += FigureText(*field); });
     text += "\n";
   }
-  return text;
+  return text + Print(machines.measured);
 }
 
 }  // namespace axccl::program

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "src/base/status.h"
+#include "src/program/simulate/measured.h"
 #include "src/sim/fabric.h"
 
 namespace axccl::program {
@@ -24,9 +25,12 @@ struct Machines {
   double element_flops = 6.7e13;    // all other operations
   // Between devices; its memory bandwidth is that of local operations, too.
   sim::Fabric fabric;
+  // Goes before the figures, where it says something.
+  Measured measured;
 };
 
-// "axccl-fabric 1", then a line `name value` for each figure, in this order. Comments begin with `#` and go to the end
+// "axccl-fabric 1", then a line `name value` for each figure, in this order, then those of
+// measured.h. Comments begin with `#` and go to the end
 // of their line; lines may be empty. kInvalidArgument with line and column for anything else, and values that are
 // impossible.
 Result<Machines> ParseMachines(std::string_view text);

@@ -52,6 +52,15 @@ plan::Kind KindOfPlan(OpKind kind) {
   }
 }
 
+// The matrix products of a dot.
+double Batches(const Operation& operation, const TensorType& lhs) {
+  double batches = 1;
+  if (operation.kind == OpKind::kDot) return batches;
+  for (const int64_t dim : Get<Ints>(operation, Attr::kLhsBatchingDims))
+    batches *= static_cast<double>(lhs.dims[static_cast<size_t>(dim)]);
+  return batches;
+}
+
 // The bytes of a block, of the size that nccl-tests gives.
 uint64_t BlockBytes(plan::Kind kind, int ranks, uint64_t bytes) {
   const bool cut =
@@ -64,6 +73,14 @@ uint64_t BlockBytes(plan::Kind kind, int ranks, uint64_t bytes) {
 double MachinesModel::LocalSeconds(const Operation& operation, const std::vector<const TensorType*>& operands) const {
   if (IsIdle(operation.kind)) return 0;
   const Work work = WorkOf(operation, operands);
+  const Measured& measured = machines_.measured;
+  if (const auto curve = measured.operations.find(operation.kind); curve != measured.operations.end())
+    return SecondsAt(curve->second, work.read + work.written);
+  if (work.product && measured.products.contains(operands[0]->data_type)) {
+    const Measured::Product& product = measured.products.at(operands[0]->data_type);
+    return product.seconds * Batches(operation, *operands[0]) + product.per_flop * work.flops +
+           product.per_byte * (work.read + work.written);
+  }
   double rate = machines_.element_flops;
   if (work.product) {
     const DataType type = operands[0]->data_type;
@@ -85,14 +102,18 @@ plan::Placement MachinesModel::PlacementOf(const Ints& ranks) const {
 Result<double> MachinesModel::Seconds(const Transfer& transfer) {
   const Operation& operation = transfer.operation;
   const double bytes = std::max(transfer.operand_bytes, transfer.result_bytes);
+  const int ranks = static_cast<int>(transfer.ranks.size());
+  const OpKind kind = operation.kind == OpKind::kRecv ? OpKind::kSend : operation.kind;
+  if (const auto curve = machines_.measured.calls.find({kind, ranks}); curve != machines_.measured.calls.end())
+    return SecondsAt(curve->second, bytes);
   Result<double> seconds = 0.0;
   if (operation.kind == OpKind::kCollectivePermute) {
     seconds = PairsSeconds(Get<Groups>(operation, Attr::kPairs), bytes);
   } else if (IsPair(operation.kind)) {
     seconds = PairsSeconds({transfer.ranks}, bytes);
   } else {
-    seconds = CallSeconds({KindOfPlan(operation.kind), static_cast<int>(transfer.ranks.size()),
-                           static_cast<uint64_t>(bytes), PlacementOf(transfer.ranks)});
+    seconds =
+        CallSeconds({KindOfPlan(operation.kind), ranks, static_cast<uint64_t>(bytes), PlacementOf(transfer.ranks)});
   }
   if (seconds.ok()) return machines_.launch_seconds + seconds.value();
   return MakeStatus(seconds.status().code(), "%%%u %s: %s", operation.id,

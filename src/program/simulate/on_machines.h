@@ -5,7 +5,7 @@
 // ranks, it takes a launch and what src/sim finds for the plan that src/tune picks for that kind, group, placement and
 // size; operands of one call count as one of their total size. In groups of more than 256 ranks, for which the tuner
 // takes long, it is the fastest of those plans that can be simulated in seconds. Every different call is simulated
-// once.
+// once. What the machines' file has measured takes that time instead.
 #pragma once
 
 #include <map>
@@ -26,6 +26,8 @@ class MachinesModel : public Model {
   double LocalSeconds(const Operation& operation, const std::vector<const TensorType*>& operands) const override;
   // kInvalidUsage, which names the operation, if no plan for the group can be simulated.
   Result<double> Seconds(const Transfer& transfer) override;
+  bool overlaps() const override { return !machines_.measured.one_stream; }
+  bool send_waits() const override { return false; }
   // How many different calls have been simulated.
   size_t num_calls() const { return calls_.size(); }
 
