@@ -99,8 +99,7 @@ Matrices MatricesOf(const Tensor& operand, const ProductDims& dims) {
   const Joined rows = Join(operand, dims.others), terms = Join(operand, dims.contracting);
   Matrices m{rows.size, terms.size, true, 0, BatchOffsets(operand, dims.batching), operand.bytes.data(), {}};
   const auto suits = [](const Joined& neighbours, const Joined& others) {
-    return neighbours.stride && (neighbours.size == 1 || *neighbours.stride == 1) && others.stride &&
-           (others.size == 1 || *others.stride >= neighbours.size);
+    return neighbours.stride && (neighbours.size == 1 || *neighbours.stride == 1) && others.stride;
   };
   if (suits(terms, rows)) {
     m.distance = rows.size == 1 ? terms.size : *rows.stride;
