@@ -98,6 +98,16 @@ ncclResult_t axcclEventSynchronize(axcclEvent_t event);
 static inline cudaStream_t axcclStreamToCuda(axcclStream_t stream) { return (cudaStream_t)(void*)stream; }
 static inline axcclStream_t axcclStreamFromCuda(cudaStream_t stream) { return (axcclStream_t)(void*)stream; }
 
+/* ---- deadlines ---- */
+
+/* From now on, a wait of this rank in an operation of `comm` may last `seconds`; 0: forever. Then the operation fails
+ * with ncclTimeout, which names the ranks that are missing, and so does the communicator. Waits that are under way, the
+ * channels and pipelines of `comm`, and communicators made from it later are included. Before the first call it is
+ * AXCCL_TIMEOUT (600 s unless set). A call's own deadline (axcclOptions_t, timeout) goes first. What moves does not
+ * wait: a long operation may take any time. Each rank's own setting counts, and the others get the error of the rank
+ * that waited. ncclInvalidArgument: seconds is negative or NaN. */
+ncclResult_t axcclCommSetTimeout(ncclComm_t comm, double seconds);
+
 /* ---- introspection ---- */
 
 /* Facts about a rank's communicator. Set `size` to sizeof(axcclCommInfo_t) before; later versions append fields. */
@@ -113,6 +123,7 @@ typedef struct axcclCommInfo {
   double verify_seconds; /* time that the process, not only this communicator, has spent in the verifier so far */
   uint64_t mapped;       /* GPU ranks of several processes: operations that went from buffer to buffer so far */
   uint64_t ll, ll128;    /* GPU ranks: operations that used these protocols so far (NCCL_PROTO) */
+  double timeout;        /* seconds that a wait may last, 0: forever (axcclCommSetTimeout) */
 } axcclCommInfo_t;
 ncclResult_t axcclCommGetInfo(ncclComm_t comm, axcclCommInfo_t* info);
 

@@ -72,10 +72,14 @@ typedef struct axcclOptions {
   /* For ncclSum of floats or complex numbers: a factor that multiplies the result before it is rounded (floats of less
    * than 64 bits: in float); 0: none. NaN is an error. The same on all ranks. For mean gradients of n ranks: 1.0 / n */
   double scale;
+  /* Seconds that a wait of the call may last; then the call is ncclTimeout and names the ranks that are missing, and
+   * the communicator has failed. 0: as for all calls of the communicator (axcclCommSetTimeout). Each rank's own setting
+   * counts. Calls in a captured graph have the communicator's. */
+  double timeout;
 } axcclOptions_t;
 
 #define AXCCL_OPTIONS_INITIALIZER \
-  { sizeof(axcclOptions_t), 0, 0, 0.0 }
+  { sizeof(axcclOptions_t), 0, 0, 0.0, 0.0 }
 
 /* The inputs of all ranks, concatenated along `dim` in order of ranks. `out` has the sizes of `in`, n times along dim.
  * Source: StableHLO, all_gather. Example, n = 2, dim = 1:

@@ -30,6 +30,7 @@ axcclCommInfo_t Describe(comm::Communicator* core) {
   all.mapped = statistics.mapped;
   all.ll = statistics.ll;
   all.ll128 = statistics.ll128;
+  all.timeout = core->deadline().seconds;
   return all;
 }
 
@@ -64,6 +65,17 @@ AXCCL_API ncclResult_t axcclCommGetInfo(ncclComm_t handle, axcclCommInfo_t* info
     axcclCommInfo_t all = Describe(comm->core().get());
     all.size = std::min(info->size, sizeof(all));
     std::memcpy(info, &all, all.size);
+    return Status();
+  });
+}
+
+AXCCL_API ncclResult_t axcclCommSetTimeout(ncclComm_t handle, double seconds) {
+  return Entry("axcclCommSetTimeout", [&](const char* call) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+    if (!(seconds >= 0))
+      return InvalidArgument("%s: argument seconds is %g; pass a positive number, or 0 to wait forever", call, seconds);
+    if (!comm->ready()) return comm->Ready(call).status();
+    comm->core()->SetTimeout(seconds);
     return Status();
   });
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,13 @@
 #include "src/tensor/view.h"
 
 namespace axccl::api {
+
+Options::Options(const axcclOptions_t* given) : axcclOptions_t AXCCL_OPTIONS_INITIALIZER {
+  if (given == nullptr) return;
+  std::memcpy(static_cast<axcclOptions_t*>(this), given, std::min(given->size, sizeof(axcclOptions_t)));
+  size = given->size;
+}
+
 namespace {
 
 // A larger number is a mistake; it would also take long to check.
@@ -100,20 +109,26 @@ Status CheckBlocksInPlace(const ViewContext& context, int index, const ViewPair&
   return Status();
 }
 
+// The bytes that the options had in their first version.
+constexpr size_t kFirstOptions = offsetof(axcclOptions_t, timeout);
+
 Status CheckOptions(const ViewRequest& r) {
-  if (r.options == nullptr) return Status();
-  if (r.options->size != sizeof(axcclOptions_t))
-    return MakeStatus(Code::kInvalidArgument,
-                      "%s: the options are not initialised (their size is %zu); start from AXCCL_OPTIONS_INITIALIZER",
-                      r.name, r.options->size);
-  if ((r.options->flags & ~axcclGroupOrder) != 0)
-    return MakeStatus(Code::kInvalidArgument, "%s: the options have unknown flags 0x%x; pass 0 or axcclGroupOrder",
-                      r.name, r.options->flags);
-  if (std::isnan(r.options->scale))
-    return MakeStatus(Code::kInvalidArgument, "%s: the options have scale NaN; pass a number, or 0 for none", r.name);
-  if (r.options->scale != 0 && !plan::Reduces(r.kind))
-    return MakeStatus(Code::kInvalidArgument, "%s: the options have scale %g, and the call reduces nothing; pass 0",
-                      r.name, r.options->scale);
+  const Options& options = r.options;
+  if (options.size < kFirstOptions || options.size > sizeof(axcclOptions_t))
+    return InvalidArgument(
+        "%s: the options have size %zu, and this library knows %zu to %zu; start from "
+        "AXCCL_OPTIONS_INITIALIZER, and use a library as new as the header",
+        r.name, options.size, kFirstOptions, sizeof(axcclOptions_t));
+  if ((options.flags & ~axcclGroupOrder) != 0)
+    return InvalidArgument("%s: the options have unknown flags 0x%x; pass 0 or axcclGroupOrder", r.name, options.flags);
+  if (std::isnan(options.scale))
+    return InvalidArgument("%s: the options have scale NaN; pass a number, or 0 for none", r.name);
+  if (options.scale != 0 && !plan::Reduces(r.kind))
+    return InvalidArgument("%s: the options have scale %g, and the call reduces nothing; pass 0", r.name,
+                           options.scale);
+  if (!(options.timeout >= 0))
+    return InvalidArgument("%s: the options have timeout %g; pass seconds, or 0 for the communicator's", r.name,
+                           options.timeout);
   return Status();
 }
 
@@ -260,8 +275,9 @@ exec::Call MakeCall(const ViewRequest& r, exec::ViewList list) {
   call.type = list.CommonType();
   call.input = list.operands[0].input;
   call.output = list.operands[0].output;
-  list.scale = r.options != nullptr ? r.options->scale : 0;
-  call.group_order = r.options != nullptr && (r.options->flags & axcclGroupOrder) != 0;
+  list.scale = r.options.scale;
+  list.timeout_seconds = r.options.timeout;
+  call.group_order = (r.options.flags & axcclGroupOrder) != 0;
   call.views = std::make_shared<const exec::ViewList>(std::move(list));
   return call;
 }
@@ -289,7 +305,7 @@ Status MakeCalls(const ViewRequest& r, exec::ViewList list, std::vector<exec::Ca
     calls->push_back(MakeCall(r, std::move(list)));
     return Status();
   }
-  const uint64_t cap = r.options != nullptr && r.options->bucket_bytes != 0 ? r.options->bucket_bytes : UINT64_MAX;
+  const uint64_t cap = r.options.bucket_bytes != 0 ? r.options.bucket_bytes : UINT64_MAX;
   exec::ViewList empty;
   empty.zeros = list.zeros;
   empty.pairs = list.pairs;

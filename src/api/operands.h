@@ -14,6 +14,11 @@
 
 namespace axccl::api {
 
+// The options of a call, as far as the caller knows them; the defaults for NULL.
+struct Options : axcclOptions_t {
+  Options(const axcclOptions_t* given);  // NOLINT: a conversion
+};
+
 // The arguments of a call on views.
 struct ViewRequest {
   const char* name;  // name of the call
@@ -21,7 +26,7 @@ struct ViewRequest {
   int count;
   const axcclView_t* input;
   const axcclView_t* output;
-  const axcclOptions_t* options;
+  Options options;
   int dim = 0;  // as in tensor::Collective
   int concat_dim = 0;
   int root = 0;

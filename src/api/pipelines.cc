@@ -48,9 +48,8 @@ Status CheckSpec(const char* call, const axcclPipelineSpec_t* spec) {
     return InvalidArgument("%s: the spec has engine %u; pass one of axcclEngine_t (0..2)", call, engine);
   if ((spec->flags & ~axcclProducer) != 0)
     return InvalidArgument("%s: the spec has unknown flags 0x%x; pass 0 or axcclProducer", call, spec->flags);
-  if (spec->options != nullptr && spec->options->size == sizeof(axcclOptions_t) && spec->options->bucket_bytes != 0)
-    return InvalidArgument("%s: the options have bucket_bytes %zu; a pipeline has one operand, pass 0", call,
-                           spec->options->bucket_bytes);
+  if (const size_t bytes = Options(spec->options).bucket_bytes; bytes != 0)
+    return InvalidArgument("%s: the options have bucket_bytes %zu; a pipeline has one operand, pass 0", call, bytes);
   return Status();
 }
 

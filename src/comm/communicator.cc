@@ -94,6 +94,7 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
                            std::unique_ptr<exec::RankDevice>&& device, int crowding)
     : identity_(std::move(identity)),
       settings_(settings),
+      usual_timeout_(param::GetSeconds("AXCCL_TIMEOUT")),
       chooser_(std::move(chooser)),
       heap_(shm::Heap::Get().value()),
       members_(std::move(members)),
@@ -108,6 +109,16 @@ Communicator::Communicator(Identity identity, Settings settings, std::unique_ptr
       failure_(identity_.rank, block->header()) {
   block_ = std::move(block);
   device_ = std::move(device);
+}
+
+std::optional<double> Communicator::set_timeout() const {
+  const double seconds = timeout_seconds_.load(std::memory_order_relaxed);
+  return seconds == kNotSet ? std::nullopt : std::optional(seconds);
+}
+
+exec::Deadline Communicator::deadline() const {
+  if (const std::optional<double> seconds = set_timeout()) return {*seconds, "of axcclCommSetTimeout"};
+  return {usual_timeout_};
 }
 
 Communicator::~Communicator() {

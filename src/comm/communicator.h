@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -85,7 +86,7 @@ class Communicator : public exec::ChannelOwner {
   bool TakenBack(const void* p, size_t bytes) const override;
   Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override { return block_->Take(bytes, offset); }
   uint64_t cache_bytes() const override { return settings_.machine.RankCacheBytes(); }
-  double timeout_seconds() const override { return settings_.timeout_seconds; }
+  exec::Deadline deadline() const override;
   double notice_seconds() const override { return settings_.notice_seconds; }
 
   // The failure of this rank, or of a peer that one of its operations needs; ok when there is none. Cheap enough to be
@@ -99,6 +100,10 @@ class Communicator : public exec::ChannelOwner {
   // Waits until all launches so far are done, or *give_up, or, on a device, Abort. Returns false if it gave up.
   bool WaitIdle(const std::atomic<bool>* give_up);
 
+  // A wait may last that long from now on, running ones included; 0: forever.
+  void SetTimeout(double seconds) { timeout_seconds_.store(seconds, std::memory_order_relaxed); }
+  std::optional<double> set_timeout() const;
+
   // The exchange by which other communicators are made from this one.
   ControlExchange& control() { return control_; }
 
@@ -107,6 +112,9 @@ class Communicator : public exec::ChannelOwner {
 
   const Identity identity_;
   const Settings settings_;
+  static constexpr double kNotSet = -1;
+  const double usual_timeout_;  // AXCCL_TIMEOUT
+  std::atomic<double> timeout_seconds_{kNotSet};
   const std::unique_ptr<tune::Chooser> chooser_;
   shm::Heap* const heap_;  // of the process
   std::unique_ptr<Block> block_;

@@ -79,6 +79,7 @@ Result<std::shared_ptr<Communicator>> SetupAmong(MakingCall* call, const std::ve
   ChildExchange child(call, positions);
   child.set_total(positions.size());
   options.inherit = &call->comm()->settings();
+  options.timeout_seconds = call->comm()->set_timeout();
   auto comm = Setup(&child, options);
   if (comm.ok()) call->Finish();
   return comm;

@@ -19,9 +19,8 @@ struct Settings {
   uint32_t group_order = 0;   // AXCCL_ORDER
   uint32_t gpu_channels = 0;  // AXCCL_GPU_CHANNELS
   // Each rank has its own values of these.
-  double timeout_seconds = 0;  // AXCCL_TIMEOUT
-  double notice_seconds = 0;   // AXCCL_WAIT_NOTICE
-  char algorithms[512] = {};   // NCCL_ALGO
+  double notice_seconds = 0;  // AXCCL_WAIT_NOTICE
+  char algorithms[512] = {};  // NCCL_ALGO
 };
 
 }  // namespace axccl::comm

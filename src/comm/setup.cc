@@ -187,8 +187,6 @@ class Builder {
                  ListApart(peers_, self()).c_str());
     settings_ = peers_[0].settings;
     if (platform().works_on_host()) settings_.machine.cores = topo::CountTogether(ProcessorsOnMachineOf(0));
-    settings_.timeout_seconds =
-        options_.inherit != nullptr ? options_.inherit->timeout_seconds : param::GetSeconds("AXCCL_TIMEOUT");
     settings_.notice_seconds =
         options_.inherit != nullptr ? options_.inherit->notice_seconds : param::GetSeconds("AXCCL_WAIT_NOTICE");
     if (spans_machines_) settings_.lanes = std::max(settings_.lanes, static_cast<uint32_t>(tune::kNetworkLanes));
@@ -333,7 +331,6 @@ class Builder {
     device_options_.lanes = settings_.lanes;
     device_options_.scratch_bytes = settings_.scratch_bytes;
     device_options_.areas = settings_.gpu_channels;
-    device_options_.timeout_seconds = settings_.timeout_seconds;
     device_options_.notice_seconds = settings_.notice_seconds;
     device_options_.map_bytes = settings_.map_bytes;
     AXCCL_ASSIGN_OR_RETURN(device_, platform().Create(device_options_));
@@ -389,6 +386,7 @@ class Builder {
     const int crowding = topo::Crowding(ProcessorsOnMachineOf(self()), static_cast<size_t>(local_.self));
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_), members_,
                                                reaches_, std::move(device_), crowding);
+    if (options_.timeout_seconds) comm->SetTimeout(*options_.timeout_seconds);
     if (comm->device().traits().needs_watch) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
     AXCCL_INFO(kInit,
                "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, ranks to a processor: %d, link "

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "src/base/status.h"
 #include "src/comm/communicator.h"
@@ -14,8 +15,9 @@ namespace axccl::comm {
 
 struct SetupOptions {
   Identity identity;
-  int min_lanes = 1;                  // from the configuration (minCTAs); rank 0's value is used
-  const Settings* inherit = nullptr;  // settings of a parent communicator; null: read and measured by rank 0
+  int min_lanes = 1;                           // from the configuration (minCTAs); rank 0's value is used
+  const Settings* inherit = nullptr;           // settings of a parent communicator; null: read and measured by rank 0
+  std::optional<double> timeout_seconds = {};  // set for the parent (Communicator::SetTimeout)
   std::chrono::steady_clock::time_point deadline;
   const std::atomic<bool>* abort = nullptr;
 };

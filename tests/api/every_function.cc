@@ -231,6 +231,7 @@ constexpr ExportedFunction kFunctions[] = {
     {"ncclCommCount", [](W w) { return Ask(ncclCommCount, w.comms[0]); }},
     {"ncclCommCuDevice", [](W w) { return Ask(ncclCommCuDevice, w.comms[0]); }},
     {"ncclCommUserRank", [](W w) { return Ask(ncclCommUserRank, w.comms[0]); }},
+    {"axcclCommSetTimeout", [](W w) { return axcclCommSetTimeout(w.comms[0], 600); }},
     {"axcclCommGetInfo", [](W w) { return Ask(axcclCommGetInfo, w.comms[0], Sized<axcclCommInfo_t>()); }},
     {"axcclCommGetOps",
      [](W w) {

@@ -58,6 +58,36 @@ TEST_P(DeadlineTest, OneRankNeverCalls) {
   RunRanks(GetParam(), body, Within(seconds));
 }
 
+// A deadline of one call, and one that the communicator gets while a kernel waits.
+TEST_P(DeadlineTest, OfACallAndOfACommunicator) {
+  for (const bool of_call : {true, false}) {
+    RunRanks(GetParam(), [of_call](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      Words data(3000, 1);
+      const int64_t size = 3000;
+      axcclView_t view{sizeof(axcclView_t), data.get(), ncclInt32, 1, &size, nullptr};
+      axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+      if (of_call) options.timeout = 0.7;
+      const auto sum = [&] {
+        return axcclAllReduce(1, &view, &view, ncclSum, axcclDefaultChannel(clique.comm()), &options,
+                              harness::Cuda(clique.stream()));
+      };
+      ASSERT_OK(sum());
+      ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+      EXPECT_TRUE(data.AreAll(clique.nranks())) << data.get()[0];
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() == 0) {
+        ASSERT_OK(sum());
+        if (!of_call) ASSERT_OK(axcclCommSetTimeout(clique.comm(), 0.7));
+      }
+      ASSERT_NO_FATAL_FAILURE(ExpectTimeout(
+          context, &clique,
+          {"waited 0.7 s for rank", of_call ? "of the call's options" : "of axcclCommSetTimeout", "called it: 1"}));
+    });
+  }
+}
+
 TEST_P(DeadlineTest, MessageThatIsNeverSent) {
   const std::string seconds = Deadline();
   const auto body = [&](RankContext& context) {

@@ -76,7 +76,7 @@ Result<std::shared_ptr<const Program>> FakeOwner::GetProgram(const plan::Contrac
 }
 
 const tune::Chooser& FakeOwner::chooser() const { return ensemble_->chooser(rank_); }
-double FakeOwner::timeout_seconds() const { return ensemble_->options().timeout_seconds; }
+Deadline FakeOwner::deadline() const { return {ensemble_->options().timeout_seconds}; }
 
 Result<std::byte*> FakeOwner::TakeShared(uint64_t bytes, uint64_t* offset) {
   FakeProcess& process = ensemble_->process(rank_);

@@ -67,7 +67,7 @@ class FakeOwner : public ChannelOwner {
   bool TakenBack(const void*, size_t) const override { return false; }
   Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) override;
   uint64_t cache_bytes() const override { return cache_bytes_; }
-  double timeout_seconds() const override;
+  Deadline deadline() const override;
   double notice_seconds() const override { return 0; }
 
   void set_cache_bytes(uint64_t bytes) { cache_bytes_ = bytes; }

@@ -24,7 +24,7 @@ constexpr int kLooksBeforeChecks = 31;
 class PatientOwner : public FakeOwner {
  public:
   using FakeOwner::FakeOwner;
-  double timeout_seconds() const override { return timeout; }
+  Deadline deadline() const override { return {timeout}; }
   double notice_seconds() const override { return notice; }
   double timeout = 10, notice = 0;  // for every test, so that none waits forever
 };

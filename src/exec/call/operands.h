@@ -102,8 +102,9 @@ struct ViewList {
   std::vector<ViewOperand> operands;  // at least one
   Slices slices = {};
   bool uneven = false;
-  double scale = 0;    // factor of a sum of floats; 0: none
-  bool zeros = false;  // outputs of ranks that get no block are filled with zeros
+  double scale = 0;            // factor of a sum of floats; 0: none
+  double timeout_seconds = 0;  // of a wait; 0: as the communicator has it. Ranks may differ.
+  bool zeros = false;          // outputs of ranks that get no block are filled with zeros
   LatePieces late = {};
   uint64_t pairs = 0;  // for a collective permute: a hash of its pairs
 

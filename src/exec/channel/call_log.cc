@@ -94,6 +94,14 @@ std::string CallLog::LastCallOf(int position) const {
   return rank + " last called " + (text.empty() ? "one" : text) + " (operation " + std::to_string(newest - 1) + ")";
 }
 
+std::string CallLog::Absent(uint64_t sequence) const {
+  std::string absent;
+  for (int p = 0; p < members_.size(); ++p) {
+    if (!HasRecorded(p, sequence)) absent += " " + std::to_string(members_[p].rank);
+  }
+  return absent.empty() ? "" : "; ranks that have not called it:" + absent;
+}
+
 bool CallLog::HasRecorded(int position, uint64_t seq) const {
   const Member& peer = members_[position];
   if (peer.block == nullptr) return false;

@@ -63,6 +63,8 @@ class CallLog {
   std::string TextOf(uint64_t sequence) const { return TextOf(members_.self(), sequence); }
   // The last call of a member on this channel, as far as this rank knows: "rank 2 last called ... (operation 9)".
   std::string LastCallOf(int position) const;
+  // "; ranks that have not called it: 2 3", as far as this rank knows; "" if all have.
+  std::string Absent(uint64_t sequence) const;
   // Whether the member has recorded that operation or a later one.
   bool HasRecorded(int position, uint64_t sequence) const;
   // Looks for an operation for which a member made a different call. Ok when there is none (or it is too long ago).

@@ -15,6 +15,12 @@ namespace axccl::exec {
 
 struct Program;
 
+// How long a wait of an operation may last, and what set that.
+struct Deadline {
+  double seconds = 0;  // 0: forever
+  const char* source = "AXCCL_TIMEOUT";
+};
+
 // All functions are thread-safe.
 class ChannelOwner : public std::enable_shared_from_this<ChannelOwner> {
  public:
@@ -35,9 +41,9 @@ class ChannelOwner : public std::enable_shared_from_this<ChannelOwner> {
   virtual bool TakenBack(const void* p, size_t bytes) const = 0;
   // Returns zeroed shared memory of this rank, and its offset in the heap. It lives as long as the communicator.
   virtual Result<std::byte*> TakeShared(uint64_t bytes, uint64_t* offset) = 0;
-  virtual uint64_t cache_bytes() const = 0;    // a rank's share of the last-level cache
-  virtual double timeout_seconds() const = 0;  // of one operation, 0 = none
-  virtual double notice_seconds() const = 0;   // after which the user gets a notice about a wait, 0 = never
+  virtual uint64_t cache_bytes() const = 0;   // a rank's share of the last-level cache
+  virtual Deadline deadline() const = 0;      // of calls that have none of their own
+  virtual double notice_seconds() const = 0;  // after which the user gets a notice about a wait, 0 = never
 
   // Number of launches. Counted by the thread that submits; simultaneous calls of several threads may be missed.
   uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }

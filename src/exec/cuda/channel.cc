@@ -134,6 +134,8 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
   AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, *prepared, table));
+  if (const double seconds = call.views != nullptr ? call.views->timeout_seconds : 0; seconds > 0 && wait_ != nullptr)
+    parts_.waits->Allow(wait_, channel_->log().next(), seconds);
   if (place_ != CudaPlace::kSelf) channel_->log().Record(call);
   if (captured && wait_ != nullptr) Replays();
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)

@@ -40,8 +40,7 @@ Status CudaRank::Allocate() {
   const size_t channels = 1 + 2 * static_cast<size_t>(options_.ranks) + options_.areas;
   AXCCL_ASSIGN_OR_RETURN(void* control, device_->AllocateHost(sizeof(cuda::Control) + channels * sizeof(cuda::Wait)));
   control_ = static_cast<cuda::Control*>(control);
-  waits_ = std::make_unique<CudaWaits>(reinterpret_cast<cuda::Wait*>(control_ + 1), channels, options_.timeout_seconds,
-                                       options_.notice_seconds);
+  waits_ = std::make_unique<CudaWaits>(reinterpret_cast<cuda::Wait*>(control_ + 1), channels, options_.notice_seconds);
   return Status();
 }
 

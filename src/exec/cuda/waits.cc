@@ -56,6 +56,11 @@ void CudaWaits::Misses(const Wait* record, int position) {
   channels_[static_cast<size_t>(record - records_)].missing = position;
 }
 
+void CudaWaits::Allow(const Wait* record, uint64_t sequence, double seconds) {
+  std::lock_guard lock(mutex_);
+  channels_[static_cast<size_t>(record - records_)].allowed[sequence] = seconds;
+}
+
 void CudaWaits::Replays(const Wait* record) {
   std::lock_guard lock(mutex_);
   channels_[static_cast<size_t>(record - records_)].replays = true;
@@ -73,6 +78,7 @@ Status CudaWaits::Check(std::mutex& calls) {
       watched.since = Clock::now();
       watched.gone_for = 0;
       watched.notified = false;
+      watched.allowed.erase(watched.allowed.begin(), watched.allowed.lower_bound(Wait::SequenceOf(look)));
     }
     watched.look = look;
     AXCCL_RETURN_IF_ERROR(Judge(records_[i], &watched, calls));
@@ -111,6 +117,17 @@ double CudaWaits::SecondsSince(Clock::time_point since) {
   return std::chrono::duration<double>(Clock::now() - since).count();
 }
 
+Deadline CudaWaits::DeadlineOf(const Watched& watched) {
+  const auto allowed = watched.allowed.find(Wait::SequenceOf(watched.look));
+  if (allowed != watched.allowed.end() && !watched.replays) return {allowed->second, "of the call's options"};
+  return watched.channel->owner()->deadline();
+}
+
+bool CudaWaits::Overdue(const Watched& watched) {
+  const double seconds = DeadlineOf(watched).seconds;
+  return seconds > 0 && SecondsSince(watched.since) > seconds;
+}
+
 void CudaWaits::Notify(const Wait& record, Watched* watched) const {
   if (watched->notified || notice_seconds_ <= 0 || SecondsSince(watched->since) <= notice_seconds_) return;
   watched->notified = true;
@@ -143,19 +160,14 @@ std::string CudaWaits::Absent(const Watched& watched) const {
   const Channel& channel = *watched.channel;
   if (Wait::PositionOf(watched.look) == Wait::kUnmet)
     return "; all ranks of a group must create its channel and take part in its operations";
-  std::string absent;
-  if (Wait::PositionOf(watched.look) == Wait::kInput) return absent;
-  for (int p = 0; p < channel.size() && !watched.replays; ++p) {
-    if (!channel.log().HasRecorded(p, Wait::SequenceOf(watched.look)))
-      absent += " " + std::to_string(channel.member(p).rank);
-  }
-  return absent.empty() ? "" : "; ranks that have not called it:" + absent;
+  if (Wait::PositionOf(watched.look) == Wait::kInput || watched.replays) return "";
+  return channel.log().Absent(Wait::SequenceOf(watched.look));
 }
 
 Status CudaWaits::TimedOut(const Wait& record, const Watched& watched) const {
-  return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline AXCCL_TIMEOUT passed%s",
-                    watched.channel->own().rank, seconds_, DescribeWait(record, watched).c_str(),
-                    Absent(watched).c_str());
+  const Deadline limit = DeadlineOf(watched);
+  return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline %s passed%s", watched.channel->own().rank,
+                    limit.seconds, DescribeWait(record, watched).c_str(), limit.source, Absent(watched).c_str());
 }
 
 }  // namespace axccl::exec

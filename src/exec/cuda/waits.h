@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -21,9 +22,9 @@ namespace axccl::exec {
 class CudaWaits {
  public:
   // The waits of one rank. `records`: `num` zeroed records in memory that kernels see, which must outlive this object.
-  // `seconds`: how long an operation may wait, 0: forever; after `notice_seconds` the user gets a notice, 0: never.
-  CudaWaits(kernels::cuda::Wait* records, size_t num, double seconds, double notice_seconds)
-      : records_(records), channels_(num), seconds_(seconds), notice_seconds_(notice_seconds) {}
+  // After `notice_seconds` the user gets a notice, 0: never.
+  CudaWaits(kernels::cuda::Wait* records, size_t num, double notice_seconds)
+      : records_(records), channels_(num), notice_seconds_(notice_seconds) {}
 
   // Assigns a record to a channel, until it leaves. kInvalidUsage when all are taken.
   Result<kernels::cuda::Wait*> Enter(const Channel* channel);
@@ -31,6 +32,8 @@ class CudaWaits {
   // For a created channel whose members have not been found: the position of the one that is missing; -1 once there is
   // none.
   void Misses(const kernels::cuda::Wait* record, int position);
+  // The next operation of the channel may wait that long, not as long as its owner says.
+  void Allow(const kernels::cuda::Wait* record, uint64_t sequence, double seconds);
   // Calls of the channel are replayed, so the numbers of operations are not those that the host has counted.
   void Replays(const kernels::cuda::Wait* record);
 
@@ -51,15 +54,17 @@ class CudaWaits {
     bool replays = false;
     bool waits = false;  // operation `look` was seen to wait
     uint64_t look = 0;
-    Clock::time_point since{};  // when that was first seen
-    bool notified = false;      // the user got a notice about it
-    int gone_for = 0;           // reports since the member is known to be gone
-    uint32_t gone = 0;          // that member
+    Clock::time_point since{};           // when that was first seen
+    bool notified = false;               // the user got a notice about it
+    std::map<uint64_t, double> allowed;  // by operation: seconds that it may wait
+    int gone_for = 0;                    // reports since the member is known to be gone
+    uint32_t gone = 0;                   // that member
   };
 
   Status Judge(const kernels::cuda::Wait& record, Watched* watched, std::mutex& calls) const;
   static double SecondsSince(Clock::time_point since);
-  bool Overdue(const Watched& watched) const { return seconds_ > 0 && SecondsSince(watched.since) > seconds_; }
+  static Deadline DeadlineOf(const Watched& watched);
+  static bool Overdue(const Watched& watched);
   void Notify(const kernels::cuda::Wait& record, Watched* watched) const;
   // "rank 2 in ncclAllReduce ... (operation 10)"
   std::string DescribeWait(const kernels::cuda::Wait& record, const Watched& watched) const;
@@ -70,7 +75,7 @@ class CudaWaits {
   std::mutex mutex_;
   kernels::cuda::Wait* const records_;
   std::vector<Watched> channels_;  // by record
-  const double seconds_, notice_seconds_;
+  const double notice_seconds_;
   DeviceStatistics packed_before_;  // of channels that have left
 };
 

@@ -25,11 +25,18 @@ std::string DescribeWait(const Binding& binding, int position) {
 }
 
 // What may explain the wait.
-std::string Explain(const Channel& channel, int position) {
+std::string Explain(const Binding& binding, int position) {
+  const Channel& channel = *binding.channel;
   if (position < 0) return "axcclPipelineReady and axcclPipelineStreamReady do that";
   if (channel.members().connector() != nullptr)
     return "all ranks of a group must create its channel and take part in its operations";
-  return channel.log().LastCallOf(position);
+  return channel.log().LastCallOf(position) + (channel.size() > 2 ? channel.log().Absent(binding.sequence) : "");
+}
+
+Deadline DeadlineOf(const Binding& binding) {
+  const ViewList* const views = binding.call.views.get();
+  if (views != nullptr && views->timeout_seconds > 0) return {views->timeout_seconds, "of the call's options"};
+  return binding.channel->owner()->deadline();
 }
 
 }  // namespace
@@ -56,17 +63,17 @@ Status WaitMonitor::Check(const Binding& binding, int position) {
 Status WaitMonitor::CheckTime(const Binding& binding, int position, double waited) {
   const Channel& channel = *binding.channel;
   const ChannelOwner* const owner = channel.owner();
-  if (const double limit = owner->timeout_seconds(); limit > 0 && waited > limit) {
-    return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline AXCCL_TIMEOUT passed; %s",
-                      channel.own().rank, limit, DescribeWait(binding, position).c_str(),
-                      Explain(channel, position).c_str());
+  if (const Deadline limit = DeadlineOf(binding); limit.seconds > 0 && waited > limit.seconds) {
+    return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline %s passed; %s", channel.own().rank,
+                      limit.seconds, DescribeWait(binding, position).c_str(), limit.source,
+                      Explain(binding, position).c_str());
   }
   if (const double patience = owner->notice_seconds();
       patience > 0 && waited > patience && !std::exchange(noticed_, true)) {
     const bool explained = channel.members().connector() == nullptr;
     log::WriteNotice("rank %d has waited %.3g s for %s%s%s; it goes on waiting (AXCCL_TIMEOUT, AXCCL_WAIT_NOTICE)",
                      channel.own().rank, patience, DescribeWait(binding, position).c_str(), explained ? "; " : "",
-                     explained ? Explain(channel, position).c_str() : "");
+                     explained ? Explain(binding, position).c_str() : "");
   }
   return Status();
 }

@@ -34,9 +34,8 @@ struct RankOptions {
   int rank = 0, ranks = 1;
   uint32_t lanes = 1;
   uint64_t scratch_bytes = 0;
-  uint32_t areas = 0;          // of a device: created channels that the rank may use at a time
-  double timeout_seconds = 0;  // of one operation, 0 = none
-  double notice_seconds = 0;   // after which the user gets a notice about a wait, 0 = never
+  uint32_t areas = 0;         // of a device: created channels that the rank may use at a time
+  double notice_seconds = 0;  // after which the user gets a notice about a wait, 0 = never
   // Bytes of a call, for its whole group, from which on buffers of peers in other processes are mapped.
   uint64_t map_bytes = 0;
   bool direct = true;   // false (NCCL_P2P_DISABLE): ranks do not communicate through device memory
