@@ -223,6 +223,44 @@ ncclResult_t axcclReduceTo(int count, const axcclView_t* in, const axcclView_t* 
                            const int32_t* roots, axcclChannel_t channel, const axcclOptions_t* options,
                            cudaStream_t stream);
 
+/* ---- a view for every rank ----
+ *
+ * Where parts of the ranks are tensors of their own. A list has n views, that of rank r at index r, whose sizes may
+ * differ from rank to rank and must be the same on both ends. Each call is one launch. As in all calls, no output may
+ * overlap anything else, but for the part of the rank itself, which may be in place. bucket_bytes has no effect.
+ * Source: PyTorch, torch.distributed (all_gather, gather, scatter, reduce_scatter and all_to_all of lists of tensors).
+ */
+
+/* out[r] of every rank becomes in[0] of rank r. Example, n = 2:
+ *   rank 0: {1} -> {1}, {2, 3}
+ *   rank 1: {2, 3} -> {1}, {2, 3} */
+ncclResult_t axcclAllGatherList(const axcclView_t* in, const axcclView_t* out, axcclChannel_t channel,
+                                const axcclOptions_t* options, cudaStream_t stream);
+
+/* out[0] of rank r becomes in[r] of all ranks, reduced with `op`. Example, n = 2, ncclSum:
+ *   rank 0: {1}, {2, 3} -> {11}
+ *   rank 1: {10}, {20, 30} -> {22, 33} */
+ncclResult_t axcclReduceScatterList(const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
+                                    axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* out[s] of rank r becomes in[r] of rank s. Example, n = 2:
+ *   rank 0: {1}, {2, 3} -> {1}, {4}
+ *   rank 1: {4}, {5} -> {2, 3}, {5} */
+ncclResult_t axcclAllToAllList(const axcclView_t* in, const axcclView_t* out, axcclChannel_t channel,
+                               const axcclOptions_t* options, cudaStream_t stream);
+
+/* As axcclAllGatherList, on rank `root` only. On other ranks `out` is ignored and may be NULL. Example, n = 2, root =
+ * 1: rank 0: {1} rank 1: {2, 3} -> {1}, {2, 3} */
+ncclResult_t axcclGatherList(const axcclView_t* in, const axcclView_t* out, int root, axcclChannel_t channel,
+                             const axcclOptions_t* options, cudaStream_t stream);
+
+/* out[0] of rank r becomes in[r] of rank `root`. On other ranks `in` is ignored and may be NULL.
+ * Example, n = 2, root = 0:
+ *   rank 0: {1}, {2, 3} -> {1}
+ *   rank 1: -> {2, 3} */
+ncclResult_t axcclScatterList(const axcclView_t* in, const axcclView_t* out, int root, axcclChannel_t channel,
+                              const axcclOptions_t* options, cudaStream_t stream);
+
 /* ---- between two ranks ---- */
 
 /* Sends in[0..count) to rank `peer`, whose axcclRecv on the same channel gives views of the same shapes and datatypes;

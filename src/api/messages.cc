@@ -9,6 +9,7 @@
 #include "src/api/export.h"
 #include "src/api/operands.h"
 #include "src/api/permutation.h"
+#include "src/api/view_calls.h"
 #include "src/base/log.h"
 
 namespace axccl::api {
@@ -53,33 +54,6 @@ Status ReceiveAny(const ViewRequest& r, const ChannelPin& pin, const std::vector
   return Prefixed(r.name, core->device().ReceiveAny(core.get(), std::move(any), stream));
 }
 
-Status Message(const char* name, int count, const axcclView_t* view, bool sending, int peer, axcclChannel_t channel,
-               const axcclOptions_t* options, cudaStream_t stream_handle) {
-  AXCCL_ASSIGN_OR_RETURN(const ChannelPin pin, PinChannel(channel, name));
-  const bool any = !sending && peer == AXCCL_ANY_SOURCE;
-  if (!any && static_cast<unsigned>(peer) >= static_cast<unsigned>(pin.place.ranks))
-    return InvalidArgument("%s: argument peer is %d; pass a rank of the channel's group (0..%d)%s", name, peer,
-                           pin.place.ranks - 1, sending ? "" : ", or AXCCL_ANY_SOURCE");
-  const ViewRequest request{
-      name, Kind::kSendRecv, count, sending ? view : nullptr, sending ? nullptr : view, options, 0, 0, 0, true};
-  exec::ViewList list;
-  AXCCL_RETURN_IF_ERROR(FindOperands(request, 2, sending ? 0 : 1, &list));
-  std::vector<exec::Call> calls;
-  AXCCL_RETURN_IF_ERROR(MakeCalls(request, std::move(list), &calls));
-  exec::StreamRef stream;
-  AXCCL_RETURN_IF_ERROR(pin.comm->core()->device().FindStream(stream_handle, name, &stream));
-  const int tag = request.options.tag;
-  if (peer == AXCCL_ANY_SOURCE) return ReceiveAny(request, pin, calls, stream);
-  if (request.options.source != nullptr) *request.options.source = peer;
-  if (peer != pin.place.rank) return EnqueueMessage(name, pin, peer, sending, tag, calls, stream);
-  AXCCL_ASSIGN_OR_RETURN(exec::Channel * order, OrderOf(name, pin, tag));
-  for (exec::Call& call : calls) {
-    call.second_name = !sending;
-    AXCCL_RETURN_IF_ERROR(EnqueueSelf(name, pin.comm.get(), order, call, sending, stream));
-  }
-  return Status();
-}
-
 // ---- collective_permute ----
 
 Status EnqueuePermuted(const ViewRequest& r, const ChannelPin& pin, const Neighbours& neighbours,
@@ -115,6 +89,34 @@ Status Permute(const ViewRequest& r, const int64_t* pairs, int num_pairs, axcclC
 }
 
 }  // namespace
+
+Status Message(const char* name, int count, const axcclView_t* view, bool sending, int peer, axcclChannel_t channel,
+               const axcclOptions_t* options, cudaStream_t stream_handle) {
+  AXCCL_ASSIGN_OR_RETURN(const ChannelPin pin, PinChannel(channel, name));
+  const bool any = !sending && peer == AXCCL_ANY_SOURCE;
+  if (!any && static_cast<unsigned>(peer) >= static_cast<unsigned>(pin.place.ranks))
+    return InvalidArgument("%s: argument peer is %d; pass a rank of the channel's group (0..%d)%s", name, peer,
+                           pin.place.ranks - 1, sending ? "" : ", or AXCCL_ANY_SOURCE");
+  const ViewRequest request{
+      name, Kind::kSendRecv, count, sending ? view : nullptr, sending ? nullptr : view, options, 0, 0, 0, true};
+  exec::ViewList list;
+  AXCCL_RETURN_IF_ERROR(FindOperands(request, 2, sending ? 0 : 1, &list));
+  std::vector<exec::Call> calls;
+  AXCCL_RETURN_IF_ERROR(MakeCalls(request, std::move(list), &calls));
+  exec::StreamRef stream;
+  AXCCL_RETURN_IF_ERROR(pin.comm->core()->device().FindStream(stream_handle, name, &stream));
+  const int tag = request.options.tag;
+  if (peer == AXCCL_ANY_SOURCE) return ReceiveAny(request, pin, calls, stream);
+  if (request.options.source != nullptr) *request.options.source = peer;
+  if (peer != pin.place.rank) return EnqueueMessage(name, pin, peer, sending, tag, calls, stream);
+  AXCCL_ASSIGN_OR_RETURN(exec::Channel * order, OrderOf(name, pin, tag));
+  for (exec::Call& call : calls) {
+    call.second_name = !sending;
+    AXCCL_RETURN_IF_ERROR(EnqueueSelf(name, pin.comm.get(), order, call, sending, stream));
+  }
+  return Status();
+}
+
 }  // namespace axccl::api
 
 using axccl::api::Entry;
