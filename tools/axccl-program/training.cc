@@ -13,6 +13,7 @@
 #include "src/program/search.h"
 #include "src/program/text.h"
 #include "src/program/transform.h"
+#include "tools/axccl-program/drawing.h"
 #include "tools/axccl-program/flags.h"
 #include "tools/axccl-program/simulate.h"
 
@@ -151,16 +152,38 @@ bool ReadStages(const std::string& text, std::vector<int>* stages) {
   return true;
 }
 
+// Files of the fastest way; empty: not written.
+struct FastestFiles {
+  std::string program, picture;
+};
+
+Status WriteFile(const std::string& file, const std::string& text) {
+  const Status written = ReplaceFile(file, text);
+  return written.ok() ? written : WrongUse(std::string(written.message()));
+}
+
+Status WriteFastest(const Program& before, const Parallelism& fastest, program::Model* model,
+                    const FastestFiles& files) {
+  AXCCL_ASSIGN_OR_RETURN(const program::Transformed after, program::Parallelize(before, fastest));
+  if (!files.program.empty()) AXCCL_RETURN_IF_ERROR(WriteFile(files.program, program::Print(after.program)));
+  if (files.picture.empty()) return Status();
+  program::SimulateOptions with_events;
+  with_events.events = true;
+  AXCCL_ASSIGN_OR_RETURN(const program::Simulation simulation, program::Simulate(after.program, model, with_events));
+  return WriteFile(files.picture, DrawingOf(after.program, simulation));
+}
+
 Result<std::string> SearchFor(const std::vector<std::string>& arguments) {
   program::SearchSpace space;
   Options of_model;
-  std::string emit;
+  FastestFiles files;
   int64_t rows = kMostRows;
   Flags flags("search");
   flags.Number("--devices", &space.devices);
   flags.Number("--rows", &rows, 0);
   flags.Text("--fabric", &of_model.fabric);
-  flags.Text("--emit", &emit);
+  flags.Text("--emit", &files.program);
+  flags.Text("--svg", &files.picture);
   flags.Choice("--model", "distir", [&](const std::string& name) {
     // Its devices do one thing at a time, and know no reduce_scatter.
     space.zero = {0};
@@ -188,11 +211,10 @@ Result<std::string> SearchFor(const std::vector<std::string>& arguments) {
   AXCCL_ASSIGN_OR_RETURN(const Program program, ReadProgram(file));
   AXCCL_ASSIGN_OR_RETURN(const std::vector<Candidate> found, program::Search(program, space, model.value().get()));
   const std::string table = TableOf(found, static_cast<size_t>(rows));
-  if (emit.empty()) return table;
+  if (files.program.empty() && files.picture.empty()) return table;
   if (found.empty() || !found[0].left_out.empty())
-    return MakeStatus(Code::kInvalidArgument, "search: nothing to emit, no way is possible:\n%s", table.c_str());
-  AXCCL_ASSIGN_OR_RETURN(const program::Transformed best, program::Parallelize(program, found[0].parallelism));
-  AXCCL_RETURN_IF_ERROR(ReplaceFile(emit, program::Print(best.program)));
+    return MakeStatus(Code::kInvalidArgument, "search: nothing to write, no way is possible:\n%s", table.c_str());
+  AXCCL_RETURN_IF_ERROR(WriteFastest(program, found[0].parallelism, model.value().get(), files));
   return table;
 }
 
@@ -229,6 +251,7 @@ const char* TrainingHelp() {
          "  --zero, --recompute, --microbatches, --schedule, --overlap   what is tried: 0,1,2,3  0,1  2,4,8,16,32,64\n"
          "                         1f1b  26214400 (or none)\n"
          "  --emit FILE.axp        writes the fastest\n"
+         "  --svg FILE.svg         draws it, as simulate --svg does\n"
          "  --rows N               of the table; 20\n";
 }
 
