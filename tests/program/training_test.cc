@@ -40,6 +40,10 @@ TEST_F(TrainingCommand, FromAModelToARunOnEightRanks) {
   ASSERT_EQ(transformed.exit, 0) << transformed.text;
   EXPECT_EQ(RunProgram("check " + run).text, "right\n");
   EXPECT_EQ(RunProgram("run " + run + " --against reference").text, "equal to reference\n");
+  EXPECT_EQ(RunProgram("transform " + mlp + " --local-layer stages --pipeline 4 --microbatches 2 --data 2 | " +
+                       std::string(AXCCL_PROGRAM) + " run - --against reference")
+                .text,
+            "equal to reference\n");
   EXPECT_EQ(RunProgram("make transformer --layers 1 --dim 8 --heads 2 --sequence 4 --batch 4 --type bf16 | " +
                        std::string(AXCCL_PROGRAM) + " transform - --tensor 2 --data 2 --zero 3 | " + AXCCL_PROGRAM +
                        " run - --against reference")
@@ -121,6 +125,9 @@ TEST_F(TrainingCommand, NamesWhatIsWrong) {
       {"transform " + mlp + " --rank 2", 2, "transform has no option '--rank'; see axccl-program help"},
       {"transform " + mlp + " --data", 2, "--data has no value"},
       {"transform " + mlp + " --schedule gpipe", 2, "--schedule is 'gpipe'; give fifo or 1f1b"},
+      {"transform " + mlp + " --local-layer", 2, "--local-layer has no value"},
+      {"transform " + mlp + " --local-layer all", 2, "--local-layer is 'all'; give stages or layers"},
+      {"transform " + mlp + " --local-layer stages", 1, "transform local-layer: a loss for each stage, but 1 stages"},
       {"transform " + mlp + " --zero 4", 2, "--zero is '4'; give 0, 1, 2 or 3"},
       {"transform " + mlp + " --overlap x", 2, "--overlap is 'x'; give a number of bytes, such as 25M"},
       {"transform " + mlp + " --tensor 7", 1,

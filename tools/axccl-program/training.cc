@@ -21,6 +21,7 @@ namespace axccl::tools {
 namespace {
 
 using program::Candidate;
+using program::LocalLoss;
 using program::Parallelism;
 using program::PipelineOrder;
 using program::Program;
@@ -99,6 +100,10 @@ Result<std::string> TransformFile(const std::vector<std::string>& arguments) {
   flags.Choice("--schedule", "fifo or 1f1b", [&](const std::string& name) { return ReadOrder(name, &p.order); });
   flags.Choice("--overlap", "a number of bytes, such as 25M",
                [&](const std::string& text) { return ReadBucket(text, &p.bucket_bytes); });
+  flags.Choice("--local-layer", "stages or layers", [&](const std::string& name) {
+    p.local = name == "stages" ? LocalLoss::kStages : LocalLoss::kLayers;
+    return name == "stages" || name == "layers";
+  });
   AXCCL_ASSIGN_OR_RETURN(const std::string file, ParseAll(flags, arguments, "a file, or - for the standard input"));
   if (zero > 3) return WrongUse(Format("--zero is '%lld'; give 0, 1, 2 or 3", static_cast<long long>(zero)));
   p.zero = static_cast<int>(zero);
@@ -242,6 +247,7 @@ const char* TrainingHelp() {
          "  --pipeline N           stages\n"
          "  --microbatches N       that go through the stages one after the other\n"
          "  --schedule fifo|1f1b   1f1b unless given\n"
+         "  --local-layer stages|layers   each stage, or each layer, has its own loss; no gradient goes between them\n"
          "  --recompute N          keeps the input of every N layers, and computes the rest once more\n"
          "  --overlap BYTES        communication beside computation; gradients in calls of up to that size\n"
          "Options of search:\n"
