@@ -66,16 +66,33 @@ Id SquaresOf(Builder* b, Id difference) {
   return b->Reduce(Combine::kSum, b->Elementwise(OpKind::kMultiply, {difference, difference}), {0, 1});
 }
 
-// One layer, of which the loss is half the sum of squares: its gradient is the difference itself.
-Program HalfSquares() {
+// Layers with a bias, and half the sum of squares: the gradient of its loss is the difference itself.
+Program Biased(size_t layers) {
   Builder b("main");
-  const Id weight = b.Argument({DataType::kInt32, {8, 8}}, true);
-  const Id x = b.Argument(kSamples), labels = b.Argument(kSamples);
-  const Id output = b.Dot(x, weight, {1}, {0});
-  const Id difference = b.Elementwise(OpKind::kSubtract, {output, labels});
-  const Id next = b.Elementwise(OpKind::kSubtract, {weight, b.Dot(x, difference, {0}, {0})});
+  std::vector<Id> state;
+  for (size_t i = 0; i < layers; ++i) {
+    state.push_back(b.Argument({DataType::kInt32, {8, 8}}, true));
+    state.push_back(b.Argument({DataType::kInt32, {8}}, true));
+  }
+  std::vector<Id> inputs{b.Argument(kSamples)};
+  const Id labels = b.Argument(kSamples);
+  for (size_t i = 0; i < layers; ++i) {
+    const Id product = b.Dot(inputs[i], state[2 * i], {1}, {0});
+    inputs.push_back(b.Elementwise(OpKind::kAdd, {product, b.Broadcast(state[2 * i + 1], kSamples.dims, {1})}));
+  }
+  const Id difference = b.Elementwise(OpKind::kSubtract, {inputs.back(), labels});
+  std::vector<Id> results(state.size());
+  Id gradient = difference;
+  for (size_t i = layers; i-- > 0;) {
+    results[2 * i] = b.Elementwise(OpKind::kSubtract, {state[2 * i], b.Dot(inputs[i], gradient, {0}, {0})});
+    const Id of_bias = b.Reduce(Combine::kSum, gradient, {0});
+    results[2 * i + 1] = b.Elementwise(OpKind::kSubtract, {state[2 * i + 1], of_bias});
+    if (i > 0) gradient = b.Dot(gradient, state[2 * i], {1}, {1});
+  }
+  results.push_back(SquaresOf(&b, difference));
+  if (layers == 1) results.push_back(inputs.back());
   Program program;
-  program.parts.push_back({{0}, b.Finish({next, SquaresOf(&b, difference), output})});
+  program.parts.push_back({{0}, b.Finish(results)});
   return program;
 }
 
@@ -142,7 +159,7 @@ TEST(LocalLosses, GivesWhatSeparateModelsGive) {
       {"mlp, two stages", SmallMlp(), 2, {MlpBlock(2, false), MlpBlock(2, true)}},
       {"mlp, layers", SmallMlp(), 0, {MlpBlock(1, false), MlpBlock(1, false), MlpBlock(1, false), MlpBlock(1, true)}},
       {"mlp, one stage", SmallMlp(), 1, {MlpBlock(4, true)}},
-      {"the loss leaves its gradient", TwoLayers(8, Squares), 2, {HalfSquares(), HalfSquares()}},
+      {"biases, and the loss leaves its gradient", Biased(3), 3, {Biased(1), Biased(1), Biased(1)}},
       {"transformer, two stages", SmallTransformer(), 2, {TransformerBlock(), TransformerBlock()}},
   };
   for (const auto& c : cases) {
@@ -188,10 +205,16 @@ TEST(LocalLosses, GoesWithEveryTransform) {
   }
 }
 
-size_t SendsOfPart(const Program& program, size_t part) {
-  const std::vector<Operation>& operations = program.parts[part].function.operations;
+size_t CountIn(const Part& part, OpKind kind) {
+  const std::vector<Operation>& operations = part.function.operations;
   return static_cast<size_t>(
-      std::count_if(operations.begin(), operations.end(), [](const Operation& o) { return o.kind == OpKind::kSend; }));
+      std::count_if(operations.begin(), operations.end(), [&](const Operation& o) { return o.kind == kind; }));
+}
+
+TEST(LocalLosses, ComputesNoGradientThatStops) {
+  EXPECT_EQ(CountIn(SmallMlp().parts[0], OpKind::kDotGeneral), 4u + 4 + 3);  // forward, weights, inputs of layers
+  EXPECT_EQ(CountIn(WithLocalLosses(SmallMlp(), 2).parts[0], OpKind::kDotGeneral), 4u + 4 + 2);
+  EXPECT_EQ(CountIn(WithLocalLosses(SmallMlp(), 4).parts[0], OpKind::kDotGeneral), 4u + 4);
 }
 
 TEST(LocalLosses, OnlyActivationsGoBetweenStages) {
@@ -203,7 +226,8 @@ TEST(LocalLosses, OnlyActivationsGoBetweenStages) {
         const Result<Transformed> after = Parallelize(program, p);
         ASSERT_TRUE(after.ok()) << after.status().message();
         for (size_t stage = 0; stage < 4; ++stage)
-          EXPECT_EQ(SendsOfPart(after.value().program, stage), stage < 3 ? 8u : 0u) << Print(after.value().program);
+          EXPECT_EQ(CountIn(after.value().program.parts[stage], OpKind::kSend), stage < 3 ? 8u : 0u)
+              << Print(after.value().program);
       }
     }
   }
@@ -224,15 +248,18 @@ TEST(LocalLosses, NoStageWaitsForAGradient) {
             " F0 - -; B0 F0 -; F1 B0 F0; B1 F1 B0; - B1 F1; - - B1;");
   EXPECT_EQ(PassesOf(ScheduleOf(3, 2, PipelineOrder::kFifo, true)),
             " F0 - -; F1 F0 -; B0 F1 F0; B1 B0 F1; - B1 B0; - - B1;");
-  const Program deep = MakeMlp({8, 1024, 256, DataType::kFloat32}).value();
-  const auto seconds = [&](LocalLoss local) {
+  const Program deep = MakeMlp({8, 512, 8192, DataType::kFloat32}).value();
+  const auto simulated = [&](LocalLoss local) {
     MachinesModel model({});
-    Parallelism p{.stages = 4, .microbatches = 4};
+    Parallelism p{.stages = 4, .microbatches = 8};
     p.local = local;
-    return Simulate(Parallelize(deep, p).value().program, &model).value().seconds;
+    return Simulate(Parallelize(deep, p).value().program, &model).value();
   };
+  const Simulation alone = simulated(LocalLoss::kStages), together = simulated(LocalLoss::kNone);
   // Of 2 (k + p - 1) passes, 2k + p - 1 are left one after the other.
-  EXPECT_LT(seconds(LocalLoss::kStages), seconds(LocalLoss::kNone) * 0.85);
+  EXPECT_LT(alone.seconds, together.seconds * 0.85);
+  // The first stage keeps the activations of one microbatch, and not of four, beside the labels that it has now, too.
+  EXPECT_LT(alone.parts[0].peak, together.parts[0].peak);
 }
 
 TEST(LocalLosses, NamesWhatItCannotCut) {

@@ -74,13 +74,12 @@ class LayerFinder {
       }
       const bool uses_weights = UsesState(operation);
       if (uses_weights && until) {
-        layers.push_back(*until);
+        Append(*until, &layers);
         layer = Layer{i, i};
         layer.first = until->last + 1;
         until.reset();
         has_weights = false;
       }
-      if (uses_weights) layer.has_output = false;
       has_weights = has_weights || uses_weights;
       layer.flops += ProductFlops(operation, types_);
       layer.last = i;
@@ -92,11 +91,21 @@ class LayerFinder {
       if (!layer.has_output) layer.output = *cut;
       layer.has_output = true;
     }
-    layers.push_back(layer);
+    Append(layer, &layers);
     return layers;
   }
 
  private:
+  // What has no product, such as the sum with a bias, belongs to the product before it.
+  static void Append(const Layer& layer, std::vector<Layer>* layers) {
+    if (layers->empty() || layer.flops > 0 || layers->back().flops == 0) return layers->push_back(layer);
+    const size_t first = layers->back().first;
+    const double flops = layers->back().flops;
+    layers->back() = layer;
+    layers->back().first = first;
+    layers->back().flops = flops;
+  }
+
   bool UsesState(const Operation& operation) const {
     return std::any_of(operation.operands.begin(), operation.operands.end(),
                        [&](Id operand) { return state_.count(operand) > 0; });

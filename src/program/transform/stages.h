@@ -11,7 +11,7 @@
 namespace axccl::program {
 
 // Where the forward pass may be cut: one value of the batch goes on, and all that follows needs nothing else of it.
-// A layer ends before the first of these cuts after which weights are used again.
+// A layer ends before the first of these cuts after which weights are used again, in a product if the layer has one.
 struct Layer {
   size_t first = 0,
          last = 0;  // operations of the function; those between that are not of the forward pass do not count
