@@ -48,8 +48,8 @@ Program MlpBlock(int layers, bool is_last) {
   return program;
 }
 
-Program TransformerBlock() {
-  Program program = MakeTransformer({1, 8, 4, 4, 16, DataType::kInt32}).value();
+Program TransformerBlock(DataType type) {
+  Program program = MakeTransformer({1, 8, 4, 4, 16, type}).value();
   Function& function = program.parts[0].function;
   const auto difference =
       std::find_if(function.operations.begin(), function.operations.end(), [&](const Operation& operation) {
@@ -60,7 +60,7 @@ Program TransformerBlock() {
 }
 
 Program SmallMlp() { return MakeMlp({4, 8, 16, DataType::kInt32}).value(); }
-Program SmallTransformer() { return MakeTransformer({2, 8, 4, 4, 16, DataType::kInt32}).value(); }
+Program SmallTransformer(DataType type = DataType::kInt32) { return MakeTransformer({2, 8, 4, 4, 16, type}).value(); }
 
 Id SquaresOf(Builder* b, Id difference) {
   return b->Reduce(Combine::kSum, b->Elementwise(OpKind::kMultiply, {difference, difference}), {0, 1});
@@ -160,7 +160,11 @@ TEST(LocalLosses, GivesWhatSeparateModelsGive) {
       {"mlp, layers", SmallMlp(), 0, {MlpBlock(1, false), MlpBlock(1, false), MlpBlock(1, false), MlpBlock(1, true)}},
       {"mlp, one stage", SmallMlp(), 1, {MlpBlock(4, true)}},
       {"biases, and the loss leaves its gradient", Biased(3), 3, {Biased(1), Biased(1), Biased(1)}},
-      {"transformer, two stages", SmallTransformer(), 2, {TransformerBlock(), TransformerBlock()}},
+      {"transformer", SmallTransformer(), 2, {TransformerBlock(DataType::kInt32), TransformerBlock(DataType::kInt32)}},
+      {"transformer of floats",
+       SmallTransformer(DataType::kFloat32),
+       2,
+       {TransformerBlock(DataType::kFloat32), TransformerBlock(DataType::kFloat32)}},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.name);
@@ -218,7 +222,7 @@ TEST(LocalLosses, ComputesNoGradientThatStops) {
 }
 
 TEST(LocalLosses, OnlyActivationsGoBetweenStages) {
-  for (const Program& program : {SmallMlp(), SmallTransformer(), MakeTransformer({2, 8, 4, 4, 16}).value()}) {
+  for (const Program& program : {SmallMlp(), SmallTransformer(), SmallTransformer(DataType::kFloat32)}) {
     for (const PipelineOrder order : {PipelineOrder::kFifo, PipelineOrder::k1F1B}) {
       for (const int64_t recompute : {0, 1}) {
         Parallelism p{.recompute = recompute, .stages = 4, .microbatches = 8, .order = order};
