@@ -301,6 +301,19 @@ TEST(LocalLosses, NamesWhatItCannotCut) {
                             })),
             "transform local-layer: the loss takes %12, which follows from weights, in %16; it must be one of %5 and "
             "the batch alone");
+  // The gradient is there before the stage's output: a loss of that could not follow.
+  Program early = TwoLayers(8, Squares);
+  Function& function = early.parts[0].function;
+  const Id doubled = 100;
+  const Value& labels = function.arguments[3];
+  function.operations.insert(function.operations.begin(),
+                             {OpKind::kAdd, doubled, {labels.id, labels.id}, {{doubled, labels.type}}, {}, {}});
+  for (Operation& operation : function.operations) {
+    for (Id& operand : operation.operands) {
+      if (operand == 6 && operation.kind == OpKind::kDotGeneral) operand = doubled;
+    }
+  }
+  EXPECT_NE(error(early).find("or none"), std::string::npos) << error(early);
   Builder b("main");
   const Id weight = b.Argument(kSamples, true), x = b.Argument(kSamples);
   Program folded;

@@ -152,7 +152,8 @@ class LocalLossWriter {
       for (const Id operand : operations[i].operands) {
         if (way.last_use.at(operand) == i) live.erase(operand);
       }
-      if (live.size() == 1 && live.count(operations[i].id) > 0) return Accept(operations[i].id, way, boundary);
+      const auto alone = live.size() == 1 ? makers_.find(*live.begin()) : makers_.end();
+      if (alone != makers_.end() && alone->second == i && i > boundary->end) return Accept(alone->first, way, boundary);
     }
     if (!left.empty() && makers_.count(*left.begin()) > 0) return Accept(*left.begin(), way, boundary);
     return MakeStatus(
