@@ -7,7 +7,8 @@
 // operations are the backward pass. Transforms work on how dimensions of operands
 // correspond; an operation through which a split dimension cannot pass is an error that names both.
 //
-// With integers, all give the same bits as the program before; floats are added in another order.
+// With integers, all but LocalLosses, which trains differently, give the same bits as the program before; floats are
+// added in another order.
 //
 // Pure functions; thread-safe. Errors are kInvalidArgument. What they return passes Check (check.h) if the program
 // before does.
@@ -38,6 +39,7 @@ struct Transformed {
   Program program;
   std::vector<std::vector<Origin>> arguments, results;  // [part][argument or result]
   int64_t tensor_ranks = 1;  // that number of neighbours works on the same tensors: they stay together
+  size_t losses = 1;         // of one part: the last results; what they are computed from is the forward pass
 };
 
 // Where the piece of a rank begins, in a tensor of these sizes.
@@ -45,6 +47,13 @@ Ints StartsOf(const Origin& origin, Ints sizes, int64_t rank);
 
 // The start of a chain of transforms. An error if the program is not as above.
 Result<Transformed> Untransformed(Program program);
+
+// Local training: the layers are cut into `blocks` of about equal work, 0: each by itself. The output of a block is
+// compared with the labels as that of the model is, and the gradient of that loss is in the place of the one that later
+// blocks would give. So a backward pass needs nothing of later blocks. The losses of all blocks but the last come
+// before the program's loss, which stays; they are results of the program from here on, which Origin counts. First of
+// the transforms.
+Result<Transformed> LocalLosses(const Transformed& before, int64_t blocks);
 
 // Tensor parallelism: weights are cut. A weight that a product multiplies with what all ranks have is cut along its
 // first dimension that the product keeps (columns); one whose sum runs along a cut dimension is cut along that (rows).
@@ -74,6 +83,7 @@ Result<Transformed> Overlap(const Transformed& before, int64_t bucket_bytes);
 
 // All of them, in the order in which they go together: ranks of a tensor group are neighbours, then come the stages,
 // and copies of the pipeline last.
+enum class LocalLoss : uint8_t { kNone, kStages, kLayers };
 struct Parallelism {
   int64_t tensor = 1, data = 1;
   int zero = 0;
@@ -81,6 +91,7 @@ struct Parallelism {
   int64_t stages = 1, microbatches = 1;
   PipelineOrder order = PipelineOrder::k1F1B;
   int64_t bucket_bytes = -1;  // of Overlap; -1: no overlap
+  LocalLoss local = LocalLoss::kNone;
 
   int64_t ranks() const { return tensor * data * stages; }
   friend bool operator==(const Parallelism&, const Parallelism&) = default;

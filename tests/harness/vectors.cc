@@ -34,6 +34,13 @@ Json ReadVectors(const std::string& file) {
   return ParseVectors(text.str(), file);
 }
 
+Json ReadRows(const std::string& file) {
+  std::ifstream in(std::filesystem::path(Folder()) / file);
+  const Json json = Json::parse(in, nullptr, false);
+  EXPECT_FALSE(json.is_discarded()) << file << " is no JSON";
+  return json.is_discarded() ? Json::array() : json.value("rows", Json::array());
+}
+
 Json ParseVectors(const std::string& text, const std::string& name) {
   const Json json = Json::parse(text, nullptr, false);
   EXPECT_FALSE(json.is_discarded()) << name << " is no JSON";

@@ -16,6 +16,9 @@ Json ReadVectors(const std::string& file);
 // The same for a text; `name` is for messages.
 Json ParseVectors(const std::string& text, const std::string& name);
 
+// The rows of a file of another schema that has a list of these; likewise.
+Json ReadRows(const std::string& file);
+
 // A constraint of StableHLO's specification in the form of messages: "all_gather_c4" -> "(C4)".
 std::string ConstraintLabel(const std::string& constraint);
 // A word that the refusal of a negative case of that category must contain; empty, with a test failure, if the category

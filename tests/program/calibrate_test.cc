@@ -71,5 +71,14 @@ TEST(Calibration, FitsProducts) {
   EXPECT_GT(fit.per_flop, 0);
 }
 
+// What is left fits the samples anew. With -1 us a product, 1e4 operations would take 2 us; without, x is best for
+// which (1 - x / 1 us)^2 + (1 - 2x / 3 us)^2 is least: 15/13 us. Bytes have a sample of their own.
+TEST(Calibration, FitsOnceMoreWithoutANegativeFigure) {
+  const program::Measured::Product fit = FitProducts({{{1, 1e4, 0}, 1e-6}, {{1, 2e4, 0}, 3e-6}, {{0, 0, 1e3}, 3e-6}});
+  EXPECT_EQ(fit.seconds, 0);
+  EXPECT_NEAR(fit.per_flop, 1.154e-10, 1e-16);
+  EXPECT_NEAR(fit.per_byte, 3e-9, 1e-15);
+}
+
 }  // namespace
 }  // namespace axccl::tools

@@ -40,6 +40,10 @@ TEST_F(TrainingCommand, FromAModelToARunOnEightRanks) {
   ASSERT_EQ(transformed.exit, 0) << transformed.text;
   EXPECT_EQ(RunProgram("check " + run).text, "right\n");
   EXPECT_EQ(RunProgram("run " + run + " --against reference").text, "equal to reference\n");
+  EXPECT_EQ(RunProgram("transform " + mlp + " --local-layer stages --pipeline 4 --microbatches 2 --data 2 | " +
+                       std::string(AXCCL_PROGRAM) + " run - --against reference")
+                .text,
+            "equal to reference\n");
   EXPECT_EQ(RunProgram("make transformer --layers 1 --dim 8 --heads 2 --sequence 4 --batch 4 --type bf16 | " +
                        std::string(AXCCL_PROGRAM) + " transform - --tensor 2 --data 2 --zero 3 | " + AXCCL_PROGRAM +
                        " run - --against reference")
@@ -63,9 +67,43 @@ TEST_F(TrainingCommand, SearchPrintsATableAndWritesTheFastest) {
   EXPECT_NE(Read("best.axp").find("ranks 8\n"), std::string::npos);
   const Outcome small = RunProgram("search " + mlp + " --devices 2 --memory 1k --emit " + best);
   EXPECT_EQ(small.exit, 1);
-  EXPECT_NE(small.text.find("nothing to emit"), std::string::npos) << small.text;
+  EXPECT_NE(small.text.find("nothing to write"), std::string::npos) << small.text;
   EXPECT_NE(small.text.find("too little memory; the smallest needs"), std::string::npos) << small.text;
   EXPECT_EQ(RunProgram("search " + mlp + " --devices 4 --model distir").exit, 0);
+}
+
+TEST_F(TrainingCommand, SearchDrawsTheFastestAsSimulateDoes) {
+  const std::string mlp = Path("mlp.axp"), best = Path("best.axp"), fabric = Path("slow.fabric");
+  ASSERT_EQ(RunProgram("make mlp --layers 4 --dim 64 --batch 32 > " + mlp).exit, 0);
+  std::ofstream(fabric)
+      << "axccl-fabric 1\nranks_per_machine 2\nmemory_bytes 1e9\nlaunch_seconds 1e-3\nf64_flops 1e12\n"
+         "f32_flops 1e12\nf16_flops 1e12\ninteger_flops 1e12\nelement_flops 1e12\n"
+         "memory_bytes_per_second 1e12\nlink_bytes_per_second 1e12\nnic_bytes_per_second 1e12\n"
+         "op_seconds 1e-7\nsignal_seconds 1e-7\nmessage_seconds 1e-7\nnetwork_seconds 1e-7\n";
+  for (const std::string& model : {std::string(), std::string(" --model distir"), " --fabric " + fabric}) {
+    SCOPED_TRACE(model);
+    const std::string search = "search " + mlp + " --devices 4 --microbatches 2" + model;
+    const Outcome table = RunProgram(search);
+    Outcome o = RunProgram(search + " --emit " + best + " --svg " + Path("best.svg"));
+    EXPECT_EQ(o.exit, 0);
+    EXPECT_EQ(o.text, table.text);
+    ASSERT_EQ(RunProgram("simulate " + best + model + " --svg " + Path("simulated.svg")).exit, 0);
+    EXPECT_NE(Read("best.svg").find("<title>"), std::string::npos);
+    EXPECT_EQ(Read("best.svg"), Read("simulated.svg"));
+    o = RunProgram(search + " --svg " + Path("alone.svg"));
+    EXPECT_EQ(o.exit, 0) << o.text;
+    EXPECT_EQ(Read("alone.svg"), Read("best.svg"));
+  }
+  const std::string drawn = Read("alone.svg");
+  const Outcome small = RunProgram("search " + mlp + " --devices 2 --memory 1k --svg " + Path("alone.svg"));
+  EXPECT_EQ(small.exit, 1);
+  EXPECT_NE(small.text.find("nothing to write, no way is possible"), std::string::npos) << small.text;
+  EXPECT_EQ(Read("alone.svg"), drawn);
+  for (const char* option : {"--emit", "--svg"}) {
+    const Outcome nowhere = RunProgram("search " + mlp + " --devices 2 " + option + " " + mlp + "/file");
+    EXPECT_EQ(nowhere.exit, 2) << option;
+    EXPECT_NE(nowhere.text.find("mlp.axp/file"), std::string::npos) << nowhere.text;
+  }
 }
 
 TEST_F(TrainingCommand, NamesWhatIsWrong) {
@@ -87,11 +125,15 @@ TEST_F(TrainingCommand, NamesWhatIsWrong) {
       {"transform " + mlp + " --rank 2", 2, "transform has no option '--rank'; see axccl-program help"},
       {"transform " + mlp + " --data", 2, "--data has no value"},
       {"transform " + mlp + " --schedule gpipe", 2, "--schedule is 'gpipe'; give fifo or 1f1b"},
+      {"transform " + mlp + " --local-layer", 2, "--local-layer has no value"},
+      {"transform " + mlp + " --local-layer all", 2, "--local-layer is 'all'; give stages or layers"},
+      {"transform " + mlp + " --local-layer stages", 1, "transform local-layer: a loss for each stage, but 1 stages"},
       {"transform " + mlp + " --zero 4", 2, "--zero is '4'; give 0, 1, 2 or 3"},
       {"transform " + mlp + " --overlap x", 2, "--overlap is 'x'; give a number of bytes, such as 25M"},
       {"transform " + mlp + " --tensor 7", 1,
        "transform tensor 7: %6 dot_general: no dimension of the weight %0 can be cut into 7"},
       {"transform " + Path("none.axp"), 2, "none.axp"},
+      {"search " + mlp + " --svg", 2, "--svg has no value"},
       {"search " + mlp + " --zero 4", 2, "--zero is '4'; give stages, such as 0,1,3"},
       {"search " + mlp + " --model distir --fabric x", 2, "--fabric and --model exclude each other"},
       {"search " + mlp + " --devices 2000000", 1, "search: 2000000 devices, must be 1 to 1048576"},

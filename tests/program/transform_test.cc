@@ -48,7 +48,7 @@ TEST(Transform, EveryCombinationGivesTheSameBits) {
              {1, 4, 3, 0, 1, 1, PipelineOrder::kFifo, 600}, {2, 4, 3, 1, 1, 1, PipelineOrder::kFifo, 600},
              {2, 2, 0, 0, 2, 4, PipelineOrder::k1F1B, 600}, {1, 2, 3, 1, 4, 4, PipelineOrder::k1F1B, 600},
              {2, 1, 0, 1, 2, 4, PipelineOrder::k1F1B, 600}, {1, 2, 1, 0, 4, 8, PipelineOrder::kFifo, 600},
-             {4, 1, 0, 2, 2, 2, PipelineOrder::kFifo, 600},
+             {4, 1, 0, 2, 2, 2, PipelineOrder::kFifo, 600}, {2, 1, 0, 1, 4, 8, PipelineOrder::k1F1B, -1},
          }) {
       SCOPED_TRACE((is_mlp ? "mlp" : "transformer") + std::string(" t") + std::to_string(way.tensor) + " d" +
                    std::to_string(way.data) + " z" + std::to_string(way.zero) + " p" + std::to_string(way.stages) +

@@ -9,7 +9,6 @@
 #include "src/program/tensor.h"
 
 namespace axccl::program {
-namespace {
 
 std::vector<Tensor> RandomArguments(const Function& function, uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -25,6 +24,8 @@ std::vector<Tensor> RandomArguments(const Function& function, uint64_t seed) {
   }
   return arguments;
 }
+
+namespace {
 
 Tensor PieceOf(const Tensor& whole, const TensorType& type, const Ints& starts) {
   Tensor piece = Tensor::Zeros(type);

@@ -13,6 +13,7 @@
 #include "src/program/search.h"
 #include "src/program/text.h"
 #include "src/program/transform.h"
+#include "tools/axccl-program/drawing.h"
 #include "tools/axccl-program/flags.h"
 #include "tools/axccl-program/simulate.h"
 
@@ -20,6 +21,7 @@ namespace axccl::tools {
 namespace {
 
 using program::Candidate;
+using program::LocalLoss;
 using program::Parallelism;
 using program::PipelineOrder;
 using program::Program;
@@ -98,6 +100,10 @@ Result<std::string> TransformFile(const std::vector<std::string>& arguments) {
   flags.Choice("--schedule", "fifo or 1f1b", [&](const std::string& name) { return ReadOrder(name, &p.order); });
   flags.Choice("--overlap", "a number of bytes, such as 25M",
                [&](const std::string& text) { return ReadBucket(text, &p.bucket_bytes); });
+  flags.Choice("--local-layer", "stages or layers", [&](const std::string& name) {
+    p.local = name == "stages" ? LocalLoss::kStages : LocalLoss::kLayers;
+    return name == "stages" || name == "layers";
+  });
   AXCCL_ASSIGN_OR_RETURN(const std::string file, ParseAll(flags, arguments, "a file, or - for the standard input"));
   if (zero > 3) return WrongUse(Format("--zero is '%lld'; give 0, 1, 2 or 3", static_cast<long long>(zero)));
   p.zero = static_cast<int>(zero);
@@ -151,16 +157,38 @@ bool ReadStages(const std::string& text, std::vector<int>* stages) {
   return true;
 }
 
+// Files of the fastest way; empty: not written.
+struct FastestFiles {
+  std::string program, picture;
+};
+
+Status WriteFile(const std::string& file, const std::string& text) {
+  const Status written = ReplaceFile(file, text);
+  return written.ok() ? written : WrongUse(std::string(written.message()));
+}
+
+Status WriteFastest(const Program& before, const Parallelism& fastest, program::Model* model,
+                    const FastestFiles& files) {
+  AXCCL_ASSIGN_OR_RETURN(const program::Transformed after, program::Parallelize(before, fastest));
+  if (!files.program.empty()) AXCCL_RETURN_IF_ERROR(WriteFile(files.program, program::Print(after.program)));
+  if (files.picture.empty()) return Status();
+  program::SimulateOptions with_events;
+  with_events.events = true;
+  AXCCL_ASSIGN_OR_RETURN(const program::Simulation simulation, program::Simulate(after.program, model, with_events));
+  return WriteFile(files.picture, DrawingOf(after.program, simulation));
+}
+
 Result<std::string> SearchFor(const std::vector<std::string>& arguments) {
   program::SearchSpace space;
   Options of_model;
-  std::string emit;
+  FastestFiles files;
   int64_t rows = kMostRows;
   Flags flags("search");
   flags.Number("--devices", &space.devices);
   flags.Number("--rows", &rows, 0);
   flags.Text("--fabric", &of_model.fabric);
-  flags.Text("--emit", &emit);
+  flags.Text("--emit", &files.program);
+  flags.Text("--svg", &files.picture);
   flags.Choice("--model", "distir", [&](const std::string& name) {
     // Its devices do one thing at a time, and know no reduce_scatter.
     space.zero = {0};
@@ -188,11 +216,10 @@ Result<std::string> SearchFor(const std::vector<std::string>& arguments) {
   AXCCL_ASSIGN_OR_RETURN(const Program program, ReadProgram(file));
   AXCCL_ASSIGN_OR_RETURN(const std::vector<Candidate> found, program::Search(program, space, model.value().get()));
   const std::string table = TableOf(found, static_cast<size_t>(rows));
-  if (emit.empty()) return table;
+  if (files.program.empty() && files.picture.empty()) return table;
   if (found.empty() || !found[0].left_out.empty())
-    return MakeStatus(Code::kInvalidArgument, "search: nothing to emit, no way is possible:\n%s", table.c_str());
-  AXCCL_ASSIGN_OR_RETURN(const program::Transformed best, program::Parallelize(program, found[0].parallelism));
-  AXCCL_RETURN_IF_ERROR(ReplaceFile(emit, program::Print(best.program)));
+    return MakeStatus(Code::kInvalidArgument, "search: nothing to write, no way is possible:\n%s", table.c_str());
+  AXCCL_RETURN_IF_ERROR(WriteFastest(program, found[0].parallelism, model.value().get(), files));
   return table;
 }
 
@@ -220,6 +247,7 @@ const char* TrainingHelp() {
          "  --pipeline N           stages\n"
          "  --microbatches N       that go through the stages one after the other\n"
          "  --schedule fifo|1f1b   1f1b unless given\n"
+         "  --local-layer stages|layers   each stage, or each layer, has its own loss; no gradient goes between them\n"
          "  --recompute N          keeps the input of every N layers, and computes the rest once more\n"
          "  --overlap BYTES        communication beside computation; gradients in calls of up to that size\n"
          "Options of search:\n"
@@ -229,6 +257,7 @@ const char* TrainingHelp() {
          "  --zero, --recompute, --microbatches, --schedule, --overlap   what is tried: 0,1,2,3  0,1  2,4,8,16,32,64\n"
          "                         1f1b  26214400 (or none)\n"
          "  --emit FILE.axp        writes the fastest\n"
+         "  --svg FILE.svg         draws it, as simulate --svg does\n"
          "  --rows N               of the table; 20\n";
 }
 

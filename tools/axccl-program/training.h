@@ -12,7 +12,7 @@ namespace axccl::tools {
 bool IsOfTraining(const std::string& command);
 
 // Returns what the command prints. `arguments`: without the command. kInvalidUsage: wrong use, or a file that cannot be
-// read; kInvalidArgument: the program cannot be transformed so.
+// read or written; kInvalidArgument: the program cannot be transformed so.
 Result<std::string> RunTraining(const std::string& command, const std::vector<std::string>& arguments);
 
 const char* TrainingHelp();

@@ -35,7 +35,7 @@ class AxisWriter {
       const Id id = builder_.Argument(PieceOf(argument.type, axis_.arguments[i], axis_.ranks), argument.donated);
       values_[argument.id] = {&argument.type, axis_.arguments[i], id};
     }
-    const std::vector<bool> forward = ForwardOf(function_);
+    const std::vector<bool> forward = ForwardOf(function_, before_.losses);
     for (size_t i = 0; i < function_.operations.size(); ++i) {
       is_forward_ = forward[i];
       Emit(function_.operations[i], axis_.spread.steps[i]);
@@ -181,6 +181,7 @@ class AxisWriter {
     const std::vector<size_t> state = StateOf(function_);
     Transformed after;
     after.tensor_ranks = before_.tensor_ranks;
+    after.losses = before_.losses;
     after.arguments = before_.arguments;
     after.results = before_.results;
     std::vector<Id> results;

@@ -6,6 +6,15 @@ namespace axccl::program {
 
 Result<Transformed> Parallelize(const Program& program, const Parallelism& p) {
   AXCCL_ASSIGN_OR_RETURN(Transformed t, Untransformed(program));
+  if (p.local == LocalLoss::kStages && p.stages < 2)
+    return MakeStatus(
+        Code::kInvalidArgument,
+        "transform local-layer: a loss for each stage, but %lld stages; give a pipeline of at least 2, or "
+        "each layer a loss",
+        static_cast<long long>(p.stages));
+  if (p.local != LocalLoss::kNone) {
+    AXCCL_ASSIGN_OR_RETURN(t, LocalLosses(t, p.local == LocalLoss::kStages ? p.stages : 0));
+  }
   AXCCL_ASSIGN_OR_RETURN(t, SplitTensors(t, p.tensor));
   if (p.recompute != 0) {
     AXCCL_ASSIGN_OR_RETURN(t, Recompute(t, p.recompute));

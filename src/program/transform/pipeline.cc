@@ -279,6 +279,7 @@ class PipelineWriter {
   Transformed Finish() {
     Transformed after;
     after.tensor_ranks = before_.tensor_ranks;
+    after.losses = before_.losses;
     after.program.ranks = before_.program.ranks * num_stages_;
     std::vector<std::vector<Id>> results(sites_.size());
     after.results.resize(sites_.size());
@@ -353,9 +354,10 @@ Result<Transformed> Pipeline(const Transformed& before, int64_t stages, int64_t 
   }
   const SpreadRules rules{"pipeline, microbatches " + std::to_string(microbatches), microbatches, false, {}};
   AXCCL_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(function, arguments, rules));
-  AXCCL_ASSIGN_OR_RETURN(const Stages placed, StagesOf(function, spread, static_cast<int>(stages)));
+  AXCCL_ASSIGN_OR_RETURN(const Stages placed, StagesOf(function, before.losses, spread, static_cast<int>(stages)));
   PipelineWriter writer(before, spread, placed, static_cast<int>(stages), static_cast<int>(microbatches));
-  return writer.Run(ScheduleOf(static_cast<int>(stages), static_cast<int>(microbatches), order));
+  return writer.Run(
+      ScheduleOf(static_cast<int>(stages), static_cast<int>(microbatches), order, AreIndependent(function, placed)));
 }
 
 }  // namespace axccl::program

@@ -15,9 +15,9 @@ class RecomputeWriter {
   RecomputeWriter(const Transformed& before, const Spread& spread, size_t layers)
       : before_(before),
         function_(before.program.parts[0].function),
-        forward_(ForwardOf(function_)),
+        forward_(ForwardOf(function_, before.losses)),
         builder_(function_.name) {
-    FindSegments(LayersOf(function_, forward_, spread), spread, layers);
+    FindSegments(LayersOf(function_, before.losses, spread), spread, layers);
     FindNeeded();
   }
 

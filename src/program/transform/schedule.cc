@@ -15,12 +15,13 @@ struct Progress {
 
 class Scheduler {
  public:
-  Scheduler(int stages, int microbatches, PipelineOrder order)
-      : microbatches_(microbatches), order_(order), done_(static_cast<size_t>(stages)) {}
+  Scheduler(int stages, int microbatches, PipelineOrder order, bool independent)
+      : microbatches_(microbatches), order_(order), independent_(independent), done_(static_cast<size_t>(stages)) {}
 
   std::vector<std::vector<Pass>> Run() {
     std::vector<std::vector<Pass>> steps;
-    while (done_[0].backward < microbatches_) {
+    const auto is_done = [&](const Progress& stage) { return stage.backward == microbatches_; };
+    while (!std::all_of(done_.begin(), done_.end(), is_done)) {
       const std::vector<Progress> before = done_;
       steps.emplace_back();
       for (size_t stage = 0; stage < done_.size(); ++stage) steps.back().push_back(Take(stage, before));
@@ -33,7 +34,7 @@ class Scheduler {
   Pass Take(size_t stage, const std::vector<Progress>& before) {
     Progress& own = done_[stage];
     const int arrived = stage == 0 ? microbatches_ : before[stage - 1].forward;
-    const int returned = stage + 1 == done_.size() ? own.forward : before[stage + 1].backward;
+    const int returned = independent_ || stage + 1 == done_.size() ? own.forward : before[stage + 1].backward;
     const bool can_forward = own.forward < arrived, can_backward = own.backward < returned;
     const bool is_forward = can_forward && (order_ == PipelineOrder::kFifo || !own.last_was_forward || !can_backward);
     if (is_forward) {
@@ -47,13 +48,14 @@ class Scheduler {
 
   const int microbatches_;
   const PipelineOrder order_;
+  const bool independent_;
   std::vector<Progress> done_;  // [stage]
 };
 
 }  // namespace
 
-std::vector<std::vector<Pass>> ScheduleOf(int stages, int microbatches, PipelineOrder order) {
-  return Scheduler(stages, microbatches, order).Run();
+std::vector<std::vector<Pass>> ScheduleOf(int stages, int microbatches, PipelineOrder order, bool independent) {
+  return Scheduler(stages, microbatches, order, independent).Run();
 }
 
 }  // namespace axccl::program

@@ -114,7 +114,7 @@ Result<Transformed> SplitBatch(const Transformed& before, int64_t ranks, int zer
   }
   SpreadRules rules{"data " + std::to_string(ranks), ranks, true, {}};
   std::unordered_map<Id, bool> is_backward;
-  const std::vector<bool> forward = ForwardOf(function);
+  const std::vector<bool> forward = ForwardOf(function, before.losses);
   for (size_t i = 0; i < forward.size(); ++i) {
     for (const Value& result : function.operations[i].results) is_backward[result.id] = !forward[i];
   }

@@ -1,6 +1,7 @@
 #include "src/program/transform/stages.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -9,14 +10,6 @@
 #include "src/program/transform/structure.h"
 
 namespace axccl::program {
-namespace {
-
-double ProductFlops(const Operation& operation, const std::unordered_map<Id, const TensorType*>& types) {
-  std::vector<const TensorType*> operands;
-  for (const Id operand : operation.operands) operands.push_back(types.at(operand));
-  const Work work = WorkOf(operation, operands);
-  return work.product ? work.flops : 0;
-}
 
 bool IsOfBatch(const SpreadStep& step) {
   const auto is_of_batch = [](const Layout& layout) { return !layout.is_same(); };
@@ -24,7 +17,6 @@ bool IsOfBatch(const SpreadStep& step) {
          std::any_of(step.results.begin(), step.results.end(), is_of_batch);
 }
 
-// The values that are the state, or are computed from it alone, with the donated argument.
 std::unordered_map<Id, Id> FromState(const Function& function, const Spread& spread) {
   std::unordered_map<Id, Id> from;
   for (const Value& argument : function.arguments) {
@@ -41,14 +33,29 @@ std::unordered_map<Id, Id> FromState(const Function& function, const Spread& spr
   return from;
 }
 
+namespace {
+
+double ProductFlops(const Operation& operation, const std::unordered_map<Id, const TensorType*>& types) {
+  std::vector<const TensorType*> operands;
+  for (const Id operand : operation.operands) operands.push_back(types.at(operand));
+  const Work work = WorkOf(operation, operands);
+  return work.product ? work.flops : 0;
+}
+
 class LayerFinder {
  public:
-  LayerFinder(const Function& function, const std::vector<bool>& forward, const Spread& spread)
-      : function_(function), spread_(spread), types_(TypesOf(function)), state_(FromState(function, spread)) {
+  LayerFinder(const Function& function, size_t losses, const Spread& spread)
+      : function_(function),
+        spread_(spread),
+        leads_on_(ForwardOf(function, 1)),
+        types_(TypesOf(function)),
+        state_(FromState(function, spread)) {
+    const std::vector<bool> forward = ForwardOf(function, losses);
     for (size_t i = 0; i < function.operations.size(); ++i) {
       if (forward[i] && IsOfBatch(spread.steps[i])) forward_.push_back(i);
     }
     for (const size_t i : forward_) {
+      if (!leads_on_[i]) continue;
       for (const Id operand : function.operations[i].operands) last_use_[operand] = i;
     }
   }
@@ -61,10 +68,14 @@ class LayerFinder {
     if (!forward_.empty()) layer.first = forward_[0];
     for (const size_t i : forward_) {
       const Operation& operation = function_.operations[i];
+      if (!leads_on_[i]) {  // of the loss of the layers so far
+        (until ? *until : layer).last = i;
+        continue;
+      }
       const bool uses_weights = UsesState(operation);
       if (uses_weights && until) {
-        layers.push_back(*until);
-        layer = Layer{i, i, 0, 0};
+        Append(*until, &layers);
+        layer = Layer{i, i};
         layer.first = until->last + 1;
         until.reset();
         has_weights = false;
@@ -73,16 +84,28 @@ class LayerFinder {
       layer.flops += ProductFlops(operation, types_);
       layer.last = i;
       const std::optional<Id> cut = Advance(operation, i);
-      if (cut && has_weights) {
-        until = layer;
-        until->output = *cut;
-      }
+      if (!cut || !has_weights) continue;
+      until = layer;
+      until->output = *cut;
+      until->has_output = true;
+      if (!layer.has_output) layer.output = *cut;
+      layer.has_output = true;
     }
-    layers.push_back(layer);
+    Append(layer, &layers);
     return layers;
   }
 
  private:
+  // What has no product, such as the sum with a bias, belongs to the product before it.
+  static void Append(const Layer& layer, std::vector<Layer>* layers) {
+    if (layers->empty() || layer.flops > 0 || layers->back().flops == 0) return layers->push_back(layer);
+    const size_t first = layers->back().first;
+    const double flops = layers->back().flops;
+    layers->back() = layer;
+    layers->back().first = first;
+    layers->back().flops = flops;
+  }
+
   bool UsesState(const Operation& operation) const {
     return std::any_of(operation.operands.begin(), operation.operands.end(),
                        [&](Id operand) { return state_.count(operand) > 0; });
@@ -106,6 +129,7 @@ class LayerFinder {
 
   const Function& function_;
   const Spread& spread_;
+  const std::vector<bool> leads_on_;  // to the last loss
   const std::unordered_map<Id, const TensorType*> types_;
   const std::unordered_map<Id, Id> state_;
   std::vector<size_t> forward_;
@@ -113,36 +137,18 @@ class LayerFinder {
   std::set<Id> live_;
 };
 
-// Stages of about equal flops; of equal numbers of layers, if otherwise one would be empty.
-std::vector<int> CutLayers(const std::vector<Layer>& layers, int stages) {
-  double all = 0;
-  for (const Layer& layer : layers) all += layer.flops;
-  std::vector<int> of_layer;
-  std::set<int> used;
-  double before = 0;
-  for (const Layer& layer : layers) {
-    const int stage = all > 0 ? static_cast<int>((before + layer.flops / 2) / all * stages) : 0;
-    before += layer.flops;
-    of_layer.push_back(std::min(stage, stages - 1));
-    used.insert(of_layer.back());
-  }
-  if (used.size() == static_cast<size_t>(stages)) return of_layer;
-  for (size_t i = 0; i < layers.size(); ++i)
-    of_layer[i] = static_cast<int>(i * static_cast<size_t>(stages) / layers.size());
-  return of_layer;
-}
-
 class StageFinder {
  public:
-  StageFinder(const Function& function, const Spread& spread, int stages)
+  StageFinder(const Function& function, size_t losses, const Spread& spread, int stages)
       : function_(function),
         spread_(spread),
         last_(stages - 1),
-        forward_(ForwardOf(function)),
+        losses_(losses),
+        forward_(ForwardOf(function, losses)),
         state_(FromState(function, spread)) {}
 
   Result<Stages> Run() {
-    const std::vector<Layer> layers = LayersOf(function_, forward_, spread_);
+    const std::vector<Layer> layers = LayersOf(function_, losses_, spread_);
     if (layers.size() <= static_cast<size_t>(last_)) {
       return MakeStatus(Code::kInvalidArgument, "transform pipeline: %d stages, but the program has %zu layers",
                         last_ + 1, layers.size());
@@ -154,9 +160,14 @@ class StageFinder {
     for (size_t i = 0; i < function_.operations.size(); ++i) {
       const Operation& operation = function_.operations[i];
       if (out_.turns[i] == Turn::kBefore) out_.stages[i] = StageOfState(operation);
+      if (out_.turns[i] == Turn::kBackward && IsLeftOpen(i)) continue;
       if (out_.turns[i] == Turn::kBackward) out_.stages[i] = StageOfBackward(operation);
       if (out_.turns[i] == Turn::kAfter) out_.stages[i] = StageOfUpdate(operation);
       for (const Value& result : operation.results) made_on_[result.id] = out_.stages[i];
+      for (const Id operand : operation.operands) Settle(operand, out_.stages[i]);
+    }
+    for (size_t i = function_.operations.size(); i-- > 0;) {
+      for (const Value& result : function_.operations[i].results) Settle(result.id, last_);
     }
     return std::move(out_);
   }
@@ -211,22 +222,66 @@ class StageFinder {
     return kAnywhere;
   }
 
+  // Stages where all that the forward pass left for the operation is at hand; none if it left nothing.
+  std::set<int> PlacesOf(const Operation& operation) const {
+    std::set<int> places;
+    bool is_first = true;
+    for (const Id operand : operation.operands) {
+      const auto used = used_on_.find(operand);
+      if (used == used_on_.end()) continue;
+      if (is_first) places = used->second;
+      std::erase_if(places, [&](int stage) { return used->second.count(stage) == 0; });
+      is_first = false;
+    }
+    return places;
+  }
+
+  // The stage of an operation that takes no gradient, but what two stages have, follows from what takes its result.
+  bool IsLeftOpen(size_t number) {
+    const Operation& operation = function_.operations[number];
+    const bool takes_gradient = std::any_of(operation.operands.begin(), operation.operands.end(), [&](Id operand) {
+      const auto made = made_on_.find(operand);
+      return used_on_.count(operand) == 0 && made != made_on_.end() && made->second != kAnywhere;
+    });
+    if (takes_gradient) return false;
+    const std::set<int> places = PlacesOf(operation);
+    if (places.size() < 2) return false;
+    for (const Value& result : operation.results) {
+      open_[result.id] = number;
+      used_on_[result.id] = places;
+    }
+    return true;
+  }
+
+  // The value is needed on that stage.
+  void Settle(Id value, int stage) {
+    const auto found = open_.find(value);
+    if (found == open_.end()) return;
+    const size_t number = found->second;
+    const std::set<int> places = used_on_.at(value);
+    out_.stages[number] = places.count(stage) > 0 ? stage : *places.rbegin();
+    for (const Value& result : function_.operations[number].results) {
+      open_.erase(result.id);
+      used_on_.erase(result.id);
+      made_on_[result.id] = out_.stages[number];
+    }
+    for (const Id operand : function_.operations[number].operands) Settle(operand, out_.stages[number]);
+  }
+
   // Where the gradient is, if what the forward pass left is there too; otherwise where that is.
   int StageOfBackward(const Operation& operation) const {
     int gradient = last_;
-    std::vector<const std::set<int>*> places;
+    const std::set<int>* left = nullptr;  // where the first value is that the forward pass left
     for (const Id operand : operation.operands) {
       if (const auto used = used_on_.find(operand); used != used_on_.end())
-        places.push_back(&used->second);
+        left = left == nullptr ? &used->second : left;
       else if (const auto made = made_on_.find(operand); made != made_on_.end() && made->second != kAnywhere)
         gradient = std::min(gradient, made->second);
     }
-    for (int stage = gradient; stage >= 0; --stage) {
-      const bool is_there =
-          std::all_of(places.begin(), places.end(), [&](const std::set<int>* on) { return on->count(stage) > 0; });
-      if (is_there) return stage;
-    }
-    return *places[0]->rbegin();
+    if (left == nullptr) return gradient;
+    const std::set<int> places = PlacesOf(operation);
+    const auto after = places.upper_bound(gradient);
+    return after == places.begin() ? *left->rbegin() : *std::prev(after);
   }
 
   // Where the state is that it updates, otherwise where its operands are.
@@ -243,21 +298,57 @@ class StageFinder {
   const Function& function_;
   const Spread& spread_;
   const int last_;
+  const size_t losses_;
   const std::vector<bool> forward_;
   const std::unordered_map<Id, Id> state_;
   std::unordered_map<Id, std::set<int>> used_on_;  // values of the forward pass, and the state: where they are at hand
   std::unordered_map<Id, int> made_on_;
+  std::unordered_map<Id, size_t> open_;  // values whose operation's stage is not decided
   Stages out_;
 };
 
 }  // namespace
 
-std::vector<Layer> LayersOf(const Function& function, const std::vector<bool>& forward, const Spread& spread) {
-  return LayerFinder(function, forward, spread).Run();
+std::vector<Layer> LayersOf(const Function& function, size_t losses, const Spread& spread) {
+  return LayerFinder(function, losses, spread).Run();
 }
 
-Result<Stages> StagesOf(const Function& function, const Spread& spread, int stages) {
-  return StageFinder(function, spread, stages).Run();
+std::vector<int> CutLayers(const std::vector<Layer>& layers, int stages) {
+  double all = 0;
+  for (const Layer& layer : layers) all += layer.flops;
+  std::vector<int> of_layer;
+  std::set<int> used;
+  double before = 0;
+  for (const Layer& layer : layers) {
+    const int stage = all > 0 ? static_cast<int>((before + layer.flops / 2) / all * stages) : 0;
+    before += layer.flops;
+    of_layer.push_back(std::min(stage, stages - 1));
+    used.insert(of_layer.back());
+  }
+  if (used.size() == static_cast<size_t>(stages)) return of_layer;
+  for (size_t i = 0; i < layers.size(); ++i)
+    of_layer[i] = static_cast<int>(i * static_cast<size_t>(stages) / layers.size());
+  return of_layer;
+}
+
+Result<Stages> StagesOf(const Function& function, size_t losses, const Spread& spread, int stages) {
+  return StageFinder(function, losses, spread, stages).Run();
+}
+
+bool AreIndependent(const Function& function, const Stages& stages) {
+  std::unordered_map<Id, size_t> makers;
+  for (size_t i = 0; i < function.operations.size(); ++i) {
+    for (const Value& result : function.operations[i].results) makers[result.id] = i;
+    if (stages.turns[i] != Turn::kBackward) continue;
+    for (const Id operand : function.operations[i].operands) {
+      const auto maker = makers.find(operand);
+      if (maker == makers.end() || stages.stages[maker->second] == kAnywhere) continue;
+      const int made = stages.stages[maker->second];
+      if (made > stages.stages[i] || (made < stages.stages[i] && stages.turns[maker->second] == Turn::kBackward))
+        return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace axccl::program

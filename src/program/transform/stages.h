@@ -11,16 +11,26 @@
 namespace axccl::program {
 
 // Where the forward pass may be cut: one value of the batch goes on, and all that follows needs nothing else of it.
-// A layer ends before the first of these cuts after which weights are used again.
+// A layer ends before the first of these cuts after which weights are used again, in a product if the layer has one.
 struct Layer {
   size_t first = 0,
-         last = 0;   // operations of the function; those between that are not of the forward pass do not count
-  Id output = 0;     // the value that goes on; of the last layer, nothing
+         last = 0;  // operations of the function; those between that are not of the forward pass do not count
+  // The value that goes on. Of the last layer: the first that goes on alone after the last use of weights, if any does.
+  Id output = 0;
+  bool has_output = false;
   double flops = 0;  // of the products
 };
 
-// Values that are split or terms are those of the batch.
-std::vector<Layer> LayersOf(const Function& function, const std::vector<bool>& forward, const Spread& spread);
+// Values that are split or terms are those of the batch. The last `losses` results are losses; operations that only
+// lead to those before the last belong to the layer whose output they take.
+bool IsOfBatch(const SpreadStep& step);
+std::vector<Layer> LayersOf(const Function& function, size_t losses, const Spread& spread);
+
+// The values that are the state, or are computed from it alone, with the donated argument.
+std::unordered_map<Id, Id> FromState(const Function& function, const Spread& spread);
+
+// [layer]: its stage. Stages of about equal flops; of equal numbers of layers, if otherwise one would be empty.
+std::vector<int> CutLayers(const std::vector<Layer>& layers, int stages);
 
 enum class Turn : uint8_t {
   kBefore,    // once, from state and constants
@@ -36,8 +46,11 @@ struct Stages {
 };
 inline constexpr int kAnywhere = -1;
 
-// kInvalidArgument, with the number of layers, if there are more stages than layers.
-Result<Stages> StagesOf(const Function& function, const Spread& spread, int stages);
+// The last `losses` results are losses. kInvalidArgument, with the number of layers, if there are more stages than
+// these.
+Result<Stages> StagesOf(const Function& function, size_t losses, const Spread& spread, int stages);
+// Whether the backward pass of a stage needs nothing of that of another stage.
+bool AreIndependent(const Function& function, const Stages& stages);
 
 // What each stage does in a step: nothing, or a pass of a microbatch.
 struct Pass {
@@ -45,7 +58,8 @@ struct Pass {
   bool is_forward = true;
 };
 enum class PipelineOrder : uint8_t;
-// [step][stage]. What a stage gives in one step, its neighbours can take in the next.
-std::vector<std::vector<Pass>> ScheduleOf(int stages, int microbatches, PipelineOrder order);
+// [step][stage]. What a stage gives in one step, its neighbours can take in the next. `independent`: a backward pass
+// needs the stage's own forward pass alone.
+std::vector<std::vector<Pass>> ScheduleOf(int stages, int microbatches, PipelineOrder order, bool independent = false);
 
 }  // namespace axccl::program

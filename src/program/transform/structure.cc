@@ -17,8 +17,8 @@ std::vector<size_t> StateOf(const Function& function) {
 
 bool IsBatch(const Value& argument) { return !argument.donated && !argument.type.dims.empty(); }
 
-std::vector<bool> ForwardOf(const Function& function) {
-  std::unordered_set<Id> needed{function.results.back()};
+std::vector<bool> ForwardOf(const Function& function, size_t losses) {
+  std::unordered_set<Id> needed(function.results.end() - static_cast<ptrdiff_t>(losses), function.results.end());
   std::vector<bool> forward(function.operations.size());
   for (size_t i = function.operations.size(); i-- > 0;) {
     const Operation& operation = function.operations[i];

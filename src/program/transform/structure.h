@@ -12,8 +12,8 @@ namespace axccl::program {
 std::vector<size_t> StateOf(const Function& function);
 bool IsBatch(const Value& argument);
 
-// [operation]: whether the loss is computed from it.
-std::vector<bool> ForwardOf(const Function& function);
+// [operation]: whether a loss is computed from it; these are the last `losses` results.
+std::vector<bool> ForwardOf(const Function& function, size_t losses);
 
 // A channel that no operation of the program has.
 int64_t FreeChannel(const Program& program);
