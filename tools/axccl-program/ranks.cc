@@ -64,9 +64,10 @@ Result<RankResult> RunRank(int ranks, int rank, const ncclUniqueId& id, const Ma
   return result;
 }
 
-Result<std::vector<RankResult>> RunRanksOnThreads(int ranks, const MakeTask& make) {
-  if (ranks > kMostRanks)
-    return MakeStatus(Code::kInvalidUsage, "the program has %d ranks; at most %d can run", ranks, kMostRanks);
+Result<std::vector<RankResult>> RunRanksHere(int ranks, RankRange here, const MakeTask& make) {
+  if (here.count > kMostRanks)
+    return MakeStatus(Code::kInvalidUsage, "the program has %d ranks; at most %d can run in a process", here.count,
+                      kMostRanks);
   ncclUniqueId id;
   if (ncclGetUniqueId(&id) != ncclSuccess)
     return MakeStatus(Code::kSystemError, "ncclGetUniqueId: %s", ncclGetLastError(nullptr));
@@ -82,15 +83,19 @@ Result<std::vector<RankResult>> RunRanksOnThreads(int ranks, const MakeTask& mak
   };
   std::vector<std::thread> threads;
   try {
-    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
+    for (int rank = here.first; rank < here.first + here.count; ++rank) threads.emplace_back(run, rank);
     begin.set_value(true);
   } catch (const std::system_error& error) {
-    first.Set(SystemError(error.code().value(), "thread of rank %zu of %d", threads.size(), ranks));
+    first.Set(SystemError(error.code().value(), "thread %zu of %d ranks", threads.size(), here.count));
     begin.set_value(false);
   }
   for (std::thread& thread : threads) thread.join();
   if (const Status status = first.Get(); !status.ok()) return status;
   return results;
+}
+
+Result<std::vector<RankResult>> RunRanksOnThreads(int ranks, const MakeTask& make) {
+  return RunRanksHere(ranks, {0, ranks}, make);
 }
 
 }  // namespace axccl::tools

@@ -237,9 +237,7 @@ Result<std::string> Replay(const Program& program, const ReplayOptions& options)
     return std::make_unique<RankReplay>(program.ranks, of_ranks[static_cast<size_t>(rank)], options.rounds, rank, comm,
                                         stream);
   };
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<RankResult> results, options.processes
-                                                                    ? RunRanksOnProcesses(program.ranks, make)
-                                                                    : RunRanksOnThreads(program.ranks, make));
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<RankResult> results, options.start(program.ranks, make));
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) text += PartText(program.parts[i], parts[i], results, options.rounds);
   return text + Format("a round: %.4g us, the median of %d\n", MedianOfRounds(results, options.rounds), options.rounds);

@@ -11,20 +11,21 @@
 #include "src/base/status.h"
 #include "src/program/program.h"
 #include "src/program/simulate.h"
+#include "tools/axccl-program/ranks.h"
 
 namespace axccl::tools {
 
 struct ReplayOptions {
   program::SimulateOptions loops;  // how often loops go round, and which branch is taken
   int rounds = 10;
-  bool processes = false;  // one for each rank, instead of a thread
+  Start start = RunRanksOnThreads;
 };
 
 // A line for each call site: how often a rank calls it in a round; of each rank's calls the median, of these the median
 // and that of the slowest rank. Then the time of a round, from the first call of any rank to the end of the last. A
 // recv or collective includes the wait for others; a send goes on until its message has been taken. Errors: those of
-// simulate.h about loops; kInvalidUsage for more than 2^22 calls of a rank; those of ranks.h. Of processes, the
-// conditions of RunRanksOnProcesses hold.
+// simulate.h about loops; kInvalidUsage for more than 2^22 calls of a rank; those of
+// `start`, whose conditions hold. Ranks that are not of this process are left out.
 Result<std::string> Replay(const program::Program& program, const ReplayOptions& options);
 
 }  // namespace axccl::tools
