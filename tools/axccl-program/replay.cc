@@ -59,7 +59,7 @@ Result<PartCalls> CallsOf(const Part& part, const program::Liveness& liveness, c
     const auto [site, is_first] = known.emplace(step.operation, calls.sites.size());
     if (is_first) {
       calls.sites.push_back({step.operation, {}});
-      for (const program::Id id : step.operation->operands) calls.sites.back().operands.push_back(*types.at(id));
+      for (const program::Id id : step.operation->operands) calls.sites.back().operands.push_back(*types.Find(id));
     }
     calls.calls.push_back(site->second);
   }

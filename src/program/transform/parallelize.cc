@@ -4,16 +4,24 @@
 
 namespace axccl::program {
 
-Result<Transformed> Parallelize(const Program& program, const Parallelism& p) {
+Result<Transformed> SpreadOverRanks(const Program& program, const Parallelism& p) {
   AXCCL_ASSIGN_OR_RETURN(Transformed t, Untransformed(program));
   AXCCL_ASSIGN_OR_RETURN(t, SplitTensors(t, p.tensor));
   if (p.recompute != 0) {
     AXCCL_ASSIGN_OR_RETURN(t, Recompute(t, p.recompute));
   }
-  AXCCL_ASSIGN_OR_RETURN(t, SplitBatch(t, p.data, p.zero));
-  AXCCL_ASSIGN_OR_RETURN(t, Pipeline(t, p.stages, p.microbatches, p.order));
+  return SplitBatch(t, p.data, p.zero);
+}
+
+Result<Transformed> PutIntoStages(const Transformed& before, const Parallelism& p) {
+  AXCCL_ASSIGN_OR_RETURN(Transformed t, Pipeline(before, p.stages, p.microbatches, p.order));
   if (p.bucket_bytes < 0) return t;
-  return Overlap(t, p.bucket_bytes);
+  return Overlap(std::move(t), p.bucket_bytes);
+}
+
+Result<Transformed> Parallelize(const Program& program, const Parallelism& p) {
+  AXCCL_ASSIGN_OR_RETURN(const Transformed spread, SpreadOverRanks(program, p));
+  return PutIntoStages(spread, p);
 }
 
 }  // namespace axccl::program

@@ -11,9 +11,9 @@
 namespace axccl::program {
 namespace {
 
-double ProductFlops(const Operation& operation, const std::unordered_map<Id, const TensorType*>& types) {
+double ProductFlops(const Operation& operation, const IdTable<const TensorType*>& types) {
   std::vector<const TensorType*> operands;
-  for (const Id operand : operation.operands) operands.push_back(types.at(operand));
+  for (const Id operand : operation.operands) operands.push_back(types.Find(operand));
   const Work work = WorkOf(operation, operands);
   return work.product ? work.flops : 0;
 }
@@ -106,7 +106,7 @@ class LayerFinder {
 
   const Function& function_;
   const Spread& spread_;
-  const std::unordered_map<Id, const TensorType*> types_;
+  const IdTable<const TensorType*> types_;
   const std::unordered_map<Id, Id> state_;
   std::vector<size_t> forward_;
   std::unordered_map<Id, size_t> last_use_;  // in the forward pass
