@@ -21,6 +21,7 @@
 #include "tools/axccl-program/compare.h"
 #include "tools/axccl-program/drawing.h"
 #include "tools/axccl-program/files.h"
+#include "tools/axccl-program/gpus.h"
 #include "tools/axccl-program/inputs.h"
 #include "tools/axccl-program/job.h"
 #include "tools/axccl-program/options.h"
@@ -258,7 +259,19 @@ int CalibrateAndPrint(const Options& o) {
   return fabric.ok() ? PrintAll(fabric.value()) : Complain(fabric.status(), kWrong);
 }
 
+// Only replay knows ranks on GPUs.
+Status ChooseDevice(const Options& o) {
+  if (o.command == Command::kReplay || !GpusWanted()) {
+    setenv("AXCCL_DEVICE", "host", 0);
+    return Status();
+  }
+  if (o.command != Command::kRun && o.command != Command::kCalibrate) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "AXCCL_DEVICE is cuda, and run and calibrate have host ranks only; unset it, or replay");
+}
+
 int Run(Options o) {
+  if (const Status chosen = ChooseDevice(o); !chosen.ok()) return Complain(chosen, kBadUse);
   if (o.command == Command::kHelp) return PrintAll(std::string(HelpText()) + "\n" + TrainingHelp());
   if (o.command == Command::kCalibrate) return CalibrateAndPrint(o);
   const Result<std::string> text = ReadWholeFile(o.file == "-" ? "/dev/stdin" : o.file, kMostBytes);

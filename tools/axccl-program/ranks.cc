@@ -6,11 +6,20 @@
 #include <thread>
 #include <utility>
 
+#include "tools/axccl-program/gpus.h"
+
 namespace axccl::tools {
 namespace {
 
 Status ErrorOf(int rank, const char* what) {
   return MakeStatus(Code::kRemoteError, "rank %d in %s: %s", rank, what, ncclGetLastError(nullptr));
+}
+
+Status UseDeviceOf(int rank) {
+  if (!GpusWanted())
+    return axcclHostSetDevice(rank % kMostRanks) == ncclSuccess ? Status() : ErrorOf(rank, "axcclHostSetDevice");
+  AXCCL_ASSIGN_OR_RETURN(const Gpus* const gpus, Gpus::Get());
+  return gpus->Use(rank);
 }
 
 // The first error of any rank.
@@ -37,12 +46,12 @@ Result<RankResult> RunRank(int ranks, int rank, const ncclUniqueId& id, const Ma
   ncclComm_t comm = nullptr;
   axcclStream_t stream = nullptr;
   Result<RankResult> result = RankResult();
-  if (axcclHostSetDevice(rank % kMostRanks) != ncclSuccess) {
-    result = ErrorOf(rank, "axcclHostSetDevice");
+  if (const Status used = UseDeviceOf(rank); !used.ok()) {
+    result = used;
   } else if (ncclCommInitRank(&comm, ranks, id, rank) != ncclSuccess) {
     comm = nullptr;
     result = ErrorOf(rank, "ncclCommInitRank");
-  } else if (axcclStreamCreate(&stream, axcclStreamNonBlocking) != ncclSuccess) {
+  } else if (!GpusWanted() && axcclStreamCreate(&stream, axcclStreamNonBlocking) != ncclSuccess) {
     result = ErrorOf(rank, "axcclStreamCreate");
   }
   std::unique_ptr<RankTask> task;

@@ -37,14 +37,14 @@ class RankTask {
   // After an error, the communicator is aborted before the task is destroyed.
   virtual Result<RankResult> Run() = 0;
 };
-// Called by the rank's thread, in its process.
+// Called by the rank's thread, in its process. `stream`: null if ranks are GPUs.
 using MakeTask = std::function<std::unique_ptr<RankTask>(int rank, ncclComm_t comm, axcclStream_t stream)>;
 
 // A way to run the ranks of a program.
 using Start = std::function<Result<std::vector<RankResult>>(int ranks, const MakeTask& make)>;
 
-// A rank from its first call of the library to its last, on the calling thread. An error is passed to `failed` before
-// the communicator is aborted: what other ranks say after that is its consequence.
+// A rank from its first call of the library to its last, on the calling thread; a GPU if AXCCL_DEVICE is cuda. An error
+// is passed to `failed` before the communicator is aborted: what other ranks say after that is its consequence.
 Result<RankResult> RunRank(int ranks, int rank, const ncclUniqueId& id, const MakeTask& make,
                            const std::function<void(const Status&)>& failed);
 

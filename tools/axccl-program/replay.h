@@ -3,10 +3,12 @@
 // Each rank issues the program's collectives and messages, on the channels and in the order of a run (rank_calls.h), on
 // zeros of the right shapes; local operations are left out. Loops go round as often as in a simulation. After a round
 // that is not measured, for channels and prepared calls, come as many measured ones as asked for; ranks meet before
-// each. Calls with operands of one type read the same buffer, and calls with results of the same types write the same.
+// each. With AXCCL_DEVICE=cuda ranks are GPUs (gpu_replay.h). Calls with operands of one type read the same buffer, and
+// calls with results of the same types write the same.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/program/program.h"
@@ -14,6 +16,11 @@
 #include "tools/axccl-program/ranks.h"
 
 namespace axccl::tools {
+
+struct CallSite {
+  const program::Operation* operation;
+  std::vector<program::TensorType> operands;
+};
 
 struct ReplayOptions {
   program::SimulateOptions loops;  // how often loops go round, and which branch is taken
