@@ -52,6 +52,7 @@ const std::vector<LocalOperation>& LocalOperations() {
       {"exponential", {"f32[@] = exponential x"}},
       {"floor", {"f32[@] = floor x"}},
       {"iota", {"f32[@] = iota dim=0"}},
+      {"is_finite", {"i1[@] = is_finite x"}},
       {"log", {"f32[@] = log x"}},
       {"maximum", {"f32[@] = maximum x y"}},
       {"minimum", {"f32[@] = minimum x y"}},
