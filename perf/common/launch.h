@@ -4,13 +4,12 @@
 // it does not return in the parent that supervises forked processes.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "perf/common/options.h"
 #include "perf/common/shared_page.h"
+#include "src/base/launcher.h"
 #include "src/base/status.h"
 
 namespace axccl::perf {
@@ -26,20 +25,6 @@ struct World {
 };
 
 Result<World> EnterWorld(const Options& options);
-
-// The content of a launcher's variables.
-struct Launched {
-  std::string launcher;  // "torchrun", "Open MPI", "srun", "PMI"
-  int rank = 0;
-  int size = 1;
-  int local_size = 0;       // processes on this machine; 0 = unknown
-  std::string key;          // the same for all processes of the job, and only for them
-  std::string coordinator;  // host:port for NCCL_COMM_ID; empty if unknown
-};
-
-// Reads the variables through `get` (getenv, or a test's). Returns nothing if there is no launcher, and an error if its
-// variables make no sense.
-Result<std::optional<Launched>> DetectLauncher(const std::function<const char*(const char*)>& get);
 
 // Forks `count` processes and returns each one's index in them. The parent waits for them, kills the rest when one
 // fails, and exits with the status of the cause; deaths are recorded in `page`. Children die with the parent.

@@ -37,7 +37,7 @@ Literal LiteralOf(DataType type, double value) {
 
 Id Builder::Argument(const TensorType& type, bool donated) {
   function_.arguments.push_back({next_, type, donated});
-  types_.emplace(next_, type);
+  places_[next_] = -static_cast<int64_t>(function_.arguments.size());
   return next_++;
 }
 
@@ -55,7 +55,7 @@ size_t Builder::Append(Operation operation) {
   if (operation.results.empty()) ++next_;
   for (Value& result : operation.results) {
     result.id = next_++;
-    types_.emplace(result.id, result.type);
+    places_[result.id] = static_cast<int64_t>(function_.operations.size()) + 1;
   }
   function_.operations.push_back(std::move(operation));
   return function_.operations.size() - 1;

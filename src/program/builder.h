@@ -4,10 +4,10 @@
 // Used by one thread.
 #pragma once
 
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "src/program/id_table.h"
 #include "src/program/program.h"
 
 namespace axccl::program {
@@ -33,14 +33,21 @@ class Builder {
   Id Reduce(Combine fold, Id operand, const Ints& dims);
   Id Broadcast(Id operand, const Ints& sizes, const Ints& dims);
 
-  const TensorType& TypeOf(Id value) const { return types_.at(value); }
+  // Valid until the next argument.
+  const TensorType& TypeOf(Id value) const {
+    const int64_t place = places_.Find(value);
+    if (place < 0) return function_.arguments[static_cast<size_t>(-place) - 1].type;
+    const std::vector<Value>& results = function_.operations[static_cast<size_t>(place) - 1].results;
+    return results[value - results[0].id].type;
+  }
   const std::vector<Operation>& operations() const { return function_.operations; }
   Function Finish(std::vector<Id> results);
 
  private:
   Function function_;
   Id next_;
-  std::unordered_map<Id, TensorType> types_;
+  // Of each value: the place of its operation, from 1; or, negative, that of the argument.
+  IdTable<int64_t> places_;
   std::vector<std::pair<double, Id>> constants_;
 };
 

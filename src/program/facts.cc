@@ -6,7 +6,7 @@
 namespace axccl::program {
 namespace {
 
-void LearnTypes(const Function& function, std::unordered_map<Id, const TensorType*>* types) {
+void LearnTypes(const Function& function, IdTable<const TensorType*>* types) {
   for (const Value& argument : function.arguments) (*types)[argument.id] = &argument.type;
   for (const Operation& operation : function.operations) {
     for (const Function& region : operation.regions) LearnTypes(region, types);
@@ -37,8 +37,8 @@ Ints GroupOf(const Operation& collective, int64_t rank) {
   return {};
 }
 
-std::unordered_map<Id, const TensorType*> TypesOf(const Function& function) {
-  std::unordered_map<Id, const TensorType*> types;
+IdTable<const TensorType*> TypesOf(const Function& function) {
+  IdTable<const TensorType*> types;
   LearnTypes(function, &types);
   return types;
 }

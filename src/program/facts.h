@@ -2,9 +2,9 @@
 // which types values have. Pure functions.
 #pragma once
 
-#include <unordered_map>
 #include <vector>
 
+#include "src/program/id_table.h"
 #include "src/program/program.h"
 
 namespace axccl::program {
@@ -19,6 +19,6 @@ std::vector<Ints> MembersOf(const Operation& collective);
 Ints GroupOf(const Operation& collective, int64_t rank);
 
 // Of all values of the function, those in regions included. Refers to it.
-std::unordered_map<Id, const TensorType*> TypesOf(const Function& function);
+IdTable<const TensorType*> TypesOf(const Function& function);
 
 }  // namespace axccl::program

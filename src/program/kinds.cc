@@ -58,6 +58,7 @@ constexpr KindInfo kKinds[] = {
     Elementwise(OpKind::kDivide, "divide", 2),
     Elementwise(OpKind::kExponential, "exponential", 1),
     Elementwise(OpKind::kFloor, "floor", 1),
+    Elementwise(OpKind::kIsFinite, "is_finite", 1),
     Elementwise(OpKind::kLog, "log", 1),
     Elementwise(OpKind::kMaximum, "maximum", 2),
     Elementwise(OpKind::kMinimum, "minimum", 2),

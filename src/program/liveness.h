@@ -17,25 +17,31 @@ class Liveness {
  public:
   explicit Liveness(const Program& program);
   // The values to drop once the operation has ended: those that it uses last, and results that nothing uses.
-  std::span<const Id> DroppedAfter(const Operation& operation) const { return Find(after_, &operation); }
+  // `function`: whose operation it is.
+  std::span<const Id> DroppedAfter(const Function& function, const Operation& operation) const {
+    const Drops& drops = DropsOf(function);
+    const size_t place = static_cast<size_t>(&operation - function.operations.data());
+    return std::span(drops.after).subspan(drops.begin[place], drops.begin[place + 1] - drops.begin[place]);
+  }
   // The arguments that nothing uses; of a part, donated ones.
-  std::span<const Id> DroppedAtOnce(const Function& function) const { return Find(at_once_, &function); }
+  std::span<const Id> DroppedAtOnce(const Function& function) const { return DropsOf(function).at_once; }
   // What it defines and returns, and what it may not drop; not what a region returns of a function around it.
-  std::span<const Id> DroppedAtEnd(const Function& function) const { return Find(at_end_, &function); }
+  std::span<const Id> DroppedAtEnd(const Function& function) const { return DropsOf(function).at_end; }
 
  private:
-  template <class Of>
-  using Drops = std::unordered_map<const Of*, std::vector<Id>>;
-
-  template <class Of>
-  static std::span<const Id> Find(const Drops<Of>& drops, const Of* of) {
-    const auto found = drops.find(of);
-    return found == drops.end() ? std::span<const Id>() : std::span<const Id>(found->second);
-  }
+  struct Drops {
+    std::vector<size_t> begin;  // [operation]: its first one of `after`; one more entry at the end
+    std::vector<Id> after, at_once, at_end;
+  };
   void Add(const Function& function, bool is_part);
+  // Nothing is dropped in a function that is not of the program, which a rank without a part may run.
+  const Drops& DropsOf(const Function& function) const {
+    static const Drops kNone;
+    const auto found = of_functions_.find(&function);
+    return found == of_functions_.end() ? kNone : found->second;
+  }
 
-  Drops<Operation> after_;
-  Drops<Function> at_once_, at_end_;
+  std::unordered_map<const Function*, Drops> of_functions_;
 };
 
 }  // namespace axccl::program

@@ -60,6 +60,7 @@ enum class OpKind : uint8_t {
   kDivide,
   kExponential,
   kFloor,
+  kIsFinite,
   kLog,
   kMaximum,
   kMinimum,

@@ -39,6 +39,9 @@ class Running {
     }
   }
 
+  // Without times.
+  Simulation Memory() { return std::move(out_); }
+
   Result<Simulation> Run() {
     while (!ready_.empty()) {
       const size_t slot = ready_.back();
@@ -255,7 +258,10 @@ Result<Simulation> Simulate(const Program& program, Model* model, const Simulate
   }
   Running running(program, model, options.events);
   for (size_t i = 0; i < parts.size(); ++i) running.Add(program.parts[i], parts[i]);
-  return running.Run();
+  const bool is_too_large = std::any_of(parts.begin(), parts.end(), [&](const PartSteps& part) {
+    return options.most_bytes > 0 && part.memory.peak > options.most_bytes;
+  });
+  return is_too_large ? running.Memory() : running.Run();
 }
 
 }  // namespace axccl::program

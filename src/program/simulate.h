@@ -53,6 +53,8 @@ struct SimulateOptions {
   // The branch of every `if`: 0 is `then`, 1 `else`.
   std::optional<int> branch;
   bool events = false;  // whether to keep what happened when
+  // If a part needs more bytes, its memory is all that is found out: times are 0. 0: no limit.
+  uint64_t most_bytes = 0;
 };
 
 struct RankTimes {

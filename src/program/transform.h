@@ -79,7 +79,7 @@ Result<Transformed> Pipeline(const Transformed& before, int64_t stages, int64_t 
 
 // Communication beside computation: gradients are reduced as soon as they are there, several of up to `bucket_bytes` in
 // one all_reduce, and weights are gathered one use earlier. Last of the transforms.
-Result<Transformed> Overlap(const Transformed& before, int64_t bucket_bytes);
+Result<Transformed> Overlap(Transformed before, int64_t bucket_bytes);
 
 // All of them, in the order in which they go together: ranks of a tensor group are neighbours, then come the stages,
 // and copies of the pipeline last.
@@ -97,5 +97,8 @@ struct Parallelism {
   friend bool operator==(const Parallelism&, const Parallelism&) = default;
 };
 Result<Transformed> Parallelize(const Program& program, const Parallelism& parallelism);
+// The same in two steps. The first gives the same for all `stages`, `microbatches`, orders and buckets.
+Result<Transformed> SpreadOverRanks(const Program& program, const Parallelism& parallelism);
+Result<Transformed> PutIntoStages(const Transformed& before, const Parallelism& parallelism);
 
 }  // namespace axccl::program

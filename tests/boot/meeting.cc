@@ -1,28 +1,15 @@
 #include "tests/boot/meeting.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <cstring>
 #include <vector>
 
+#include "tests/harness/free_port.h"
 #include "tests/harness/random.h"
 
 namespace axccl::boot {
 
-std::string FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), bytes), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
-  close(fd);
-  return std::to_string(ntohs(address.sin_port));
-}
+std::string FreePort() { return std::to_string(harness::FreePort()); }
 
 UniqueId ShareId(harness::RankContext& context, int slot) {
   std::byte* const place = context.board() + static_cast<size_t>(slot) * sizeof(UniqueId);

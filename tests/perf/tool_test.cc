@@ -1,9 +1,7 @@
 // The perf tools end to end: format, JSON, layouts, launchers' variables, checks of the data.
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "tests/harness/folder.h"
+#include "tests/harness/free_port.h"
 #include "tests/perf/tool_runner.h"
 
 namespace axccl::perf {
@@ -257,21 +256,9 @@ TEST(PerfLaunch, TorchrunOpenMpiSrunPmi) {
   EXPECT_EQ(RunLaunched(2, [&](int r) { return with({{"PMI_RANK", number(r)}, {"PMI_SIZE", "2"}}); }).ranks.size(), 2u);
 }
 
-int FreePort() {
-  int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
-
 // Fewer processes on the machine than in total: they meet at MASTER_ADDR, and agree through their communicators.
 TEST(PerfLaunch, SeveralMachines) {
-  int port = FreePort() - 1;  // the tools use the port behind the launcher's
+  int port = harness::FreePort() - 1;  // the tools use the port behind the launcher's
   Output o = RunLaunched(3, [&](int r) {
     return Tool::Environment{{"RANK", std::to_string(r)},
                              {"WORLD_SIZE", "3"},

@@ -79,7 +79,7 @@ class PipelineOfDistir {
 
   // Of the operands of one concatenation; the last one has its id.
   void FindJoins(const Operation& all) {
-    TensorType type = TypesOf(before_).at(all.operands[0])[0];
+    TensorType type = TypesOf(before_).Find(all.operands[0])[0];
     Id joined = all.operands[0];
     for (size_t i = 1; i < all.operands.size(); ++i) {
       Operation join = all;

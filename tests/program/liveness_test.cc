@@ -23,7 +23,7 @@ void Append(const Function& function, const Liveness& liveness, std::string* tex
   add(function.name, liveness.DroppedAtOnce(function));
   for (const Operation& operation : function.operations) {
     for (const Function& region : operation.regions) Append(region, liveness, text);
-    add(std::to_string(operation.id), liveness.DroppedAfter(operation));
+    add(std::to_string(operation.id), liveness.DroppedAfter(function, operation));
   }
   add("end", liveness.DroppedAtEnd(function));
 }

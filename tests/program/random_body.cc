@@ -231,10 +231,11 @@ void PartMaker::ComputeUnary(const Value& x) {
   if (IsFloat(type) || (IsInteger(type) && !IsUnsigned(type))) kinds.insert(kinds.end(), {OpKind::kAbs, OpKind::kSign});
   if (IsFloat(type))
     kinds.insert(kinds.end(), {OpKind::kCosine, OpKind::kExponential, OpKind::kFloor, OpKind::kLog, OpKind::kRsqrt,
-                               OpKind::kSine, OpKind::kSqrt, OpKind::kTanh});
+                               OpKind::kSine, OpKind::kSqrt, OpKind::kTanh, OpKind::kIsFinite});
   const OpKind kind = random_->Pick(kinds);
   TensorType result = x.type;
   if (kind == OpKind::kConvert) result.data_type = kTypes[random_->Below(std::size(kTypes))];
+  if (kind == OpKind::kIsFinite) result.data_type = DataType::kBool;
   if (kind == OpKind::kOptimizationBarrier && random_->OneIn(2)) {
     const Value y = Pick();
     Emit(kind, {x.id, y.id}, {x.type, y.type});

@@ -95,7 +95,7 @@ TEST(RandomRun, Replays) {
   for (int i = 0; i < programs; ++i) {
     SCOPED_TRACE(NameOfCase(i));
     const RandomCase c(i);
-    const Result<std::string> replay = tools::Replay(c.program, {{.trips = i % 3, .branch = i % 2}, 2, false});
+    const Result<std::string> replay = tools::Replay(c.program, {{.trips = i % 3, .branch = i % 2}, 2});
     ASSERT_TRUE(replay.ok()) << replay.status().message() << "\n" << Print(c.program);
     EXPECT_NE(replay.value().find("a round: "), std::string::npos);
   }

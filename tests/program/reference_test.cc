@@ -114,6 +114,10 @@ std::vector<LocalCase> Unaries() {
   add("not", "i1[2]", "[true,false]", "i1[2]", "false,true");
   add("not", "u8[2]", "[0,254]", "u8[2]", "255,1");
   add("floor", "f32[3]", "[-1.5,-0.5,2.75]", "f32[3]", "-2,-1,2");
+  add("is_finite", "f32[4]", "[1.5,0x7f800000,0xff800000,0x7fc00000]", "i1[4]", "true,false,false,false");
+  add("is_finite", "bf16[3]", "[-0,1,0x7f80]", "i1[3]", "true,true,false");
+  add("is_finite", "f16[3]", "[65504,0x7c00,0xfe00]", "i1[3]", "true,false,false");
+  add("is_finite", "f64[2]", "[1e+300,0xfff0000000000000]", "i1[2]", "true,false");
   add("sqrt", "f32[2]", "[4,2.25]", "f32[2]", "2,1.5");
   add("rsqrt", "f64[2]", "[4,0.25]", "f64[2]", "0.5,2");
   add("exponential", "f64[2]", "[0,-0]", "f64[2]", "1,1");

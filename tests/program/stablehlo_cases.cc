@@ -20,6 +20,10 @@ constexpr StablehloCase kCases[] = {
      R"(%0 = "stablehlo.floor"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>)",
      R"(  %6 f32[4,8] = floor %0
 )"},
+    {R"(%0 = stablehlo.is_finite %x : (tensor<4x8xf32>) -> tensor<4x8xi1>)",
+     R"(%0 = "stablehlo.is_finite"(%x) : (tensor<4x8xf32>) -> tensor<4x8xi1>)",
+     R"(  %6 i1[4,8] = is_finite %0
+)"},
     {R"(%0 = stablehlo.log %x : tensor<4x8xf32>)", R"(%0 = "stablehlo.log"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>)",
      R"(  %6 f32[4,8] = log %0
 )"},

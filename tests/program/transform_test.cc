@@ -223,6 +223,23 @@ TEST(Search, ListsWhatIsPossibleFirst) {
   EXPECT_EQ(small.value()[0].peak_bytes, least);
   EXPECT_EQ(small.value()[0].left_out, "");
   EXPECT_EQ(small.value().back().parallelism.stages, 8);
+  space.memory_bytes = 2 * least;
+  space.threads = 1;
+  const auto alone = Search(program, space, &model).value();
+  space.threads = 3;
+  const auto together = Search(program, space, &model).value();
+  ASSERT_EQ(together.size(), alone.size());
+  for (size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_EQ(together[i].parallelism, alone[i].parallelism) << i;
+    EXPECT_EQ(together[i].seconds, alone[i].seconds) << i;
+    EXPECT_EQ(together[i].peak_bytes, alone[i].peak_bytes) << i;
+    EXPECT_EQ(together[i].left_out, alone[i].left_out) << i;
+    // Those that can be used are as without a limit.
+    const auto free = std::find_if(all.value().begin(), all.value().end(),
+                                   [&](const Candidate& c) { return c.parallelism == alone[i].parallelism; });
+    EXPECT_EQ(alone[i].seconds, alone[i].left_out.empty() ? free->seconds : 0) << i;
+    EXPECT_EQ(alone[i].peak_bytes, free->peak_bytes) << i;
+  }
 }
 
 }  // namespace

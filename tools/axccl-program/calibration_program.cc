@@ -52,6 +52,7 @@ const std::vector<LocalOperation>& LocalOperations() {
       {"exponential", {"f32[@] = exponential x"}},
       {"floor", {"f32[@] = floor x"}},
       {"iota", {"f32[@] = iota dim=0"}},
+      {"is_finite", {"i1[@] = is_finite x"}},
       {"log", {"f32[@] = log x"}},
       {"maximum", {"f32[@] = maximum x y"}},
       {"minimum", {"f32[@] = minimum x y"}},
@@ -266,7 +267,7 @@ class Maker {
 
   // What the operations of the block do, on average.
   void Describe(const program::Function& function, size_t number, CalibrationBlock* block) {
-    if (types_.empty()) {
+    if (index_.empty()) {
       types_ = program::TypesOf(function);
       for (size_t i = 0; i < function.operations.size(); ++i) index_[function.operations[i].id] = i;
     }
@@ -274,7 +275,7 @@ class Maker {
     for (int i = 0; i < block->count; ++i) {
       const Operation& operation = function.operations[first + static_cast<size_t>(i)];
       std::vector<const program::TensorType*> operands;
-      for (const program::Id id : operation.operands) operands.push_back(types_.at(id));
+      for (const program::Id id : operation.operands) operands.push_back(types_.Find(id));
       if (block->measures == Measures::kCall) {
         block->bytes = program::BytesOf(*operands[0]);
         for (const program::Value& result : operation.results)
@@ -294,7 +295,7 @@ class Maker {
   size_t results_ = 0;
   std::vector<CalibrationBlock> blocks_;
   std::vector<uint32_t> blocks_of_;  // the ID of each one's first operation
-  std::unordered_map<program::Id, const program::TensorType*> types_;
+  program::IdTable<const program::TensorType*> types_;
   std::unordered_map<program::Id, size_t> index_;
 };
 

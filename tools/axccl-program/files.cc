@@ -72,6 +72,9 @@ Result<TensorFile> ReadFacts(const json& facts, const std::string& folder) {
   TensorFile file;
   file.inputs.resize(ranks);
   file.outputs.resize(ranks);
+  file.first_rank = facts.value("first_rank", 0);
+  if (file.first_rank < 0 || file.first_rank > program::kMaxRanks)
+    return MakeStatus(Code::kInvalidArgument, "first_rank must be 0 to %d", program::kMaxRanks);
   for (const json& value : facts.at("inputs")) AXCCL_RETURN_IF_ERROR(ReadValue(value, data, &file.inputs));
   for (const json& value : facts.at("outputs")) AXCCL_RETURN_IF_ERROR(ReadValue(value, data, &file.outputs));
   return file;
@@ -117,6 +120,7 @@ Status WriteTensors(const std::string& file, const TensorFile& tensors) {
   const std::string data_file = WithoutEnding(file) + ".bin";
   std::string data;
   json facts = {{"devices", tensors.inputs.size()}, {"byte_order", "little"}};
+  if (tensors.first_rank > 0) facts["first_rank"] = tensors.first_rank;
   facts["data"] = data_file.substr(FolderOf(file).size());
   AXCCL_RETURN_IF_ERROR(AppendValues(tensors.inputs, "inputs", &facts["inputs"], &data));
   AXCCL_RETURN_IF_ERROR(AppendValues(tensors.outputs, "outputs", &facts["outputs"], &data));

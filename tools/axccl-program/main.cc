@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 
 #include "src/base/files.h"
 #include "src/base/format.h"
+#include "src/base/hash.h"
 #include "src/plan/plan.h"
 #include "src/program/check.h"
 #include "src/program/reference.h"
@@ -19,7 +21,9 @@
 #include "tools/axccl-program/compare.h"
 #include "tools/axccl-program/drawing.h"
 #include "tools/axccl-program/files.h"
+#include "tools/axccl-program/gpus.h"
 #include "tools/axccl-program/inputs.h"
+#include "tools/axccl-program/job.h"
 #include "tools/axccl-program/options.h"
 #include "tools/axccl-program/replay.h"
 #include "tools/axccl-program/run.h"
@@ -58,10 +62,48 @@ Result<RunOptions> HowToRun(const Options& o) {
   return how;
 }
 
-Result<std::vector<Tensors>> Execute(const Options& o, const RunOptions& how, const Program& program,
-                                     const std::vector<Tensors>& inputs, RunReport* report) {
-  if (o.command == Command::kReference) return program::RunReference(program, inputs);
-  return o.processes ? RunOnProcesses(program, inputs, report, how) : RunOnThreads(program, inputs, {}, report, how);
+// The place in a job, or all ranks; with names of files that only this process writes.
+Result<Job> JobOf(const Program& program, Options* o) {
+  if (o->command != Command::kRun && o->command != Command::kReplay) return Job{{0, program.ranks}, 1, ""};
+  AXCCL_ASSIGN_OR_RETURN(Job job, FindJob(program.ranks, &std::getenv));
+  if (job.processes > 1 && o->processes)
+    return MakeStatus(Code::kInvalidUsage,
+                      "--processes: a launcher has started %d processes already; leave the option out", job.processes);
+  AXCCL_ASSIGN_OR_RETURN(o->outputs, NameHere("--outputs", o->outputs, job));
+  AXCCL_ASSIGN_OR_RETURN(o->trace, NameHere("--trace", o->trace, job));
+  o->against = WithRank(o->against, job.here);
+  if (!job.meeting_point.empty()) setenv("NCCL_COMM_ID", job.meeting_point.c_str(), 0);
+  return job;
+}
+
+// Of what all processes of a job must have alike.
+uint64_t NumberOf(const Options& o, const Program& program, const std::vector<Tensors>& inputs) {
+  const plan::Hash hash = program::HashOf(program);
+  uint64_t number = Mix(Mix(kHashSeed, hash.high), hash.low);
+  number = Mix(Mix(number, static_cast<uint64_t>(o.repeat)), static_cast<uint64_t>(o.trips.value_or(-1)));
+  number = Mix(number, static_cast<uint64_t>(o.branch.value_or(-1)));
+  for (const Tensors& of_rank : inputs) {
+    for (const program::Tensor& input : of_rank) {
+      for (const uint8_t byte : input.bytes) number = Mix(number, byte);
+    }
+  }
+  return number;
+}
+
+Start StartOf(const Options& o, const Job& job, const Program& program, const std::vector<Tensors>& inputs) {
+  if (o.processes) return RunRanksOnProcesses;
+  if (job.processes == 1) return RunRanksOnThreads;
+  return [job, number = NumberOf(o, program, inputs)](int ranks, const MakeTask& make) {
+    return RunRanksHere(ranks, job.here, ComparedFirst(number, ranks, "program, options and inputs", make));
+  };
+}
+
+// "ranks 2 to 3:" and `end`, or "rank 2:", of a process of a job; else "".
+std::string Prefix(const Job& job, char end) {
+  if (job.processes == 1) return "";
+  const std::string first = std::to_string(job.here.first);
+  if (job.here.count == 1) return "rank " + first + ":" + end;
+  return "ranks " + first + " to " + std::to_string(job.here.first + job.here.count - 1) + ":" + end;
 }
 
 // "step 1234.5 us, median of 5, fastest 1200 us, slowest 1500 us\n"
@@ -72,18 +114,20 @@ std::string StepsText(std::vector<double> seconds) {
 }
 
 // What the options ask for: a line for each rank that has run, and one of times.
-int PrintReport(const Options& o, const RunReport& report) {
+int PrintReport(const Options& o, const Job& job, const RunReport& report) {
   std::string text;
-  for (size_t rank = 0; o.report && rank < report.peaks.size(); ++rank)
+  for (size_t rank = 0; o.report && rank < report.peaks.size(); ++rank) {
+    if (!job.here.Has(static_cast<int64_t>(rank))) continue;
     text += "rank " + std::to_string(rank) + ": peak " + std::to_string(report.peaks[rank]) + " bytes\n";
-  if (!report.steps.empty()) text += StepsText(report.steps);
+  }
+  if (!report.steps.empty()) text += Prefix(job, ' ') + StepsText(report.steps);
   return PrintAll(text);
 }
 
 // "rank 1, output 2: element [0] is ..."; "" if all are alike.
-std::string OutputDifference(const std::vector<Tensors>& actual, const std::vector<Tensors>& expected,
+std::string OutputDifference(RankRange here, const std::vector<Tensors>& actual, const std::vector<Tensors>& expected,
                              double tolerance) {
-  for (size_t rank = 0; rank < actual.size(); ++rank) {
+  for (size_t rank = static_cast<size_t>(here.first); here.Has(static_cast<int64_t>(rank)); ++rank) {
     const std::string where = "rank " + std::to_string(rank) + ", ";
     if (rank >= expected.size() || actual[rank].size() != expected[rank].size())
       return where + std::to_string(actual[rank].size()) + " outputs, and " +
@@ -105,7 +149,8 @@ std::string OperationDifference(const Options& o, const RunOptions& how, const P
   return actual.FirstDifference(expected, o.tolerance);
 }
 
-int Compare(const Options& o, const RunOptions& how, const Program& program, const TensorFile& tensors) {
+int Compare(const Options& o, const Job& job, const RunOptions& how, const Program& program,
+            const TensorFile& tensors) {
   std::vector<Tensors> expected;
   if (o.against == "reference") {
     Result<std::vector<Tensors>> outputs = program::RunReference(program, tensors.inputs);
@@ -114,21 +159,35 @@ int Compare(const Options& o, const RunOptions& how, const Program& program, con
   } else {
     Result<TensorFile> read = ReadTensors(o.against);
     if (!read.ok()) return Complain(read.status(), kBadUse);
-    expected = std::move(read.value().outputs);
+    expected.resize(static_cast<size_t>(read.value().first_rank));
+    for (Tensors& of_rank : read.value().outputs) expected.push_back(std::move(of_rank));
   }
-  std::string difference = OutputDifference(tensors.outputs, expected, o.tolerance);
+  std::string difference = OutputDifference(job.here, tensors.outputs, expected, o.tolerance);
   if (difference.empty()) {
-    std::printf("equal to %s\n", o.against.c_str());
+    std::printf("%sequal to %s\n", Prefix(job, ' ').c_str(), o.against.c_str());
     return kRight;
   }
   Complain("differs from " + o.against + " in " + difference, kWrong);
-  if (o.command == Command::kReference) return kWrong;
+  if (o.command == Command::kReference || job.processes > 1) return kWrong;  // no other process would join again
   difference = OperationDifference(o, how, program, tensors.inputs);
   if (!difference.empty()) Complain("the first operation that differs from the reference: " + difference, kWrong);
   return kWrong;
 }
 
-int ExecuteAndReport(const Options& o, const Program& program) {
+Result<std::vector<Tensors>> Execute(const Options& o, const Job& job, const RunOptions& how, const Program& program,
+                                     const std::vector<Tensors>& inputs, RunReport* report) {
+  if (o.command == Command::kReference) return program::RunReference(program, inputs);
+  return RunBy(StartOf(o, job, program, inputs), program, inputs, report, how);
+}
+
+TensorFile PartOf(const TensorFile& all, RankRange here) {
+  const auto part = [&](const TensorFile::ByRank& of) {
+    return TensorFile::ByRank(of.begin() + here.first, of.begin() + here.first + here.count);
+  };
+  return {part(all.inputs), part(all.outputs), here.first};
+}
+
+int ExecuteAndReport(const Options& o, const Job& job, const Program& program) {
   TensorFile tensors;
   if (o.inputs.empty()) {
     tensors.inputs = RandomInputs(program, o.seed);
@@ -142,28 +201,30 @@ int ExecuteAndReport(const Options& o, const Program& program) {
   if (!how.ok()) return Complain(how.status(), kBadUse);
   RunReport report;
   report.keeps_events = !o.trace.empty();
-  Result<std::vector<Tensors>> outputs = Execute(o, how.value(), program, tensors.inputs, &report);
+  Result<std::vector<Tensors>> outputs = Execute(o, job, how.value(), program, tensors.inputs, &report);
   if (!outputs.ok()) return Complain(outputs.status(), kWrong);
-  if (PrintReport(o, report) != kRight) return kBadUse;
+  if (PrintReport(o, job, report) != kRight) return kBadUse;
   if (!o.trace.empty()) {
     const Status written = ReplaceFile(o.trace, TraceOf(report.events));
     if (!written.ok()) return Complain(written, kBadUse);
   }
   tensors.outputs = std::move(outputs.value());
   if (!o.outputs.empty()) {
-    if (const Status written = WriteTensors(o.outputs, tensors); !written.ok()) return Complain(written, kBadUse);
+    const Status written = WriteTensors(o.outputs, PartOf(tensors, job.here));
+    if (!written.ok()) return Complain(written, kBadUse);
   }
-  if (!o.against.empty()) return Compare(o, how.value(), program, tensors);
-  std::printf("%d ranks have run\n", program.ranks);
+  if (!o.against.empty()) return Compare(o, job, how.value(), program, tensors);
+  std::printf("%s%d ranks have run\n", Prefix(job, ' ').c_str(), job.here.count);
   return kRight;
 }
 
-int ReplayAndReport(const Options& o, const Program& program) {
+int ReplayAndReport(const Options& o, const Job& job, const Program& program) {
   ReplayOptions how{{o.trips, o.branch}};
   if (o.repeat > 0) how.rounds = o.repeat;
-  how.processes = o.processes;
+  how.start = StartOf(o, job, program, {});
   const Result<std::string> report = Replay(program, how);
-  return report.ok() ? PrintAll(report.value()) : Complain(report.status(), kWrong);
+  if (!report.ok()) return Complain(report.status(), kWrong);
+  return PrintAll(Prefix(job, '\n') + report.value());
 }
 
 int SimulateAndReport(const Options& o, const Program& program) {
@@ -198,7 +259,19 @@ int CalibrateAndPrint(const Options& o) {
   return fabric.ok() ? PrintAll(fabric.value()) : Complain(fabric.status(), kWrong);
 }
 
-int Run(const Options& o) {
+// Only replay knows ranks on GPUs.
+Status ChooseDevice(const Options& o) {
+  if (o.command == Command::kReplay || !GpusWanted()) {
+    setenv("AXCCL_DEVICE", "host", 0);
+    return Status();
+  }
+  if (o.command != Command::kRun && o.command != Command::kCalibrate) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "AXCCL_DEVICE is cuda, and run and calibrate have host ranks only; unset it, or replay");
+}
+
+int Run(Options o) {
+  if (const Status chosen = ChooseDevice(o); !chosen.ok()) return Complain(chosen, kBadUse);
   if (o.command == Command::kHelp) return PrintAll(std::string(HelpText()) + "\n" + TrainingHelp());
   if (o.command == Command::kCalibrate) return CalibrateAndPrint(o);
   const Result<std::string> text = ReadWholeFile(o.file == "-" ? "/dev/stdin" : o.file, kMostBytes);
@@ -211,8 +284,10 @@ int Run(const Options& o) {
   if (const Status right = program::Check(program.value()); !right.ok()) return Complain(right, kWrong);
   if (o.command == Command::kCheck) return PrintAll("right\n");
   if (o.command == Command::kSimulate) return SimulateAndReport(o, program.value());
-  if (o.command == Command::kReplay) return ReplayAndReport(o, program.value());
-  return ExecuteAndReport(o, program.value());
+  const Result<Job> job = JobOf(program.value(), &o);
+  if (!job.ok()) return Complain(job.status(), kBadUse);
+  if (o.command == Command::kReplay) return ReplayAndReport(o, job.value(), program.value());
+  return ExecuteAndReport(o, job.value(), program.value());
 }
 
 }  // namespace

@@ -186,6 +186,7 @@ const char* HelpText() {
          "  --repeat N           (run) runs it N times, a barrier before each, and prints the median time of the\n"
          "                       slowest rank\n"
          "  --trace FILE.json    (run) writes what happened when, as simulate does\n"
+         "Under torchrun, mpirun or srun a process has some of the ranks (docs/programs.md, \"On several hosts\").\n"
          "\n"
          "Options of replay (docs/programs.md, \"Communication only\"): --processes, --trips, --branch, and\n"
          "  --repeat N           measured rounds; 10 unless given\n"

@@ -1,6 +1,4 @@
-// One rank's collectives and messages, as calls of the library's public API: on channels in group order, so their bits
-// are those of the reference. A rank has one channel for each group of its collectives, and for each pair of ranks and
-// channel number of its messages: some 4000 at most, which is the limit of a communicator.
+// One rank's collectives and messages on the host (rank_channels.h), each waited for.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +6,13 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include "axccl/axccl.h"
 #include "src/base/status.h"
 #include "src/program/program.h"
 #include "src/program/tensor.h"
+#include "tools/axccl-program/rank_channels.h"
 
 namespace axccl::tools {
 
@@ -28,9 +25,6 @@ struct RankEvent {
 };
 
 uint64_t MonotonicNanoseconds();
-
-// Whether the rank has to do with the others in this operation, which is one of communication.
-bool TakesPart(const program::Operation& operation, int64_t rank);
 
 // Used by one thread. An error names rank, operation and what the library says. Sends may be under way then, so the
 // communicator must be aborted before this object is destroyed.
@@ -57,18 +51,13 @@ class RankCalls {
   Status Meet();
 
  private:
-  // The channel of a group's collectives, or that with this number of messages from ranks[0] to ranks[1].
-  Result<axcclChannel_t> ChannelOf(const program::Ints& ranks, int64_t number);
-  Status Call(const program::Operation& operation, const program::Ints& ranks, std::span<const axcclView_t> in,
-              std::span<const axcclView_t> out, axcclChannel_t channel);
-  Status Check(ncclResult_t result, const program::Operation& operation) const;
   // Drops what has been sent.
   Status DropSent();
 
-  const int ranks_, rank_;
+  const int rank_;
   const ncclComm_t comm_;
   const axcclStream_t stream_;
-  std::map<std::pair<int64_t, program::Ints>, axcclChannel_t> channels_;
+  RankChannels channels_;
   // The stream of each channel of messages, and those under way on it.
   struct Sending {
     axcclStream_t stream = nullptr;

@@ -113,7 +113,7 @@ Result<RankRun::Values> RankRun::Execute(const Function& function, Values argume
       if (whole_.observer) whole_.observer(rank_, operation, i, *results[i]);
       values_[operation.results[i].id] = std::move(results[i]);
     }
-    Drop(whole_.liveness.DroppedAfter(operation));
+    Drop(whole_.liveness.DroppedAfter(function, operation));
   }
   Values results = Get(function.results);
   Drop(whole_.liveness.DroppedAtEnd(function));

@@ -6,11 +6,20 @@
 #include <thread>
 #include <utility>
 
+#include "tools/axccl-program/gpus.h"
+
 namespace axccl::tools {
 namespace {
 
 Status ErrorOf(int rank, const char* what) {
   return MakeStatus(Code::kRemoteError, "rank %d in %s: %s", rank, what, ncclGetLastError(nullptr));
+}
+
+Status UseDeviceOf(int rank) {
+  if (!GpusWanted())
+    return axcclHostSetDevice(rank % kMostRanks) == ncclSuccess ? Status() : ErrorOf(rank, "axcclHostSetDevice");
+  AXCCL_ASSIGN_OR_RETURN(const Gpus* const gpus, Gpus::Get());
+  return gpus->Use(rank);
 }
 
 // The first error of any rank.
@@ -37,12 +46,12 @@ Result<RankResult> RunRank(int ranks, int rank, const ncclUniqueId& id, const Ma
   ncclComm_t comm = nullptr;
   axcclStream_t stream = nullptr;
   Result<RankResult> result = RankResult();
-  if (axcclHostSetDevice(rank % kMostRanks) != ncclSuccess) {
-    result = ErrorOf(rank, "axcclHostSetDevice");
+  if (const Status used = UseDeviceOf(rank); !used.ok()) {
+    result = used;
   } else if (ncclCommInitRank(&comm, ranks, id, rank) != ncclSuccess) {
     comm = nullptr;
     result = ErrorOf(rank, "ncclCommInitRank");
-  } else if (axcclStreamCreate(&stream, axcclStreamNonBlocking) != ncclSuccess) {
+  } else if (!GpusWanted() && axcclStreamCreate(&stream, axcclStreamNonBlocking) != ncclSuccess) {
     result = ErrorOf(rank, "axcclStreamCreate");
   }
   std::unique_ptr<RankTask> task;
@@ -64,9 +73,10 @@ Result<RankResult> RunRank(int ranks, int rank, const ncclUniqueId& id, const Ma
   return result;
 }
 
-Result<std::vector<RankResult>> RunRanksOnThreads(int ranks, const MakeTask& make) {
-  if (ranks > kMostRanks)
-    return MakeStatus(Code::kInvalidUsage, "the program has %d ranks; at most %d can run", ranks, kMostRanks);
+Result<std::vector<RankResult>> RunRanksHere(int ranks, RankRange here, const MakeTask& make) {
+  if (here.count > kMostRanks)
+    return MakeStatus(Code::kInvalidUsage, "the program has %d ranks; at most %d can run in a process", here.count,
+                      kMostRanks);
   ncclUniqueId id;
   if (ncclGetUniqueId(&id) != ncclSuccess)
     return MakeStatus(Code::kSystemError, "ncclGetUniqueId: %s", ncclGetLastError(nullptr));
@@ -82,15 +92,19 @@ Result<std::vector<RankResult>> RunRanksOnThreads(int ranks, const MakeTask& mak
   };
   std::vector<std::thread> threads;
   try {
-    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
+    for (int rank = here.first; rank < here.first + here.count; ++rank) threads.emplace_back(run, rank);
     begin.set_value(true);
   } catch (const std::system_error& error) {
-    first.Set(SystemError(error.code().value(), "thread of rank %zu of %d", threads.size(), ranks));
+    first.Set(SystemError(error.code().value(), "thread %zu of %d ranks", threads.size(), here.count));
     begin.set_value(false);
   }
   for (std::thread& thread : threads) thread.join();
   if (const Status status = first.Get(); !status.ok()) return status;
   return results;
+}
+
+Result<std::vector<RankResult>> RunRanksOnThreads(int ranks, const MakeTask& make) {
+  return RunRanksHere(ranks, {0, ranks}, make);
 }
 
 }  // namespace axccl::tools

@@ -14,6 +14,9 @@
 #include "src/program/liveness.h"
 #include "src/program/simulate/steps.h"
 #include "src/program/text.h"
+#include "tools/axccl-program/gpu_replay.h"
+#include "tools/axccl-program/gpus.h"
+#include "tools/axccl-program/rank_calls.h"
 #include "tools/axccl-program/ranks.h"
 
 namespace axccl::tools {
@@ -38,10 +41,6 @@ class Timeless : public program::Model {
   Result<double> Seconds(const program::Transfer&) override { return 0.0; }
 };
 
-struct CallSite {
-  const Operation* operation;
-  std::vector<TensorType> operands;
-};
 // Of a part; each rank leaves out what it does not take part in.
 struct PartCalls {
   std::vector<CallSite> sites;  // in the order of their first calls
@@ -59,24 +58,29 @@ Result<PartCalls> CallsOf(const Part& part, const program::Liveness& liveness, c
     const auto [site, is_first] = known.emplace(step.operation, calls.sites.size());
     if (is_first) {
       calls.sites.push_back({step.operation, {}});
-      for (const program::Id id : step.operation->operands) calls.sites.back().operands.push_back(*types.at(id));
+      for (const program::Id id : step.operation->operands) calls.sites.back().operands.push_back(*types.Find(id));
     }
     calls.calls.push_back(site->second);
   }
   return calls;
 }
 
-// A rank's rounds.
+// `calls`: of the rank's part; null if it has none.
+std::vector<const CallSite*> CallsOfRank(const PartCalls* calls, int rank) {
+  std::vector<const CallSite*> sites;
+  if (calls == nullptr) return sites;
+  for (const size_t site : calls->calls) {
+    if (TakesPart(*calls->sites[site].operation, rank)) sites.push_back(&calls->sites[site]);
+  }
+  return sites;
+}
+
+// A rank's rounds on the host.
 class RankReplay : public RankTask {
  public:
-  // `calls`: of its part; null if it has none. Must outlive it.
-  RankReplay(int ranks, const PartCalls* calls, int rounds, int rank, ncclComm_t comm, axcclStream_t stream)
-      : rounds_(rounds), rank_(rank), calls_(ranks, rank, comm, stream) {
-    if (calls == nullptr) return;
-    for (const size_t site : calls->calls) {
-      if (TakesPart(*calls->sites[site].operation, rank)) sites_.push_back(&calls->sites[site]);
-    }
-  }
+  // `sites`: its calls of a round.
+  RankReplay(int ranks, std::vector<const CallSite*> sites, int rounds, int rank, ncclComm_t comm, axcclStream_t stream)
+      : rounds_(rounds), rank_(rank), sites_(std::move(sites)), calls_(ranks, rank, comm, stream) {}
 
   Result<RankResult> Run() override {
     const std::string call = "rank " + std::to_string(rank_);
@@ -131,7 +135,7 @@ class RankReplay : public RankTask {
   }
 
   const int rounds_, rank_;
-  std::vector<const CallSite*> sites_;
+  const std::vector<const CallSite*> sites_;
   std::map<std::pair<DataType, Ints>, Shared> operands_;
   std::map<std::vector<std::pair<DataType, Ints>>, std::vector<Tensor>> results_;
   std::deque<RankEvent> events_;  // of the round
@@ -233,13 +237,12 @@ Result<std::string> Replay(const Program& program, const ReplayOptions& options)
   for (size_t i = 0; i < parts.size(); ++i) {
     for (const int64_t rank : program.parts[i].ranks) of_ranks[static_cast<size_t>(rank)] = &parts[i];
   }
-  const MakeTask make = [&](int rank, ncclComm_t comm, axcclStream_t stream) {
-    return std::make_unique<RankReplay>(program.ranks, of_ranks[static_cast<size_t>(rank)], options.rounds, rank, comm,
-                                        stream);
+  const MakeTask make = [&](int rank, ncclComm_t comm, axcclStream_t stream) -> std::unique_ptr<RankTask> {
+    std::vector<const CallSite*> sites = CallsOfRank(of_ranks[static_cast<size_t>(rank)], rank);
+    if (GpusWanted()) return std::make_unique<GpuReplay>(program.ranks, std::move(sites), options.rounds, rank, comm);
+    return std::make_unique<RankReplay>(program.ranks, std::move(sites), options.rounds, rank, comm, stream);
   };
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<RankResult> results, options.processes
-                                                                    ? RunRanksOnProcesses(program.ranks, make)
-                                                                    : RunRanksOnThreads(program.ranks, make));
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<RankResult> results, options.start(program.ranks, make));
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) text += PartText(program.parts[i], parts[i], results, options.rounds);
   return text + Format("a round: %.4g us, the median of %d\n", MedianOfRounds(results, options.rounds), options.rounds);

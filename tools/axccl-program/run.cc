@@ -16,8 +16,6 @@ using program::Tensors;
 
 namespace {
 
-using Start = Result<std::vector<RankResult>> (*)(int ranks, const MakeTask& make);
-
 using Operations = std::unordered_map<program::Id, const program::Operation*>;
 
 // Those of regions, too.
@@ -41,7 +39,7 @@ void AddEvents(const program::Part& part, const std::vector<RankResult>& results
   }
 }
 
-Result<std::vector<Tensors>> RunOn(Start start, const Program& program, const std::vector<Tensors>& inputs,
+Result<std::vector<Tensors>> RunOn(const Start& start, const Program& program, const std::vector<Tensors>& inputs,
                                    const Observer& observer, RunReport* report, const RunOptions& options) {
   const program::Liveness liveness(program);
   const WholeRun whole{program, liveness, observer, options, report != nullptr && report->keeps_events};
@@ -55,8 +53,8 @@ Result<std::vector<Tensors>> RunOn(Start start, const Program& program, const st
   uint64_t begin = ~uint64_t{0};
   for (const RankResult& result : results) {
     report->peaks.push_back(result.peak_bytes);
-    report->steps.resize(result.seconds.size());
-    for (size_t i = 0; i < report->steps.size(); ++i) report->steps[i] = std::max(report->steps[i], result.seconds[i]);
+    report->steps.resize(std::max(report->steps.size(), result.seconds.size()));
+    for (size_t i = 0; i < result.seconds.size(); ++i) report->steps[i] = std::max(report->steps[i], result.seconds[i]);
     for (const RankEvent& event : result.events) begin = std::min(begin, event.begin);
   }
   for (const program::Part& part : program.parts) AddEvents(part, results, begin, report);
@@ -70,9 +68,9 @@ Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vec
   return RunOn(RunRanksOnThreads, program, inputs, observer, report, options);
 }
 
-Result<std::vector<Tensors>> RunOnProcesses(const Program& program, const std::vector<Tensors>& inputs,
-                                            RunReport* report, const RunOptions& options) {
-  return RunOn(RunRanksOnProcesses, program, inputs, {}, report, options);
+Result<std::vector<Tensors>> RunBy(const Start& start, const Program& program, const std::vector<Tensors>& inputs,
+                                   RunReport* report, const RunOptions& options) {
+  return RunOn(start, program, inputs, {}, report, options);
 }
 
 }  // namespace axccl::tools

@@ -1,4 +1,4 @@
-// Runs a program on host ranks of this machine.
+// Runs a program on host ranks.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include "src/base/status.h"
 #include "src/program/reference.h"
 #include "src/program/simulate.h"
+#include "tools/axccl-program/ranks.h"
 #include "tools/axccl-program/run_options.h"
 
 namespace axccl::tools {
@@ -14,7 +15,7 @@ namespace axccl::tools {
 struct RunReport {
   bool keeps_events = false;    // given by the caller
   std::vector<uint64_t> peaks;  // RankRun's peak_bytes of each rank
-  std::vector<double> steps;    // seconds of the slowest rank, of each repetition
+  std::vector<double> steps;    // seconds of the slowest rank here, of each repetition
   // As those of a simulation, with measured times, from when the first rank began. Refers to the program.
   std::vector<program::SimulatedEvent> events;
 };
@@ -25,10 +26,9 @@ Result<std::vector<program::Tensors>> RunOnThreads(const program::Program& progr
                                                    const std::vector<program::Tensors>& inputs,
                                                    const program::Observer& observer = {}, RunReport* report = nullptr,
                                                    const RunOptions& options = {});
-// Likewise with a process for each rank; none of them is left at the end, nor if the caller dies. The library must not
-// have been used in this process before, which must have one thread.
-Result<std::vector<program::Tensors>> RunOnProcesses(const program::Program& program,
-                                                     const std::vector<program::Tensors>& inputs,
-                                                     RunReport* report = nullptr, const RunOptions& options = {});
+// Likewise by `start`, whose conditions hold. Ranks that are not of this process have no outputs.
+Result<std::vector<program::Tensors>> RunBy(const Start& start, const program::Program& program,
+                                            const std::vector<program::Tensors>& inputs, RunReport* report = nullptr,
+                                            const RunOptions& options = {});
 
 }  // namespace axccl::tools

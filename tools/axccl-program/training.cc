@@ -7,6 +7,7 @@
 
 #include "src/base/files.h"
 #include "src/base/format.h"
+#include "src/base/processors.h"
 #include "src/program/check.h"
 #include "src/program/kinds.h"
 #include "src/program/make.h"
@@ -180,6 +181,7 @@ Status WriteFastest(const Program& before, const Parallelism& fastest, program::
 
 Result<std::string> SearchFor(const std::vector<std::string>& arguments) {
   program::SearchSpace space;
+  space.threads = std::max(size_t{1}, AllowedProcessors().size());
   Options of_model;
   FastestFiles files;
   int64_t rows = kMostRows;
@@ -252,7 +254,7 @@ const char* TrainingHelp() {
          "  --overlap BYTES        communication beside computation; gradients in calls of up to that size\n"
          "Options of search:\n"
          "  --devices N            how many\n"
-         "  --memory BYTES         of a device, such as 80G; no limit unless given\n"
+         "  --memory BYTES         of a device, such as 80G; no limit unless given; what needs more is not timed\n"
          "  --fabric, --model      as of simulate; DistIR's model has no ZeRO and no overlap\n"
          "  --zero, --recompute, --microbatches, --schedule, --overlap   what is tried: 0,1,2,3  0,1  2,4,8,16,32,64\n"
          "                         1f1b  26214400 (or none)\n"

@@ -51,7 +51,7 @@ class CommunicationChecker {
   Status Add(const Function& function, Communication* communication) {
     for (const Operation& operation : function.operations) {
       if (IsCommunication(operation.kind)) {
-        const TensorType* const type = operation.kind == OpKind::kSend ? types_.at(operation.operands[0]) : nullptr;
+        const TensorType* const type = operation.kind == OpKind::kSend ? types_.Find(operation.operands[0]) : nullptr;
         AXCCL_RETURN_IF_ERROR(communication->Add(part_, operation, type));
       } else if (IsOpen(operation)) {
         AXCCL_RETURN_IF_ERROR(AddRounds(operation, communication));
@@ -182,7 +182,7 @@ class CommunicationChecker {
   bool reaches_others_ = false;                // ranks of other parts communicate with those of the part
   std::unordered_set<const Operation*> open_;  // operations with regions in which they do
   std::optional<SharedValues> values_;         // if there are regions with communication
-  const std::unordered_map<Id, const TensorType*> types_;
+  const IdTable<const TensorType*> types_;
   std::vector<const Operation*> around_;  // the operations with regions, from outside to inside
 };
 

@@ -98,6 +98,11 @@ Status CheckCompare(const Site& site) {
   return site.ExpectResult(0, {DataType::kBool, site.operand(0).dims}, "(C2)");
 }
 
+Status CheckIsFinite(const Site& site) {
+  if ((SetOf(site.operand(0).data_type) & kFloats) == 0) return site.FailOperand(0, "(I1)", WordsFor(kFloats));
+  return site.ExpectResult(0, {DataType::kBool, site.operand(0).dims}, "(C1)");
+}
+
 Status CheckSelect(const Site& site) {
   const TensorType& type = site.operand(1);
   if (site.operand(0).data_type != DataType::kBool) return site.FailOperand(0, "(I1)", "elements of type i1");
@@ -118,6 +123,8 @@ Status CheckElementwise(const Site& site) {
       return CheckCompare(site);
     case OpKind::kConvert:
       return site.ExpectResult(0, {site.result().data_type, site.operand(0).dims}, "(C1)");
+    case OpKind::kIsFinite:
+      return CheckIsFinite(site);
     case OpKind::kSelect:
       return CheckSelect(site);
     default:

@@ -58,11 +58,11 @@ void Rounds::Learn(const Function& function) {
 }
 
 std::optional<Wide> Rounds::ConstantOf(Id value) const {
-  const auto maker = makers_.find(value);
-  if (maker == makers_.end() || maker->second->kind != OpKind::kConstant) return std::nullopt;
-  const TensorType& type = maker->second->results[0].type;
+  const Operation* const maker = makers_.Find(value);
+  if (maker == nullptr || maker->kind != OpKind::kConstant) return std::nullopt;
+  const TensorType& type = maker->results[0].type;
   if (!IsInteger(type.data_type) || !type.dims.empty()) return std::nullopt;
-  const std::string text = ElementText(type.data_type, Get<Literal>(*maker->second, Attr::kValue).bytes.data());
+  const std::string text = ElementText(type.data_type, Get<Literal>(*maker, Attr::kValue).bytes.data());
   const bool is_negative = text[0] == '-';
   uint64_t size = 0;
   std::from_chars(text.data() + (is_negative ? 1 : 0), text.data() + text.size(), size);
@@ -70,9 +70,9 @@ std::optional<Wide> Rounds::ConstantOf(Id value) const {
 }
 
 std::optional<Wide> Rounds::StepOf(Id argument, Id result) const {
-  const auto maker = makers_.find(result);
-  if (maker == makers_.end()) return std::nullopt;
-  const Operation& operation = *maker->second;
+  const Operation* const maker = makers_.Find(result);
+  if (maker == nullptr) return std::nullopt;
+  const Operation& operation = *maker;
   const bool is_add = operation.kind == OpKind::kAdd;
   if (!is_add && operation.kind != OpKind::kSubtract) return std::nullopt;
   if (operation.operands[0] == argument) {
@@ -85,9 +85,9 @@ std::optional<Wide> Rounds::StepOf(Id argument, Id result) const {
 
 std::optional<int64_t> Rounds::Of(const Operation& loop) const {
   const Function &cond = loop.regions[0], &body = loop.regions[1];
-  const auto maker = makers_.find(cond.results[0]);
-  if (maker == makers_.end() || maker->second->kind != OpKind::kCompare) return std::nullopt;
-  const Operation& compare = *maker->second;
+  const Operation* const maker = makers_.Find(cond.results[0]);
+  if (maker == nullptr || maker->kind != OpKind::kCompare) return std::nullopt;
+  const Operation& compare = *maker;
   for (size_t i = 0; i < cond.arguments.size(); ++i) {
     if (cond.arguments[i].id != compare.operands[0]) continue;
     const std::optional<Wide> first = ConstantOf(loop.operands[i]), limit = ConstantOf(compare.operands[1]);

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
 
+#include "src/program/id_table.h"
 #include "src/program/program.h"
 
 namespace axccl::program {
@@ -28,7 +28,7 @@ class Rounds {
   std::optional<Wide> ConstantOf(Id value) const;
   std::optional<Wide> StepOf(Id argument, Id result) const;
 
-  std::unordered_map<Id, const Operation*> makers_;  // of results
+  IdTable<const Operation*> makers_;  // of results
 };
 
 }  // namespace axccl::program

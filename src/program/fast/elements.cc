@@ -1,5 +1,6 @@
 // Element by element: the reference's arithmetic, with the kind of operation known to the compiler.
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "src/program/fast/fast.h"
@@ -119,6 +120,15 @@ Tensor FastSelect(const Tensor& predicate, const Tensor& on_true, const Tensor& 
   return result;
 }
 
+Tensor FastIsFinite(const Tensor& operand, const TensorType& type) {
+  Tensor result = Tensor::Zeros(type);
+  VisitScalar(operand.type.data_type, [&](auto scalar) {
+    const auto x = Reader(scalar, operand);
+    for (size_t i = 0; i < result.bytes.size(); ++i) result.bytes[i] = std::isfinite(static_cast<double>(x(i)));
+  });
+  return result;
+}
+
 Tensor FastClamp(const Tensor& least, const Tensor& operand, const Tensor& most) {
   Tensor result = Tensor::Zeros(operand.type);
   const size_t of_least = least.type.dims.empty() ? 0 : 1, of_most = most.type.dims.empty() ? 0 : 1;
@@ -141,6 +151,8 @@ Tensor FastElements(const Operation& operation, TensorSpan operands) {
     case OpKind::kCompare:
       return FastCompare(Get<Direction>(operation, Attr::kDirection), *operands[0], *operands[1],
                          operation.results[0].type);
+    case OpKind::kIsFinite:
+      return FastIsFinite(*operands[0], operation.results[0].type);
     case OpKind::kSelect:
       return FastSelect(*operands[0], *operands[1], *operands[2]);
     case OpKind::kClamp:

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <type_traits>
 
 #include "src/program/reference/arithmetic.h"
@@ -33,6 +34,15 @@ Tensor CompareElements(Direction direction, const Tensor& a, const Tensor& b, co
   VisitScalar(a.type.data_type, [&](auto scalar) {
     for (int64_t i = 0; i < Elements(type); ++i)
       *result.at(i) = Compare(direction, scalar.Load(a.at(i)), scalar.Load(b.at(i)));
+  });
+  return result;
+}
+
+Tensor FiniteElements(const Tensor& operand, const TensorType& type) {
+  Tensor result = Tensor::Zeros(type);
+  VisitScalar(operand.type.data_type, [&](auto scalar) {
+    for (int64_t i = 0; i < Elements(type); ++i)
+      *result.at(i) = std::isfinite(static_cast<double>(scalar.Load(operand.at(i))));
   });
   return result;
 }
@@ -82,6 +92,8 @@ Tensor ComputeElements(const Operation& operation, TensorSpan operands) {
     case OpKind::kCompare:
       return CompareElements(Get<Direction>(operation, Attr::kDirection), *operands[0], *operands[1],
                              operation.results[0].type);
+    case OpKind::kIsFinite:
+      return FiniteElements(*operands[0], operation.results[0].type);
     case OpKind::kSelect:
       return SelectElements(*operands[0], *operands[1], *operands[2]);
     case OpKind::kClamp:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "src/program/check/rounds.h"
@@ -30,11 +29,11 @@ class WritingOut {
 
   Result<PartSteps> Run() {
     const Function& function = part_.function;
-    for (const Value& argument : function.arguments) values_[argument.id] = New(argument.type);
+    for (const Value& argument : function.arguments) values_[argument.id] = New(argument.type) + 1;
     out_.memory.arguments = out_.memory.peak = live_;
     // Without donation, the caller keeps them.
     if (!model_.drops_donated()) {
-      for (const Value& argument : function.arguments) ++uses_[values_[argument.id]];
+      for (const Value& argument : function.arguments) ++uses_[values_[argument.id] - 1];
     }
     AXCCL_ASSIGN_OR_RETURN(const Slots results, Execute(function));
     (void)results;
@@ -71,21 +70,21 @@ class WritingOut {
   }
   Slots Take(const std::vector<Id>& ids) {
     Slots slots;
-    for (const Id id : ids) slots.push_back(values_.at(id));
+    for (const Id id : ids) slots.push_back(values_.Find(id) - 1);
     for (const uint32_t slot : slots) ++uses_[slot];
     return slots;
   }
   void Drop(std::span<const Id> ids) {
     for (const Id id : ids) {
-      const auto value = values_.find(id);
-      if (value == values_.end()) continue;  // freed by the program
-      Release(value->second);
-      values_.erase(value);
+      const uint32_t value = values_.Find(id);
+      if (value == 0) continue;  // freed by the program
+      Release(value - 1);
+      values_[id] = 0;
     }
   }
   // Gives the slots to these values.
   void Name(const std::vector<Value>& values, const Slots& slots) {
-    for (size_t i = 0; i < slots.size(); ++i) values_[values[i].id] = slots[i];
+    for (size_t i = 0; i < slots.size(); ++i) values_[values[i].id] = slots[i] + 1;
   }
 
   // ---- steps ----
@@ -115,13 +114,13 @@ class WritingOut {
     return Status();
   }
   double LocalSeconds(const Operation& operation) {
-    const auto [known, added] = seconds_.emplace(&operation, 0);
-    if (added) {
+    double& known = seconds_[operation.id];
+    if (known == 0) {
       std::vector<const TensorType*> operands;
-      for (const Id id : operation.operands) operands.push_back(types_.at(id));
-      known->second = model_.LocalSeconds(operation, operands);
+      for (const Id id : operation.operands) operands.push_back(types_.Find(id));
+      known = model_.LocalSeconds(operation, operands);
     }
-    return known->second;
+    return known;
   }
 
   // The arguments have their values.
@@ -130,7 +129,7 @@ class WritingOut {
     for (const Operation& operation : function.operations) {
       AXCCL_ASSIGN_OR_RETURN(const Slots results, Execute(operation));
       Name(operation.results, results);
-      Drop(liveness_.DroppedAfter(operation));
+      Drop(liveness_.DroppedAfter(function, operation));
     }
     Slots results = Take(function.results);
     Drop(liveness_.DroppedAtEnd(function));
@@ -203,10 +202,10 @@ class WritingOut {
   const SimulateOptions& options_;
   const size_t most_;
   const Rounds rounds_;
-  const std::unordered_map<Id, const TensorType*> types_;
-  std::unordered_map<const Operation*, double> seconds_;
-  std::unordered_map<Id, uint32_t> values_;  // slots
-  std::vector<uint32_t> uses_;               // of slots
+  const IdTable<const TensorType*> types_;
+  IdTable<double> seconds_;     // of operations, by their ids
+  IdTable<uint32_t> values_;    // slots, from 1
+  std::vector<uint32_t> uses_;  // of slots
   std::vector<uint64_t> bytes_;
   std::vector<uint32_t> free_;
   uint64_t live_ = 0;

@@ -34,6 +34,7 @@ constexpr Syntax kSyntax[] = {
     {OpKind::kExponential, Types::kSame, {}},
     {OpKind::kFloor, Types::kSame, {}},
     {OpKind::kIota, Types::kResult, {{kNumber, "dim", "iota_dimension"}}},
+    {OpKind::kIsFinite, Types::kFunction, {}},
     {OpKind::kLog, Types::kSame, {}},
     {OpKind::kMaximum, Types::kSame, {}},
     {OpKind::kMinimum, Types::kSame, {}},

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/program/facts.h"
+#include "src/program/id_table.h"
 #include "src/program/text.h"
 #include "src/program/transform.h"
 #include "src/program/transform/stages.h"
@@ -95,13 +96,13 @@ class LocalLossWriter {
   }
 
   Status CheckOutput(const Boundary& boundary) const {
-    const TensorType& type = *types_.at(boundary.output);
+    const TensorType& type = *types_.Find(boundary.output);
     const Id prediction = boundaries_.back().output;
-    if (type == *types_.at(prediction)) return Status();
+    if (type == *types_.Find(prediction)) return Status();
     return MakeStatus(Code::kInvalidArgument,
                       "transform local-layer: a stage ends with %%%u of type %s, but the loss is that of %%%u of type "
                       "%s; they must be equal",
-                      boundary.output, Print(type).c_str(), prediction, Print(*types_.at(prediction)).c_str());
+                      boundary.output, Print(type).c_str(), prediction, Print(*types_.Find(prediction)).c_str());
   }
 
   // What an operation of the backward pass needs, by itself and through others: the first and the last place in the
@@ -187,12 +188,12 @@ class LocalLossWriter {
   }
 
   Status Accept(Id gradient, const Way& way, Boundary* boundary) const {
-    if (*types_.at(gradient) != *types_.at(boundary->output)) {
+    if (*types_.Find(gradient) != *types_.Find(boundary->output)) {
       return MakeStatus(Code::kInvalidArgument,
                         "transform local-layer: what later stages give to those that end with %%%u is %%%u of type %s, "
                         "and no gradient of type %s",
-                        boundary->output, gradient, Print(*types_.at(gradient)).c_str(),
-                        Print(*types_.at(boundary->output)).c_str());
+                        boundary->output, gradient, Print(*types_.Find(gradient)).c_str(),
+                        Print(*types_.Find(boundary->output)).c_str());
     }
     boundary->gradient = gradient;
     for (size_t i = 0; i < way.leads.size(); ++i) {
@@ -296,7 +297,7 @@ class LocalLossWriter {
   const Function& function_;
   const Spread& spread_;
   const std::vector<bool> forward_, is_used_;  // [operation]
-  const std::unordered_map<Id, const TensorType*> types_;
+  const IdTable<const TensorType*> types_;
   const std::unordered_map<Id, Id> state_;
   std::unordered_map<Id, size_t> makers_;
   std::unordered_map<Id, int> places_;  // of values of the forward pass, and arguments; the loss is a block of its own

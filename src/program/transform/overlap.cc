@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <iterator>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "src/program/facts.h"
@@ -16,8 +15,8 @@ class OverlapWriter {
  public:
   OverlapWriter(Function function, int64_t bucket_bytes)
       : function_(std::move(function)), bucket_bytes_(bucket_bytes), types_(TypesOf(function_)) {
-    for (const Value& argument : function_.arguments) there_.insert(argument.id);
-    for (const Operation& operation : function_.operations) {
+    for (const Value& argument : function_.arguments) there_[argument.id] = true;
+    for (Operation& operation : function_.operations) {
       if (operation.operands.size() == 1 &&
           (operation.kind == OpKind::kAllReduce || operation.kind == OpKind::kReduceScatter))
         reductions_[operation.operands[0]].push_back(&operation);
@@ -26,48 +25,52 @@ class OverlapWriter {
   }
 
   Function Run() {
-    Function after = {function_.name, function_.arguments, {}, function_.results};
-    out_ = &after.operations;
+    std::vector<Operation> after;
+    after.reserve(function_.operations.size());
+    out_ = &after;
     for (const Value& argument : function_.arguments) ReduceFrom(argument.id);
-    for (const Operation& operation : function_.operations) {
+    for (Operation& operation : function_.operations) {
       if (IsWritten(operation)) continue;
       const bool is_pending =
           std::any_of(pending_.begin(), pending_.end(), [&](const Operation* o) { return o->id == operation.id; });
       if (is_pending) continue;  // goes out when its bucket is full, or needed
       FlushWhatItNeeds(operation);
-      Write(operation);
+      Write(std::move(operation));
       if (operation.kind == OpKind::kAllGather) GatherNext();
     }
     Flush(pending_);
-    return after;
+    function_.operations = std::move(after);
+    return std::move(function_);
   }
 
  private:
-  bool IsWritten(const Operation& operation) const { return written_.count(operation.id) > 0; }
+  bool IsWritten(const Operation& operation) const { return written_.Find(operation.id) != 0; }
 
-  void Write(const Operation& operation) {
-    out_->push_back(operation);
-    written_.insert(operation.id);
+  void Write(Operation&& operation) {
+    written_[operation.id] = true;
+    std::vector<Id> results;
     for (const Value& result : operation.results) {
-      there_.insert(result.id);
-      written_.insert(result.id);
+      there_[result.id] = true;
+      written_[result.id] = true;
+      results.push_back(result.id);
     }
-    for (const Value& result : operation.results) ReduceFrom(result.id);
+    out_->push_back(std::move(operation));
+    for (const Id result : results) ReduceFrom(result);
   }
 
   // The value is there: what reduces it can begin.
   void ReduceFrom(Id value) {
     const auto found = reductions_.find(value);
     if (found == reductions_.end()) return;
-    for (const Operation* reduction : found->second) {
+    for (Operation* reduction : found->second) {
       if (reduction->kind == OpKind::kReduceScatter) {
-        Write(*reduction);
+        Write(std::move(*reduction));
         continue;
       }
       pending_.push_back(reduction);
       std::vector<const Operation*> bucket = BucketOf(*reduction);
       double bytes = 0;
-      for (const Operation* member : bucket) bytes += BytesOf(*types_.at(member->operands[0]));
+      for (const Operation* member : bucket) bytes += BytesOf(*types_.Find(member->operands[0]));
       if (bytes >= static_cast<double>(bucket_bytes_)) Flush(std::move(bucket));
     }
   }
@@ -77,14 +80,14 @@ class OverlapWriter {
     std::vector<const Operation*> bucket;
     std::copy_if(pending_.begin(), pending_.end(), std::back_inserter(bucket), [&](const Operation* other) {
       return other->attributes == reduction.attributes &&
-             types_.at(other->operands[0])->data_type == types_.at(reduction.operands[0])->data_type;
+             types_.Find(other->operands[0])->data_type == types_.Find(reduction.operands[0])->data_type;
     });
     return bucket;
   }
 
   void FlushWhatItNeeds(const Operation& operation) {
     for (const Id operand : operation.operands) {
-      if (there_.count(operand) > 0) continue;
+      if (there_.Find(operand) != 0) continue;
       const auto needed = std::find_if(pending_.begin(), pending_.end(),
                                        [&](const Operation* reduction) { return reduction->results[0].id == operand; });
       if (needed != pending_.end()) Flush(BucketOf(**needed));
@@ -93,46 +96,47 @@ class OverlapWriter {
 
   void Flush(std::vector<const Operation*> bucket) {
     if (bucket.empty()) return;
-    Operation all = *bucket[0];
-    all.operands.clear();
-    all.results.clear();
+    Operation all;
+    all.kind = bucket[0]->kind;
+    all.id = bucket[0]->id;
+    all.attributes = bucket[0]->attributes;
     for (const Operation* member : bucket) {
       all.operands.push_back(member->operands[0]);
       all.results.push_back(member->results[0]);
       pending_.erase(std::find(pending_.begin(), pending_.end(), member));
     }
-    Write(all);
+    Write(std::move(all));
   }
 
   // The gather after the one that has been written, if what it gathers is there.
   void GatherNext() {
     while (next_gather_ < gathers_.size() && IsWritten(*gathers_[next_gather_])) ++next_gather_;
     if (next_gather_ == gathers_.size()) return;
-    const Operation& next = *gathers_[next_gather_];
+    Operation& next = *gathers_[next_gather_];
     const bool is_there =
-        std::all_of(next.operands.begin(), next.operands.end(), [&](Id operand) { return there_.count(operand) > 0; });
-    if (is_there) Write(next);
+        std::all_of(next.operands.begin(), next.operands.end(), [&](Id operand) { return there_.Find(operand) != 0; });
+    if (is_there) Write(std::move(next));
   }
 
-  const Function function_;
+  Function function_;  // what has been written has been moved away, but for its kind and id
   const int64_t bucket_bytes_;
-  const std::unordered_map<Id, const TensorType*> types_;
-  std::unordered_map<Id, std::vector<const Operation*>> reductions_;  // by what they reduce
-  std::vector<const Operation*> gathers_, pending_;
+  const IdTable<const TensorType*> types_;                      // those of results stay where they are
+  std::unordered_map<Id, std::vector<Operation*>> reductions_;  // by what they reduce
+  std::vector<Operation*> gathers_;
+  std::vector<const Operation*> pending_;
   size_t next_gather_ = 0;
-  std::unordered_set<Id> there_, written_;
+  IdTable<char> there_, written_;  // as booleans
   std::vector<Operation>* out_ = nullptr;
 };
 
 }  // namespace
 
-Result<Transformed> Overlap(const Transformed& before, int64_t bucket_bytes) {
+Result<Transformed> Overlap(Transformed before, int64_t bucket_bytes) {
   if (bucket_bytes < 0)
     return MakeStatus(Code::kInvalidArgument, "transform overlap: a bucket of %lld bytes, must be at least 0",
                       static_cast<long long>(bucket_bytes));
-  Transformed after = before;
-  for (Part& part : after.program.parts) part.function = OverlapWriter(part.function, bucket_bytes).Run();
-  return after;
+  for (Part& part : before.program.parts) part.function = OverlapWriter(std::move(part.function), bucket_bytes).Run();
+  return before;
 }
 
 }  // namespace axccl::program

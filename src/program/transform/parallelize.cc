@@ -4,7 +4,7 @@
 
 namespace axccl::program {
 
-Result<Transformed> Parallelize(const Program& program, const Parallelism& p) {
+Result<Transformed> SpreadOverRanks(const Program& program, const Parallelism& p) {
   AXCCL_ASSIGN_OR_RETURN(Transformed t, Untransformed(program));
   if (p.local == LocalLoss::kStages && p.stages < 2)
     return MakeStatus(
@@ -19,10 +19,18 @@ Result<Transformed> Parallelize(const Program& program, const Parallelism& p) {
   if (p.recompute != 0) {
     AXCCL_ASSIGN_OR_RETURN(t, Recompute(t, p.recompute));
   }
-  AXCCL_ASSIGN_OR_RETURN(t, SplitBatch(t, p.data, p.zero));
-  AXCCL_ASSIGN_OR_RETURN(t, Pipeline(t, p.stages, p.microbatches, p.order));
+  return SplitBatch(t, p.data, p.zero);
+}
+
+Result<Transformed> PutIntoStages(const Transformed& before, const Parallelism& p) {
+  AXCCL_ASSIGN_OR_RETURN(Transformed t, Pipeline(before, p.stages, p.microbatches, p.order));
   if (p.bucket_bytes < 0) return t;
-  return Overlap(t, p.bucket_bytes);
+  return Overlap(std::move(t), p.bucket_bytes);
+}
+
+Result<Transformed> Parallelize(const Program& program, const Parallelism& p) {
+  AXCCL_ASSIGN_OR_RETURN(const Transformed spread, SpreadOverRanks(program, p));
+  return PutIntoStages(spread, p);
 }
 
 }  // namespace axccl::program

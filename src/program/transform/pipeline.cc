@@ -1,8 +1,11 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
+#include <unordered_map>
 #include <utility>
 
+#include "src/base/hash.h"
 #include "src/program/builder.h"
 #include "src/program/facts.h"
 #include "src/program/transform.h"
@@ -50,19 +53,25 @@ class PipelineWriter {
       for (int64_t r = 0; r < before.program.ranks; ++r) sites_.back().names.push_back(NameOf(r, s));
     }
     for (size_t i = 0; i < function_.operations.size(); ++i) {
-      for (const Value& result : function_.operations[i].results) makers_[result.id] = i;
+      for (const Value& result : function_.operations[i].results) makers_[result.id] = i + 1;
+      if (stages.stages[i] == kAnywhere) continue;
+      if (stages.turns[i] == Turn::kForward) At(stages.stages[i]).forward.push_back(i);
+      if (stages.turns[i] == Turn::kBackward) At(stages.stages[i]).backward.push_back(i);
     }
     FindConsumers();
   }
 
   Transformed Run(const std::vector<std::vector<Pass>>& steps) {
     PlaceArguments();
-    EmitAll(Turn::kBefore, kOnce, kAnywhere);
+    for (size_t i = 0; i < function_.operations.size(); ++i) {
+      if (stages_.turns[i] == Turn::kBefore && stages_.stages[i] != kAnywhere) Emit(i, stages_.stages[i], kOnce);
+    }
     Deliver();
     for (const std::vector<Pass>& step : steps) {
       for (int s = 0; s < num_stages_; ++s) {
         const Pass& pass = step[static_cast<size_t>(s)];
-        if (pass.microbatch >= 0) EmitAll(pass.is_forward ? Turn::kForward : Turn::kBackward, pass.microbatch, s);
+        if (pass.microbatch < 0) continue;
+        for (const size_t i : (pass.is_forward ? At(s).forward : At(s).backward)) Emit(i, s, pass.microbatch);
       }
       Deliver();
     }
@@ -76,14 +85,18 @@ class PipelineWriter {
 
  private:
   using Key = std::pair<Id, int>;  // value, microbatch
+  struct HashOfKey {
+    size_t operator()(const Key& key) const { return Mix(key.first, static_cast<uint64_t>(key.second)); }
+  };
 
   struct Site {
     explicit Site(std::string name) : builder(std::move(name)) {}
     Builder builder;
     Ints names;                                     // [rank before]
-    std::map<Key, Id> values;                       // what is here
+    std::unordered_map<Key, Id, HashOfKey> values;  // what is here
     std::map<std::tuple<Id, int, int>, Id> slices;  // of what all microbatches have: value, microbatch, dimension
     std::vector<Origin> arguments;
+    std::vector<size_t> forward, backward;  // operations of a pass
   };
 
   // A rank of the program before, on a stage. Those that work on the same tensors stay together.
@@ -101,9 +114,9 @@ class PipelineWriter {
       const int stage = stages_.stages[i];
       if (stage == kAnywhere) continue;
       for (const Id operand : function_.operations[i].operands) {
-        const auto maker = makers_.find(operand);
-        if (maker == makers_.end()) continue;
-        const int made = stages_.stages[maker->second];
+        const size_t maker = makers_.Find(operand);
+        if (maker == 0) continue;
+        const int made = stages_.stages[maker - 1];
         if (made != kAnywhere && made != stage) consumers_[operand].insert(stage);
       }
     }
@@ -138,15 +151,6 @@ class PipelineWriter {
     }
   }
 
-  // `only`: the stage; kAnywhere: all.
-  void EmitAll(Turn turn, int microbatch, int only) {
-    for (size_t i = 0; i < function_.operations.size(); ++i) {
-      const int stage = stages_.stages[i];
-      if (stages_.turns[i] == turn && stage != kAnywhere && (only == kAnywhere || stage == only))
-        Emit(i, stage, microbatch);
-    }
-  }
-
   void Emit(size_t number, int stage, int microbatch) {
     const Operation& operation = function_.operations[number];
     const SpreadStep& step = spread_.steps[number];
@@ -161,9 +165,11 @@ class PipelineWriter {
     for (size_t i = 0; i < piece.results.size(); ++i)
       piece.results[i].type = PieceOf(operation.results[i].type, step.results[i], microbatches_);
     FitToResult(operation, &piece);
-    const Operation written = site.builder.operations()[site.builder.Append(std::move(piece))];
-    for (size_t i = 0; i < written.results.size(); ++i)
-      Keep(operation.results[i].id, step.results[i], stage, microbatch, written.results[i].id);
+    const size_t place = site.builder.Append(std::move(piece));
+    for (size_t i = 0; i < operation.results.size(); ++i) {
+      const Id written = site.builder.operations()[place].results[i].id;  // Keep appends, too
+      Keep(operation.results[i].id, step.results[i], stage, microbatch, written);
+    }
   }
 
   // Terms are added to those of the microbatches before.
@@ -182,8 +188,7 @@ class PipelineWriter {
   Id Operand(Id value, const Layout& layout, int stage, int microbatch) {
     Site& site = At(stage);
     const bool is_split = LayoutOf(value).is_split();
-    const auto maker = makers_.find(value);
-    if (maker == makers_.end() || !is_split) {
+    if (makers_.Find(value) == 0 || !is_split) {
       if (layout.is_split()) return SliceOf(value, layout.dim, stage, microbatch);
       return Whole(value, stage);
     }
@@ -195,19 +200,19 @@ class PipelineWriter {
     Site& site = At(stage);
     const auto found = site.values.find({value, kOnce});
     if (found != site.values.end()) return found->second;
-    Emit(makers_.at(value), stage, kOnce);
+    Emit(makers_.Find(value) - 1, stage, kOnce);
     return site.values.at({value, kOnce});
   }
 
   Id SliceOf(Id value, int dim, int stage, int microbatch) {
     Site& site = At(stage);
-    const TensorType& whole = *types_.at(value);
+    const TensorType& whole = *types_.Find(value);
     const TensorType type = PieceOf(whole, Layout::Split(dim), microbatches_);
     if (type == whole) return Whole(value, stage);
     const auto [found, added] = site.slices.try_emplace({value, microbatch, dim}, 0);
     if (!added) return found->second;
-    if (const auto maker = makers_.find(value); maker != makers_.end()) {
-      const Operation& operation = function_.operations[maker->second];
+    if (const size_t maker = makers_.Find(value); maker != 0) {
+      const Operation& operation = function_.operations[maker - 1];
       if (IsEverywhereTheSame(operation, dim)) {
         // The same for all microbatches.
         const auto [shared, is_first] = site.slices.try_emplace({value, kOnce, dim}, 0);
@@ -235,7 +240,7 @@ class PipelineWriter {
     for (int from = 0; from < num_stages_; ++from) {
       for (const Key& key : ship_) {
         const auto consumers = consumers_.find(key.first);
-        if (consumers == consumers_.end() || stages_.stages[makers_.at(key.first)] != from) continue;
+        if (consumers == consumers_.end() || stages_.stages[makers_.Find(key.first) - 1] != from) continue;
         for (const int to : consumers->second) Send(key, from, to);
       }
     }
@@ -297,8 +302,7 @@ class PipelineWriter {
   }
 
   int StageOfResult(Id value) {
-    if (const auto maker = makers_.find(value); maker != makers_.end())
-      return std::max(stages_.stages[maker->second], 0);
+    if (const size_t maker = makers_.Find(value); maker != 0) return std::max(stages_.stages[maker - 1], 0);
     int stage = 0;
     while (At(stage).values.count({value, kOnce}) == 0) ++stage;
     return stage;
@@ -307,22 +311,22 @@ class PipelineWriter {
   Id Joined(Id value, int stage) {
     const Layout& layout = LayoutOf(value);
     Site& site = At(stage);
-    if (!layout.is_split() || makers_.count(value) == 0) return Whole(value, stage);
+    if (!layout.is_split() || makers_.Find(value) == 0) return Whole(value, stage);
     std::vector<Id> pieces;
     for (int m = 0; m < microbatches_; ++m) pieces.push_back(site.values.at({value, m}));
     if (pieces.size() == 1) return pieces[0];
-    return site.builder.Add(OpKind::kConcatenate, pieces, *types_.at(value), {{Attr::kDim, int64_t{layout.dim}}});
+    return site.builder.Add(OpKind::kConcatenate, pieces, *types_.Find(value), {{Attr::kDim, int64_t{layout.dim}}});
   }
 
   const Transformed& before_;
   const Function& function_;
   const Spread& spread_;
   const Stages& stages_;
-  const std::unordered_map<Id, const TensorType*> types_;
+  const IdTable<const TensorType*> types_;
   const int num_stages_, microbatches_;
   const int64_t channel_;
   std::vector<Site> sites_;
-  std::unordered_map<Id, size_t> makers_;  // operations
+  IdTable<size_t> makers_;  // operations, from 1
   std::map<Id, std::set<int>> consumers_;
   std::map<Id, int> terms_;
   std::vector<Key> ship_;  // made since the last delivery

@@ -61,11 +61,11 @@ Result<Transformed> Untransformed(Program program) {
   const auto types = TypesOf(function);
   for (size_t i = 0; i < state.size(); ++i) {
     const Value& argument = function.arguments[state[i]];
-    if (argument.type == *types.at(function.results[i])) continue;
+    if (argument.type == *types.Find(function.results[i])) continue;
     return MakeStatus(Code::kInvalidArgument,
                       "transform: result %zu has type %s, but is the next value of the donated argument %%%u of type "
                       "%s",
-                      i, Print(*types.at(function.results[i])).c_str(), argument.id, Print(argument.type).c_str());
+                      i, Print(*types.Find(function.results[i])).c_str(), argument.id, Print(argument.type).c_str());
   }
   Transformed first;
   first.arguments.emplace_back();

@@ -10,7 +10,6 @@
 #include "src/program/transform/structure.h"
 
 namespace axccl::program {
-
 bool IsOfBatch(const SpreadStep& step) {
   const auto is_of_batch = [](const Layout& layout) { return !layout.is_same(); };
   return std::any_of(step.operands.begin(), step.operands.end(), is_of_batch) ||
@@ -35,9 +34,9 @@ std::unordered_map<Id, Id> FromState(const Function& function, const Spread& spr
 
 namespace {
 
-double ProductFlops(const Operation& operation, const std::unordered_map<Id, const TensorType*>& types) {
+double ProductFlops(const Operation& operation, const IdTable<const TensorType*>& types) {
   std::vector<const TensorType*> operands;
-  for (const Id operand : operation.operands) operands.push_back(types.at(operand));
+  for (const Id operand : operation.operands) operands.push_back(types.Find(operand));
   const Work work = WorkOf(operation, operands);
   return work.product ? work.flops : 0;
 }
@@ -130,7 +129,7 @@ class LayerFinder {
   const Function& function_;
   const Spread& spread_;
   const std::vector<bool> leads_on_;  // to the last loss
-  const std::unordered_map<Id, const TensorType*> types_;
+  const IdTable<const TensorType*> types_;
   const std::unordered_map<Id, Id> state_;
   std::vector<size_t> forward_;
   std::unordered_map<Id, size_t> last_use_;  // in the forward pass

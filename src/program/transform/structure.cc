@@ -69,14 +69,14 @@ Operation WithRanks(const Operation& operation, const std::vector<Ints>& ranks) 
   Operation renamed = operation;
   for (Attribute& attribute : renamed.attributes) {
     if (attribute.attr != Attr::kGroups && attribute.attr != Attr::kPairs) continue;
-    Groups groups;
-    for (const Ints& names : ranks) {
-      for (Ints members : std::get<Groups>(attribute.value)) {
-        for (int64_t& member : members) member = names[static_cast<size_t>(member)];
-        groups.push_back(std::move(members));
-      }
+    Groups& groups = std::get<Groups>(attribute.value);
+    const size_t before = groups.size();
+    for (size_t copy = 1; copy < ranks.size(); ++copy) {
+      for (size_t group = 0; group < before; ++group) groups.push_back(groups[group]);
     }
-    attribute.value = std::move(groups);
+    for (size_t group = 0; group < groups.size(); ++group) {
+      for (int64_t& member : groups[group]) member = ranks[group / before][static_cast<size_t>(member)];
+    }
   }
   return renamed;
 }

@@ -1,0 +1,147 @@
+#include "src/base/launcher.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <initializer_list>
+
+namespace axccl {
+namespace {
+
+using Lookup = std::function<const char*(const char*)>;
+
+const char* FirstOf(const Lookup& get, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const char* value = get(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return nullptr;
+}
+
+std::string TextOf(const Lookup& get, std::initializer_list<const char*> names) {
+  const char* value = FirstOf(get, names);
+  return value ? value : "";
+}
+
+Result<int> NumberOf(const Lookup& get, std::initializer_list<const char*> names, int fallback) {
+  const char* value = FirstOf(get, names);
+  if (value == nullptr) return fallback;
+  char* end = nullptr;
+  long number = std::strtol(value, &end, 10);
+  if (end == value || *end != '\0' || number < 0 || number > INT_MAX) {
+    return MakeStatus(Code::kInvalidUsage, "the launcher's variable %s is '%s', not a number", *names.begin(), value);
+  }
+  return static_cast<int>(number);
+}
+
+// The parent's id replaces the job if the launcher provides none: its processes on one machine share the parent.
+std::string KeyOf(const Lookup& get, const char* launcher, std::initializer_list<const char*> names) {
+  std::string key = launcher;
+  bool any = false;
+  for (const char* name : names) {
+    const char* value = get(name);
+    any |= value != nullptr;
+    key += std::string("-") + (value ? value : "");
+  }
+  return any ? key : key + std::to_string(getppid());
+}
+
+// torchrun itself listens on MASTER_PORT; the next port is ours.
+Result<std::string> Coordinator(const Lookup& get) {
+  const char* address = get("MASTER_ADDR");
+  if (address == nullptr || get("MASTER_PORT") == nullptr) return std::string();
+  AXCCL_ASSIGN_OR_RETURN(int port, NumberOf(get, {"MASTER_PORT"}, 0));
+  if (port < 1 || port > 65534) return MakeStatus(Code::kInvalidUsage, "MASTER_PORT %d is not in 1..65534", port);
+  return std::string(address) + ":" + std::to_string(port + 1);
+}
+
+struct Variables {
+  const char* launcher;
+  const char* present;  // the variable that identifies the launcher
+  std::initializer_list<const char*> rank, size, local_size, key;
+};
+
+// The order matters: srun with a PMI plugin sets PMI_* too, and SLURM_* alone are also set in a batch script that srun
+// did not start, so the step's variable is required.
+const Variables kLaunchers[] = {
+    {"torchrun",
+     "MASTER_PORT",
+     {"RANK"},
+     {"WORLD_SIZE"},
+     {"LOCAL_WORLD_SIZE"},
+     {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
+    {"Open MPI",
+     "OMPI_COMM_WORLD_SIZE",
+     {"OMPI_COMM_WORLD_RANK"},
+     {"OMPI_COMM_WORLD_SIZE"},
+     {"OMPI_COMM_WORLD_LOCAL_SIZE"},
+     {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}},
+    {"srun",
+     "SLURM_STEP_ID",
+     {"SLURM_PROCID"},
+     {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+     {},
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"PMI", "PMI_SIZE", {"PMI_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALNRANKS"}, {"PMI_JOBID", "PMIX_NAMESPACE"}},
+};
+
+// The first of "n[07-09,12],m3": n07.
+std::string FirstOfHosts(const std::string& list) {
+  const size_t bracket = list.find('['), comma = list.find(',');
+  if (bracket == std::string::npos || comma < bracket) return list.substr(0, comma);
+  return list.substr(0, bracket) + list.substr(bracket + 1, list.find_first_of("-,]", bracket) - bracket - 1);
+}
+
+// The number at `index` of "2(x3),1": 2, 2, 2, 1. 0 if there is none.
+int NumberAt(const std::string& list, int index) {
+  for (size_t at = 0; at < list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string item = list.substr(at, end - at);
+    const size_t times = item.find("(x");
+    index -= times == std::string::npos ? 1 : std::atoi(item.c_str() + times + 2);
+    if (index < 0) return std::atoi(item.c_str());
+    at = end + 1;
+  }
+  return 0;
+}
+
+// srun provides the number of processes of every machine, and the machines' names. It opens no port, so one is derived
+// from what only this job step has.
+void FindSlurmMachines(const Lookup& get, Launched* found) {
+  const std::string machines = TextOf(get, {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"});
+  if (machines == "1") found->local_size = found->size;
+  if (machines.empty() || machines == "1") return;
+  const int machine = std::atoi(TextOf(get, {"SLURM_NODEID"}).c_str());
+  found->local_size = NumberAt(TextOf(get, {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}), machine);
+  const std::string first = FirstOfHosts(TextOf(get, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}));
+  const long job = std::atol(TextOf(get, {"SLURM_JOB_ID"}).c_str()),
+             step = std::atol(TextOf(get, {"SLURM_STEP_ID"}).c_str());
+  if (!first.empty() && found->coordinator.empty())
+    found->coordinator = first + ":" + std::to_string(20000 + (job * 64 + step) % 10000);
+}
+
+}  // namespace
+
+Result<std::optional<Launched>> DetectLauncher(const std::function<const char*(const char*)>& get) {
+  for (const Variables& v : kLaunchers) {
+    if (get(v.present) == nullptr || !FirstOf(get, v.rank) || !FirstOf(get, v.size)) continue;
+    Launched found;
+    found.launcher = v.launcher;
+    AXCCL_ASSIGN_OR_RETURN(found.rank, NumberOf(get, v.rank, 0));
+    AXCCL_ASSIGN_OR_RETURN(found.size, NumberOf(get, v.size, 1));
+    AXCCL_ASSIGN_OR_RETURN(found.local_size, NumberOf(get, v.local_size, 0));
+    AXCCL_ASSIGN_OR_RETURN(found.coordinator, Coordinator(get));
+    if (found.launcher == "srun") FindSlurmMachines(get, &found);
+    if (found.rank >= found.size || found.local_size > found.size) {
+      return MakeStatus(Code::kInvalidUsage, "%s's variables say rank %d of %d (%d on this machine)", v.launcher,
+                        found.rank, found.size, found.local_size);
+    }
+    found.key = KeyOf(get, v.launcher, v.key);
+    return std::optional<Launched>(found);
+  }
+  return std::optional<Launched>();
+}
+
+}  // namespace axccl
