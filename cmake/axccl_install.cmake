@@ -59,12 +59,8 @@ endfunction()
 
 function(axccl_install)
   install(TARGETS axccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(FILES ${PROJECT_SOURCE_DIR}/include/nccl.h ${PROJECT_SOURCE_DIR}/include/axccl/axccl.h
-                ${PROJECT_SOURCE_DIR}/include/axccl/channels.h ${PROJECT_SOURCE_DIR}/include/axccl/device.h ${PROJECT_SOURCE_DIR}/include/axccl/malloc.h
-                ${PROJECT_SOURCE_DIR}/include/axccl/board.h
-                ${PROJECT_SOURCE_DIR}/include/axccl/pipelines.h
-                ${PROJECT_SOURCE_DIR}/include/axccl/types.h ${PROJECT_SOURCE_DIR}/include/axccl/views.h
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axccl)
+  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/axccl/*.h)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/nccl.h ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axccl)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
   axccl_install_programs(axccl-info axccl-plan all_reduce_perf all_gather_perf reduce_scatter_perf broadcast_perf
     reduce_perf alltoall_perf gather_perf scatter_perf sendrecv_perf hypercube_perf strided_perf)
