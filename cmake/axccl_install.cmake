@@ -1,14 +1,16 @@
 # The files that `cmake --install` installs, and the library for programs built for NCCL.
 #
 # nccl.h and libnccl.so go to folders of their own, because NVIDIA's package owns those names: the header to
-# include/axccl/nccl.h, beside axccl.h which includes it, the library to lib/axccl/dropin.
+# include/axccl/nccl.h, beside axccl.h which includes it, the library to lib/axccl/dropin, which is a prefix of its own for
+# builds that look for NCCL: with a header, a lib, an nccl.pc and a CMake package.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # axccl_dropin(SOURCE): libnccl.so.2, which forwards every call to libaxccl.so, and libnccl.so to link with, in
 # build/dropin and lib/axccl/dropin. It finds libaxccl.so relative to its own place (RPATH: LD_LIBRARY_PATH may name
-# other versions), so this folder alone is enough, wherever it is moved together with the library.
+# other versions), so this folder alone is enough, wherever it is moved together with the library. The folder lib in it is
+# the folder itself: NCCL_ROOT/lib is where FindNCCL modules look.
 function(axccl_dropin source)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|aarch64|arm64")
     message(STATUS "Left out: libnccl.so.2 (it jumps into libaxccl.so, and the jump is not implemented for this processor)")
@@ -26,7 +28,22 @@ function(axccl_dropin source)
   set_target_properties(axccl_dropin PROPERTIES OUTPUT_NAME nccl SOVERSION 2
     LIBRARY_OUTPUT_DIRECTORY ${folder} BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$ORIGIN/${up};$ORIGIN/..")  # as installed; in the build folder
-  install(TARGETS axccl_dropin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/axccl/dropin)
+  set(to ${CMAKE_INSTALL_LIBDIR}/axccl/dropin)
+  install(TARGETS axccl_dropin LIBRARY DESTINATION ${to})
+  file(STRINGS ${PROJECT_SOURCE_DIR}/include/nccl.h numbers REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) ")
+  string(REGEX REPLACE "[^0-9;]" "" numbers "${numbers}")
+  list(JOIN numbers . AXCCL_NCCL_VERSION)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/nccl.pc.in ${CMAKE_BINARY_DIR}/nccl.pc @ONLY)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/nccl-config.cmake.in ${CMAKE_BINARY_DIR}/nccl-config.cmake @ONLY)
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/nccl-config-version.cmake VERSION ${AXCCL_NCCL_VERSION}
+    COMPATIBILITY SameMajorVersion)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/dropin_lib)
+  file(CREATE_LINK . ${CMAKE_BINARY_DIR}/dropin_lib/lib SYMBOLIC)
+  install(FILES ${CMAKE_BINARY_DIR}/dropin_lib/lib DESTINATION ${to})
+  install(FILES ${PROJECT_SOURCE_DIR}/include/nccl.h DESTINATION ${to}/include)
+  install(FILES ${CMAKE_BINARY_DIR}/nccl.pc DESTINATION ${to}/pkgconfig)
+  install(FILES ${CMAKE_BINARY_DIR}/nccl-config.cmake ${CMAKE_BINARY_DIR}/nccl-config-version.cmake
+    DESTINATION ${to}/cmake/nccl)
 endfunction()
 
 # axccl_malloc(SOURCE): libaxccl-malloc.so, for LD_PRELOAD, versioned as libaxccl.so, which it does not need: libaxccl.so
@@ -69,7 +86,12 @@ function(axccl_install)
   configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/axcclConfig.cmake.in
     ${CMAKE_BINARY_DIR}/axcclConfig.cmake INSTALL_DESTINATION ${package}
     PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
-  write_basic_package_version_file(${CMAKE_BINARY_DIR}/axcclConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+  # A minor version may break what the one before promised, while the major version is 0.
+  set(compatible SameMajorVersion)
+  if(PROJECT_VERSION_MAJOR EQUAL 0)
+    set(compatible SameMinorVersion)
+  endif()
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/axcclConfigVersion.cmake COMPATIBILITY ${compatible})
   install(FILES ${CMAKE_BINARY_DIR}/axcclConfig.cmake ${CMAKE_BINARY_DIR}/axcclConfigVersion.cmake
     DESTINATION ${package})
 
