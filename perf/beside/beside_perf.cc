@@ -46,7 +46,7 @@ constexpr int kOperationsBetweenReadings = 16;
 }
 
 Options Parse(int argc, char** argv) {
-  SetProgramName(argv[0]);
+  BeginProgram(argc, argv);
   Result<Options> parsed = ParseOptions(argc, argv);
   if (!parsed.ok()) Fail(kExitUsage, "%s", std::string(parsed.status().message()).c_str());
   Options options = std::move(parsed).value();

@@ -218,7 +218,7 @@ void RunRank(const OverlapOptions& options, const World& world, const ncclUnique
 }
 
 int OverlapMain(int argc, char** argv) {
-  SetProgramName(argv[0]);
+  BeginProgram(argc, argv);
   const OverlapOptions options = ParseOverlapOptions(argc, argv);
   setenv("AXCCL_DEVICE", options.gpu ? "cuda" : "host", options.gpu);
   UseOneThread();

@@ -391,7 +391,7 @@ TEST(CommandTest, WrongUseExitsWithTwoAndNamesTheChoices) {
   fails_with("show --op all_gather --algo chunked_direct --ranks 4 --slices 1 --order best",
              "--order 'best' is unknown; there is default, own_first, own_last, by_rank");
   fails_with("show --op all_reduce --algo chunked_direct --ranks 4 --slices 1 --order by_rank", "has one block");
-  fails_with("show --colour red", "unknown option '--colour'");
+  fails_with("show --colour red", "--colour: no such option");
   fails_with("verify one two", "'two' is one FILE too many");
   fails_with("verify one --op barrier", "not both");
   fails_with("verify /nonexistent/plan", "open(/nonexistent/plan): No such file or directory");

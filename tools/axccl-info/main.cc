@@ -10,6 +10,7 @@
 
 #include "axccl/axccl.h"
 #include "nccl.h"
+#include "src/base/command_line.h"
 #include "tools/axccl-info/options.h"
 #include "tools/axccl-info/ranks.h"
 #include "tools/axccl-info/topology.h"
@@ -90,12 +91,16 @@ bool CheckRanks(const std::vector<RankReport>& reports) {
 int main(int argc, char** argv) {
   const axccl::Result<Options> parsed = axccl_info::ParseOptions({argv + 1, argv + argc});
   if (!parsed.ok()) {
-    fprintf(stderr, "axccl-info: %s\n%s", std::string(parsed.status().message()).c_str(), axccl_info::kUsage);
+    fprintf(stderr, "axccl-info: %s\n", std::string(parsed.status().message()).c_str());
     return 2;
   }
   const Options& options = parsed.value();
   if (options.help) {
     fputs(axccl_info::kUsage, stdout);
+    return 0;
+  }
+  if (options.version) {
+    fputs(axccl::command_line::VersionText("axccl-info").c_str(), stdout);
     return 0;
   }
   if (options.topology) return axccl_info::ShowTopology(options);

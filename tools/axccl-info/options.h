@@ -11,8 +11,8 @@ namespace axccl_info {
 enum class Format { kText, kSvg, kFile };
 
 struct Options {
-  bool help = false;
-  int ranks = 0;  // 0: do not start any
+  bool help = false, version = false;  // the rest was not read
+  int ranks = 0;                       // 0: do not start any
   bool topology = false;
   Format format = Format::kText;
   std::string output;  // empty: standard output
@@ -35,6 +35,7 @@ inline constexpr char kUsage[] =
     "started.\n"
     "  --ranks N     with --topology: also where each of N ranks (1..4096) would be placed\n"
     "  --format F    text (default), svg, or file: what NCCL_TOPO_FILE reads (docs/topology.md)\n"
-    "  --output FILE writes there instead of standard output\n";
+    "  --output FILE writes there instead of standard output\n"
+    "  -h, --help    prints this; --version: name and version\n";
 
 }  // namespace axccl_info

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/algo/algo.h"
+#include "src/base/command_line.h"
 #include "src/base/files.h"
 #include "src/plan/text.h"
 #include "src/verify/verify.h"
@@ -57,7 +58,8 @@ int PrintAll(const std::string& text) {
 }
 
 int Run(const Options& o) {
-  if (o.command == Command::kHelp) return std::fputs(HelpText(), stdout) < 0 ? kBadUse : kDone;
+  if (o.command == Command::kHelp) return PrintAll(HelpText());
+  if (o.command == Command::kVersion) return PrintAll(command_line::VersionText("axccl-plan"));
   if (o.command == Command::kList) return List(o);
   if (o.command == Command::kSimulate || o.command == Command::kExplain) {
     const Result<std::string> report = o.command == Command::kSimulate ? SimulationReport(o) : Explain(o);

@@ -17,7 +17,7 @@
 
 namespace axccl::tools {
 
-enum class Command { kHelp, kList, kShow, kVerify, kHash, kSimulate, kExplain };
+enum class Command { kHelp, kVersion, kList, kShow, kVerify, kHash, kSimulate, kExplain };
 
 struct Options {
   Command command = Command::kHelp;
