@@ -51,5 +51,5 @@ function(axccl_static_library target)
     COMMAND ${CMAKE_COMMAND} -E rm -f ${joined}
     COMMENT "Joining libaxccl.a")
   add_custom_target(axccl_static ALL DEPENDS ${library})
-  install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 endfunction()
