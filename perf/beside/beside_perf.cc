@@ -18,10 +18,10 @@
 
 #include "axccl/axccl.h"
 #include "perf/common/calls.h"
-#include "perf/common/json.h"
 #include "perf/common/launch.h"
 #include "perf/common/median.h"
 #include "perf/common/options.h"
+#include "src/base/json.h"
 #include "src/base/processors.h"
 
 namespace axccl::perf {

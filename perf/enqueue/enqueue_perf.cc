@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "perf/common/calls.h"
-#include "perf/common/json.h"
 #include "perf/common/median.h"
 #include "perf/common/options.h"
 #include "perf/common/place.h"
+#include "src/base/json.h"
 
 namespace axccl::perf {
 namespace {

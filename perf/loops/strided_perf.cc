@@ -15,10 +15,10 @@
 #include <cstring>
 
 #include "perf/common/fail.h"
-#include "perf/common/json.h"
 #include "perf/common/launch.h"
 #include "perf/common/types.h"
 #include "perf/loops/cases.h"
+#include "src/base/json.h"
 
 namespace axccl::perf {
 namespace {

@@ -224,13 +224,19 @@ const char kMachine[] =
 std::map<std::string, std::string> Rows(const std::string& text) {
   std::map<std::string, std::string> rows;
   std::istringstream lines(text.substr(std::min(text.size(), text.find("  algorithm"))));
-  std::string line;
+  std::string line, last;
   std::getline(lines, line);
   while (std::getline(lines, line) && (line.starts_with("* ") || line.starts_with("  "))) {
+    EXPECT_LE(line.size(), 100u) << line;
+    if (line.starts_with("      ")) {  // about the row above
+      rows[last] += line;
+      continue;
+    }
     std::istringstream words(line.substr(2));
     std::string algorithm, lanes;
     words >> algorithm >> lanes;
-    rows[algorithm + " " + lanes] = line;
+    last = algorithm + " " + lanes;
+    rows[last] = line;
   }
   return rows;
 }

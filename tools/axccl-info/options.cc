@@ -34,22 +34,25 @@ Status TakeValue(const std::string& option, const std::string& value, Options* o
 }  // namespace
 
 axccl::Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
-  constexpr axccl::command_line::Option kOptions[] = {{"--ranks"}, {"--topology", false}, {"--format"}, {"--output"}};
+  constexpr axccl::command_line::Option kOptions[] = {
+      {"--ranks"}, {"--topology", false}, {"--json", false}, {"--format"}, {"--output"}};
   AXCCL_ASSIGN_OR_RETURN(const axccl::command_line::Words given, axccl::command_line::Split(arguments, kOptions));
   Options options;
   options.help = given.help, options.version = given.version;
-  bool drawn = false;  // an option about the drawing was given
+  bool drawn = false, formatted = false;  // an option about the drawing, or --format, was given
   for (const axccl::command_line::Word& word : given.words) {
     if (!word.is_option())
       return MakeStatus(Code::kInvalidArgument, "'%s' is not an option; --help lists them", word.text.c_str());
-    if (word.as == "--topology") {
-      options.topology = true;
+    if (word.as == "--topology" || word.as == "--json") {
+      (word.as == "--json" ? options.json : options.topology) = true;
       continue;
     }
     drawn |= word.as != "--ranks";
+    formatted |= word.as == "--format";
     AXCCL_RETURN_IF_ERROR(TakeValue(word.as, word.text, &options));
   }
   if (drawn && !options.topology) return MakeStatus(Code::kInvalidArgument, "--format and --output go with --topology");
+  if (formatted && options.json) return MakeStatus(Code::kInvalidArgument, "--format and --json: give one of them");
   const int most = options.topology ? kMaxPlacedRanks : kMaxRanks;
   if (options.ranks > most)
     return Bad("--ranks", std::to_string(options.ranks), ("at most " + std::to_string(most)).c_str());

@@ -180,7 +180,7 @@ bool IsOfExplain(const std::string& word) {
 
 // Of all commands; CheckComplete refuses those of others.
 std::vector<command_line::Option> AllOptions() {
-  std::vector<command_line::Option> all;
+  std::vector<command_line::Option> all = {{"--json", false}};
   for (const char* name :
        {"--op",       "--algo",    "--ranks",   "--root",   "--lanes",     "--machines", "--slices",
         "--produced", "--order",   "--bytes",   "--tile",   "--produce",   "--consume",  "--in-place",
@@ -340,7 +340,9 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
   Given given;
   for (size_t i = 1; i < words.words.size(); ++i) {
     const command_line::Word& word = words.words[i];
-    if (word.is_option()) {
+    if (word.as == "--json") {
+      o.json = true;
+    } else if (word.is_option()) {
       AXCCL_RETURN_IF_ERROR(SetOption(word.as, word.text, &o, &given));
     } else if (word.text.empty() || !o.file.empty()) {
       return BadUse("'" + word.text + "' is one FILE too many");
@@ -349,6 +351,8 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
     }
   }
   if (!given.Has("--ranks") && given.machine_ranks > 0) o.contract.ranks = given.machine_ranks;
+  if (o.json && (o.command == Command::kShow || o.command == Command::kHash))
+    return BadUse("--json is for list, verify, simulate and explain");
   AXCCL_RETURN_IF_ERROR(CheckComplete(o, given));
   return o;
 }
@@ -424,6 +428,7 @@ const char* HelpText() {
          "predicted time and where it goes: steps (operations and signals inside machines), copies (bytes inside\n"
          "machines), messages (signals between machines) and link (bytes between machines).\n"
          "\n"
+         "--json prints what list, verify, simulate and explain find as JSON (docs/json.md).\n"
          "-h, --help prints this, and --version name and version.\n"
          "Exit status: 0 done, and the plan is right; 1 the plan is malformed or rejected; 2 wrong use.\n";
 }
