@@ -1,5 +1,7 @@
 /* The NCCL API as AxCCL serves it: same names, same numbers, same layouts, so that programs written or compiled for
- * NCCL 2 run on AxCCL unchanged. Pure C11 and C++; needs no CUDA header unless nvcc compiles it.
+ * NCCL 2 run on AxCCL unchanged. C from C89 on, C++ from C++98 on. Needs no CUDA header unless nvcc compiles it. From
+ * C11 and C++11 on it includes cuda_runtime.h, as NVIDIA's does, where the compiler finds it and AXCCL_NO_CUDA_HEADERS
+ * is not defined. Other code that uses CUDA includes CUDA's headers before this one.
  *
  * Results. Every function returns ncclResult_t unless it says otherwise; ncclGetLastError explains to the calling
  * thread what was wrong and what to do. ncclInvalidArgument leaves the communicator usable.
@@ -40,6 +42,11 @@
 #include <cuda_runtime.h>
 #ifdef __cplusplus
 #include <cuda_fp8.h>
+#endif
+#elif defined(__has_include) && !defined(AXCCL_NO_CUDA_HEADERS) && \
+    ((defined(__cplusplus) && __cplusplus >= 201103L) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L))
+#if __has_include(<cuda_runtime.h>)
+#include <cuda_runtime.h>
 #endif
 #endif
 
@@ -99,16 +106,12 @@ typedef enum {
 
 /* clang-format off */
 typedef enum {
-  ncclInt8 = 0, ncclChar = 0,
-  ncclUint8 = 1,
-  ncclInt32 = 2, ncclInt = 2,
-  ncclUint32 = 3,
-  ncclInt64 = 4,
-  ncclUint64 = 5,
-  ncclFloat16 = 6, ncclHalf = 6,
+  ncclInt8 = 0, ncclChar = 0, ncclUint8 = 1,
+  ncclInt32 = 2, ncclInt = 2, ncclUint32 = 3,
+  ncclInt64 = 4, ncclUint64 = 5,
+  ncclFloat16 = 6, ncclHalf = 6, ncclBfloat16 = 9,
   ncclFloat32 = 7, ncclFloat = 7,
   ncclFloat64 = 8, ncclDouble = 8,
-  ncclBfloat16 = 9,
   ncclFloat8e4m3 = 10, /* 4 exponent bits, no infinity (OCP E4M3) */
   ncclFloat8e5m2 = 11, /* 5 exponent bits (OCP E5M2) */
   ncclNumTypes = 12,
@@ -203,19 +206,16 @@ typedef struct ncclConfig_v23100 {
     sizeof(ncclConfig_t), NCCL_API_MAGIC, NCCL_LAYOUT_VERSION_CODE,                   \
     /* blocking */ NCCL_CONFIG_UNDEF_INT, /* cgaClusterSize */ NCCL_CONFIG_UNDEF_INT, \
     /* minCTAs, maxCTAs */ NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,              \
-    /* netName */ NCCL_CONFIG_UNDEF_PTR,                                              \
-    /* splitShare, trafficClass */ NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
+    /* netName, splitShare, trafficClass */                                           \
+    NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,              \
     /* commName */ NCCL_CONFIG_UNDEF_PTR,                                             \
     /* collnetEnable, CTAPolicy */ NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      \
     /* shrinkShare, nvlsCTAs */ NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,         \
-    /* nChannelsPerNetPeer */ NCCL_CONFIG_UNDEF_INT,                                  \
-    /* nvlinkCentricSched */ NCCL_CONFIG_UNDEF_INT,                                   \
-    /* graphUsageMode, numRmaCtx */ NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,     \
-    /* maxP2pPeers */ NCCL_CONFIG_UNDEF_INT,                                          \
-    /* graphStreamOrdering */ NCCL_CONFIG_UNDEF_INT,                                  \
-    /* launchOrderImplicit */ NCCL_CONFIG_UNDEF_INT,                                  \
-    /* numRmaSig, rmaEagerInit */ NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,       \
-    /* hostCftMode */ NCCL_CONFIG_UNDEF_INT }
+    /* nChannelsPerNetPeer, nvlinkCentricSched, graphUsageMode, numRmaCtx */          \
+    NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
+    /* maxP2pPeers, graphStreamOrdering, launchOrderImplicit, numRmaSig */            \
+    NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
+    /* rmaEagerInit, hostCftMode */ NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT }
 /* clang-format on */
 
 /* One option for a particular vendor's library, in a list. Unknown vendors' options are ignored. */

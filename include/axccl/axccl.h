@@ -33,6 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "axccl/language.h"
 #include "nccl.h"
 
 #ifdef __cplusplus
@@ -95,8 +96,10 @@ ncclResult_t axcclEventQuery(axcclEvent_t event);
 ncclResult_t axcclEventSynchronize(axcclEvent_t event);
 
 /* A host stream as NCCL's stream argument and back (no conversion takes place). */
-static inline cudaStream_t axcclStreamToCuda(axcclStream_t stream) { return (cudaStream_t)(void*)stream; }
-static inline axcclStream_t axcclStreamFromCuda(cudaStream_t stream) { return (axcclStream_t)(void*)stream; }
+AXCCL_INLINE cudaStream_t axcclStreamToCuda(axcclStream_t stream) { return AXCCL_POINTER_CAST(cudaStream_t, stream); }
+AXCCL_INLINE axcclStream_t axcclStreamFromCuda(cudaStream_t stream) {
+  return AXCCL_POINTER_CAST(axcclStream_t, stream);
+}
 
 /* ---- deadlines ---- */
 

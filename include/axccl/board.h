@@ -39,9 +39,9 @@ typedef enum axcclOpState {
 } axcclOpState_t;
 
 typedef enum axcclOpUse {
-  axcclOpOnChannel = 0,  /* a collective */
-  axcclOpMessage = 1,    /* ncclSend, ncclRecv, and the messages of a collective permute */
-  axcclOpOfPipeline = 2, /* a start of a pipeline; of a permute: its message to one rank, or from one */
+  axcclOpOnChannel = 0, /* a collective */
+  axcclOpMessage = 1,   /* ncclSend, ncclRecv, and the messages of a collective permute */
+  axcclOpOfPipeline = 2 /* a start of a pipeline; of a permute: its message to one rank, or from one */
 } axcclOpUse_t;
 
 #define AXCCL_OP_TEXT_BYTES 192

@@ -46,6 +46,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "axccl/language.h"
 #include "nccl.h"
 
 #ifdef __cplusplus
@@ -181,7 +182,7 @@ typedef struct axcclChannel* axcclChannel_t;
 #define axcclGroupOrder 0x1u
 
 /* The communicator's default channel. It lives as long as the communicator and needs no destroying. */
-static inline axcclChannel_t axcclDefaultChannel(ncclComm_t comm) { return (axcclChannel_t)(void*)comm; }
+AXCCL_INLINE axcclChannel_t axcclDefaultChannel(ncclComm_t comm) { return AXCCL_POINTER_CAST(axcclChannel_t, comm); }
 
 /* *channel = this rank's end of the channel `channel_id` of the rank's group. All ranks of the group create it. NULL
  * for `groups` means one group of all ranks in order, on a grid of one replica. Groups are for exactly the

@@ -1,15 +1,17 @@
-/* Reading and writing the words of a pipeline (pipelines.h) in device code and in host code. Header only; C11, C++ and
+/* Reading and writing the words of a pipeline (pipelines.h) in device code and in host code. Header only; C, C++ and
  * CUDA. */
 #ifndef AXCCL_DEVICE_H_
 #define AXCCL_DEVICE_H_
 
 #include <stdint.h>
 
+#include "axccl/language.h"
+
 #if defined(__CUDACC__)
 #define AXCCL_DEVICE_FUNCTION static __host__ __device__ __forceinline__
 #else
 #include <sched.h>
-#define AXCCL_DEVICE_FUNCTION static inline
+#define AXCCL_DEVICE_FUNCTION AXCCL_INLINE
 #endif
 
 /* The word as it is now, with acquire: after 1, the chunk can be read. */

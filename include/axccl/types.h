@@ -19,6 +19,7 @@
 
 #include <stddef.h>
 
+#include "axccl/language.h"
 #include "nccl.h"
 
 #ifdef __cplusplus
@@ -27,28 +28,28 @@ extern "C" {
 
 /* ---- types ---- */
 
-#define axcclInt16 ((ncclDataType_t)64)
-#define axcclUint16 ((ncclDataType_t)65)
+#define axcclInt16 AXCCL_VALUE_CAST(ncclDataType_t, 64)
+#define axcclUint16 AXCCL_VALUE_CAST(ncclDataType_t, 65)
 /* A byte; any but 0 is true. Sum and max are "or", prod and min are "and", as in StableHLO; results are 0 or 1. */
-#define axcclBool ((ncclDataType_t)66)
+#define axcclBool AXCCL_VALUE_CAST(ncclDataType_t, 66)
 /* Real part, then imaginary part, like C's float complex and double complex: two floats, or two doubles. Products are
  * (ac - bd) + (ad + bc)i, every operation rounded by itself, without C's rules for infinities. */
-#define axcclComplex64 ((ncclDataType_t)67)
-#define axcclComplex128 ((ncclDataType_t)68)
+#define axcclComplex64 AXCCL_VALUE_CAST(ncclDataType_t, 67)
+#define axcclComplex128 AXCCL_VALUE_CAST(ncclDataType_t, 68)
 
 /* An opaque element of 1 to AXCCL_MAX_BITS_BYTES bytes. The library moves it, and callbacks reduce it. */
 #define AXCCL_MAX_BITS_BYTES 16
-#define axcclBits(bytes) ((ncclDataType_t)(128 + (bytes)))
+#define axcclBits(bytes) AXCCL_VALUE_CAST(ncclDataType_t, 128 + (bytes))
 
 /* ---- operators ---- */
 
 /* Bit by bit. */
-#define axcclAnd ((ncclRedOp_t)0x7fff0001)
-#define axcclOr ((ncclRedOp_t)0x7fff0002)
-#define axcclXor ((ncclRedOp_t)0x7fff0003)
+#define axcclAnd AXCCL_VALUE_CAST(ncclRedOp_t, 0x7fff0001)
+#define axcclOr AXCCL_VALUE_CAST(ncclRedOp_t, 0x7fff0002)
+#define axcclXor AXCCL_VALUE_CAST(ncclRedOp_t, 0x7fff0003)
 /* Any element but 0 is true; the result is 0 or 1. (With a single rank the result is the input, unchanged.) */
-#define axcclLogicalAnd ((ncclRedOp_t)0x7fff0004)
-#define axcclLogicalOr ((ncclRedOp_t)0x7fff0005)
+#define axcclLogicalAnd AXCCL_VALUE_CAST(ncclRedOp_t, 0x7fff0004)
+#define axcclLogicalOr AXCCL_VALUE_CAST(ncclRedOp_t, 0x7fff0005)
 
 /* accumulator[i] = accumulator[i] op operand[i] for i in 0..count-1. Both are dense arrays of the operator's datatype
  * and do not overlap. They are aligned like the call's data; copies that the library makes are aligned as far as their

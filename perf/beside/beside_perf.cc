@@ -18,10 +18,10 @@
 
 #include "axccl/axccl.h"
 #include "perf/common/calls.h"
-#include "perf/common/json.h"
 #include "perf/common/launch.h"
 #include "perf/common/median.h"
 #include "perf/common/options.h"
+#include "src/base/json.h"
 #include "src/base/processors.h"
 
 namespace axccl::perf {
@@ -46,7 +46,7 @@ constexpr int kOperationsBetweenReadings = 16;
 }
 
 Options Parse(int argc, char** argv) {
-  SetProgramName(argv[0]);
+  BeginProgram(argc, argv);
   Result<Options> parsed = ParseOptions(argc, argv);
   if (!parsed.ok()) Fail(kExitUsage, "%s", std::string(parsed.status().message()).c_str());
   Options options = std::move(parsed).value();

@@ -6,9 +6,11 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "src/base/command_line.h"
 #include "src/base/format.h"
 
 namespace axccl::perf {
@@ -21,9 +23,14 @@ std::atomic<bool> g_failing{false};
 
 }  // namespace
 
-void SetProgramName(const char* argv0) {
-  const char* slash = std::strrchr(argv0, '/');
-  g_program = slash ? slash + 1 : argv0;
+void BeginProgram(int argc, char** argv) {
+  const char* slash = std::strrchr(argv[0], '/');
+  g_program = slash ? slash + 1 : argv[0];
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--version") != 0) continue;
+    std::fputs(command_line::VersionText(g_program).c_str(), stdout);
+    std::exit(kExitOk);
+  }
 }
 
 const std::string& ProgramName() { return g_program; }

@@ -18,8 +18,9 @@ inline constexpr int kExitTimeout = 3;
 // Another rank failed first and has reported why; a launcher prefers any other status as the cause.
 inline constexpr int kExitPeerFailed = 4;
 
-// Base name of argv[0]; used in messages and reports. Call once, before threads exist.
-void SetProgramName(const char* argv0);
+// Remembers the base name of argv[0] for messages and reports. Ends the program if it was asked for its version. Call
+// once, before threads exist.
+void BeginProgram(int argc, char** argv);
 const std::string& ProgramName();
 
 // Sets the ranks ("rank 3" or "ranks 2-3") that messages name after the program. Call once, before threads exist.

@@ -169,7 +169,7 @@ int Conclude(Run* run, const Outcome& outcome) {
 }  // namespace
 
 int PerfMain(const Collective& collective, int argc, char** argv) {
-  SetProgramName(argv[0]);
+  BeginProgram(argc, argv);
   setenv("AXCCL_DEVICE", "host", 0);  // its buffers and streams are the host's
   Run run;
   run.collective = &collective;

@@ -1,7 +1,5 @@
 #include "perf/common/options.h"
 
-#include <getopt.h>
-
 #include <cerrno>
 #include <climits>
 #include <cmath>
@@ -10,9 +8,12 @@
 
 #include "axccl/views.h"
 #include "perf/common/types.h"
+#include "src/base/command_line.h"
 
 namespace axccl::perf {
 namespace {
+
+using command_line::Word;
 
 // Long options without a letter.
 enum LongOnly {
@@ -29,110 +30,95 @@ enum LongOnly {
   kGroups
 };
 
-const option kLongOptions[] = {
-    {"nthreads", required_argument, nullptr, 't'},
-    {"ngpus", required_argument, nullptr, 'g'},
-    {"minbytes", required_argument, nullptr, 'b'},
-    {"maxbytes", required_argument, nullptr, 'e'},
-    {"stepbytes", required_argument, nullptr, 'i'},
-    {"stepfactor", required_argument, nullptr, 'f'},
-    {"iters", required_argument, nullptr, 'n'},
-    {"agg_iters", required_argument, nullptr, 'm'},
-    {"warmup_iters", required_argument, nullptr, 'w'},
-    {"run_cycles", required_argument, nullptr, 'N'},
-    {"parallel_init", required_argument, nullptr, 'p'},
-    {"check", required_argument, nullptr, 'c'},
-    {"op", required_argument, nullptr, 'o'},
-    {"datatype", required_argument, nullptr, 'd'},
-    {"root", required_argument, nullptr, 'r'},
-    {"blocking", required_argument, nullptr, 'z'},
-    {"stream_null", required_argument, nullptr, 'y'},
-    {"timeout", required_argument, nullptr, 'T'},
-    {"cudagraph", required_argument, nullptr, 'G'},
-    {"report_cputime", required_argument, nullptr, 'C'},
-    {"report_timestamps", required_argument, nullptr, 'S'},
-    {"output_file", required_argument, nullptr, 'J'},
-    {"average", required_argument, nullptr, 'a'},
-    {"local_register", required_argument, nullptr, 'R'},
-    {"cta_policy", required_argument, nullptr, 'x'},
-    {"device_implementation", required_argument, nullptr, 'D'},
-    {"device_cta_count", required_argument, nullptr, 'V'},
-    {"memory", required_argument, nullptr, 'M'},
-    {"unalign", required_argument, nullptr, 'u'},
-    {"per_iter_timing", required_argument, nullptr, 'I'},
-    {"per_iter_skip", required_argument, nullptr, 'K'},
-    {"help", no_argument, nullptr, 'h'},
-    {"ranks", required_argument, nullptr, kRanks},
-    {"rank", required_argument, nullptr, kRank},
-    {"malloc", no_argument, nullptr, kMalloc},
-    {"shape", required_argument, nullptr, kShape},
-    {"list", required_argument, nullptr, kList},
-    {"dim", required_argument, nullptr, kDim},
-    {"split-dim", required_argument, nullptr, kSplitDim},
-    {"concat-dim", required_argument, nullptr, kConcatDim},
-    {"strides", required_argument, nullptr, kStrides},
-    {"out-strides", required_argument, nullptr, kOutStrides},
-    {"groups", required_argument, nullptr, kGroups},
-    {nullptr, 0, nullptr, 0},
+constexpr command_line::Option kOptions[] = {
+    {"--nthreads", true, 't', 't'},
+    {"--ngpus", true, 'g', 'g'},
+    {"--minbytes", true, 'b', 'b'},
+    {"--maxbytes", true, 'e', 'e'},
+    {"--stepbytes", true, 'i', 'i'},
+    {"--stepfactor", true, 'f', 'f'},
+    {"--iters", true, 'n', 'n'},
+    {"--agg_iters", true, 'm', 'm'},
+    {"--warmup_iters", true, 'w', 'w'},
+    {"--run_cycles", true, 'N', 'N'},
+    {"--parallel_init", true, 'p', 'p'},
+    {"--check", true, 'c', 'c'},
+    {"--op", true, 'o', 'o'},
+    {"--datatype", true, 'd', 'd'},
+    {"--root", true, 'r', 'r'},
+    {"--blocking", true, 'z', 'z'},
+    {"--stream_null", true, 'y', 'y'},
+    {"--timeout", true, 'T', 'T'},
+    {"--cudagraph", true, 'G', 'G'},
+    {"--report_cputime", true, 'C', 'C'},
+    {"--report_timestamps", true, 'S', 'S'},
+    {"--output_file", true, 'J', 'J'},
+    {"--average", true, 'a', 'a'},
+    {"--local_register", true, 'R', 'R'},
+    {"--cta_policy", true, 'x', 'x'},
+    {"--device_implementation", true, 'D', 'D'},
+    {"--device_cta_count", true, 'V', 'V'},
+    {"--memory", true, 'M', 'M'},
+    {"--unalign", true, 'u', 'u'},
+    {"--per_iter_timing", true, 'I', 'I'},
+    {"--per_iter_skip", true, 'K', 'K'},
+    {"--ranks", true, 0, kRanks},
+    {"--rank", true, 0, kRank},
+    {"--malloc", false, 0, kMalloc},
+    {"--shape", true, 0, kShape},
+    {"--list", true, 0, kList},
+    {"--dim", true, 0, kDim},
+    {"--split-dim", true, 0, kSplitDim},
+    {"--concat-dim", true, 0, kConcatDim},
+    {"--strides", true, 0, kStrides},
+    {"--out-strides", true, 0, kOutStrides},
+    {"--groups", true, 0, kGroups},
 };
-// The leading ':' makes getopt distinguish a missing argument from an unknown option, and print nothing itself.
-const char kShortOptions[] = ":t:g:b:e:i:f:n:m:w:N:p:c:o:d:r:z:y:T:hG:C:S:J:a:R:x:D:V:M:u:I:K:";
 
-Status BadValue(const std::string& option, const char* value, const std::string& expected) {
-  return MakeStatus(Code::kInvalidArgument, "option %s: '%s' is not %s", option.c_str(), value, expected.c_str());
+Status BadValue(const Word& word, const std::string& expected) {
+  return MakeStatus(Code::kInvalidArgument, "option %s: '%s' is not %s", word.as.c_str(), word.text.c_str(),
+                    expected.c_str());
 }
 
-std::string OptionName(int letter) {
-  for (const option* o = kLongOptions; o->name; ++o) {
-    if (o->val != letter) continue;
-    std::string name = "--";
-    name += o->name;
-    if (letter >= 256) return name;
-    return std::string{'-', static_cast<char>(letter)} + " (" + name + ")";
-  }
-  return "?";
-}
-
-Result<long> ParseNumber(int letter, long lowest, long highest) {
+Result<long> ParseNumber(const Word& word, long lowest, long highest) {
   errno = 0;
+  const char* const text = word.text.c_str();
   char* end = nullptr;
-  long value = std::strtol(optarg, &end, 0);
-  if (end == optarg || *end != '\0' || errno != 0 || value < lowest || value > highest) {
-    return BadValue(OptionName(letter), optarg,
-                    "a whole number from " + std::to_string(lowest) + " to " + std::to_string(highest));
+  long value = std::strtol(text, &end, 0);
+  if (end == text || *end != '\0' || errno != 0 || value < lowest || value > highest) {
+    return BadValue(word, "a whole number from " + std::to_string(lowest) + " to " + std::to_string(highest));
   }
   return value;
 }
 
 // Stores an integer option in a field of any integer, bool or enum type.
 template <class T>
-Status Store(int letter, long lowest, long highest, T* field) {
-  AXCCL_ASSIGN_OR_RETURN(long value, ParseNumber(letter, lowest, highest));
+Status Store(const Word& word, long lowest, long highest, T* field) {
+  AXCCL_ASSIGN_OR_RETURN(long value, ParseNumber(word, lowest, highest));
   *field = static_cast<T>(value);
   return Status();
 }
 
-Status StoreSize(int letter, size_t* field) {
-  Result<size_t> size = ParseSize(optarg);
-  if (!size.ok()) return BadValue(OptionName(letter), optarg, "a size such as 8, 64K, 1.5M or 2G");
+Status StoreSize(const Word& word, size_t* field) {
+  Result<size_t> size = ParseSize(word.text.c_str());
+  if (!size.ok()) return BadValue(word, "a size such as 8, 64K, 1.5M or 2G");
   *field = size.value();
   return Status();
 }
 
 // For options about features of GPUs: 0 requests nothing and is accepted.
-Status RefuseUnlessZero(int letter, const char* what) {
-  AXCCL_ASSIGN_OR_RETURN(long value, ParseNumber(letter, 0, INT_MAX));
+Status RefuseUnlessZero(const Word& word, const char* what) {
+  AXCCL_ASSIGN_OR_RETURN(long value, ParseNumber(word, 0, INT_MAX));
   if (value == 0) return Status();
   return MakeStatus(Code::kInvalidUsage, "option %s %ld: host ranks have no %s; leave the option out or pass 0",
-                    OptionName(letter).c_str(), value, what);
+                    word.as.c_str(), value, what);
 }
 
-Status StoreName(int letter, int (*lookup)(const char*), int all, int* field) {
-  int found = std::strcmp(optarg, "all") == 0 ? all : lookup(optarg);
-  if (found < 0 && std::strcmp(optarg, "all") != 0) {
-    return BadValue(
-        OptionName(letter), optarg,
-        letter == 'o' ? "sum, prod, max, min, avg, mulsum or all" : "one of " + DataTypeNames() + " or all");
+Status StoreName(const Word& word, int (*lookup)(const char*), int all, int* field) {
+  int found = word.text == "all" ? all : lookup(word.text.c_str());
+  if (found < 0 && word.text != "all") {
+    return BadValue(word, word.option.number == 'o' ? "sum, prod, max, min, avg, mulsum or all"
+                                                    : "one of " + DataTypeNames() + " or all");
   }
   *field = found;
   return Status();
@@ -140,91 +126,91 @@ Status StoreName(int letter, int (*lookup)(const char*), int all, int* field) {
 
 // Stores the result of `parse`, or returns an error with what was expected.
 template <class T, class Parse>
-Status StoreParsed(int letter, const char* expected, Parse parse, T* field) {
-  Result<T> parsed = parse(optarg);
-  if (!parsed.ok()) return BadValue(OptionName(letter), optarg, expected);
+Status StoreParsed(const Word& word, const char* expected, Parse parse, T* field) {
+  Result<T> parsed = parse(word.text.c_str());
+  if (!parsed.ok()) return BadValue(word, expected);
   *field = std::move(parsed).value();
   return Status();
 }
 
-Status StoreDim(int letter, std::optional<int>* field) {
+Status StoreDim(const Word& word, std::optional<int>* field) {
   int dim = 0;
-  AXCCL_RETURN_IF_ERROR(Store(letter, -AXCCL_MAX_DIMS, AXCCL_MAX_DIMS - 1, &dim));
+  AXCCL_RETURN_IF_ERROR(Store(word, -AXCCL_MAX_DIMS, AXCCL_MAX_DIMS - 1, &dim));
   *field = dim;
   return Status();
 }
 
 // Either --shape or --list may describe the operands.
-Status RefuseSecondShape(int letter, const ViewOptions& views) {
+Status RefuseSecondShape(const Word& word, const ViewOptions& views) {
   if (views.shapes.empty()) return Status();
   return MakeStatus(Code::kInvalidArgument, "option %s '%s': there is a --shape or --list already; give one of them",
-                    OptionName(letter).c_str(), optarg);
+                    word.as.c_str(), word.text.c_str());
 }
 
-Status StoreShape(int letter, ViewOptions* views) {
+Status StoreShape(const Word& word, ViewOptions* views) {
   Shape shape;
-  AXCCL_RETURN_IF_ERROR(RefuseSecondShape(letter, *views));
+  AXCCL_RETURN_IF_ERROR(RefuseSecondShape(word, *views));
   AXCCL_RETURN_IF_ERROR(StoreParsed(
-      letter, "a shape such as 64,512: sizes of at most 8 dimensions",
+      word, "a shape such as 64,512: sizes of at most 8 dimensions",
       [](const char* text) { return ParseShape(text, ','); }, &shape));
   views->shapes = {shape};
   return Status();
 }
 
-Status ParseViewOption(int letter, ViewOptions* views) {
+Status ParseViewOption(const Word& word, ViewOptions* views) {
   const char* strides = "a list of strides in elements such as 1,64, one for each dimension";
   views->given = true;
-  switch (letter) {
+  switch (word.option.number) {
     case kShape:
-      return StoreShape(letter, views);
+      return StoreShape(word, views);
     case kList:
-      AXCCL_RETURN_IF_ERROR(RefuseSecondShape(letter, *views));
+      AXCCL_RETURN_IF_ERROR(RefuseSecondShape(word, *views));
       views->is_list = true;
-      return StoreParsed(letter, "a number of operands such as 200, or shapes such as 128x64,64,256x128", ParseList,
+      return StoreParsed(word, "a number of operands such as 200, or shapes such as 128x64,64,256x128", ParseList,
                          &views->shapes);
     case kDim:
-      return StoreDim(letter, &views->dim);
+      return StoreDim(word, &views->dim);
     case kSplitDim:
-      return StoreDim(letter, &views->split_dim);
+      return StoreDim(word, &views->split_dim);
     case kConcatDim:
-      return StoreDim(letter, &views->concat_dim);
+      return StoreDim(word, &views->concat_dim);
     case kStrides:
-      return StoreParsed(letter, strides, ParseStrides, &views->strides);
+      return StoreParsed(word, strides, ParseStrides, &views->strides);
     case kOutStrides:
-      return StoreParsed(letter, strides, ParseStrides, &views->out_strides);
+      return StoreParsed(word, strides, ParseStrides, &views->out_strides);
     default:
-      return StoreParsed(letter, "lists of ranks such as [[0,1],[2,3]]", ParseGroups, &views->groups);
+      return StoreParsed(word, "lists of ranks such as [[0,1],[2,3]]", ParseGroups, &views->groups);
   }
 }
 
-Status ParseSizeOption(int letter, Options* o) {
+Status ParseSizeOption(const Word& word, Options* o) {
   o->sizes_given = true;
-  switch (letter) {
+  switch (word.option.number) {
     case 'b':
-      return StoreSize(letter, &o->min_bytes);
+      return StoreSize(word, &o->min_bytes);
     case 'e':
-      return StoreSize(letter, &o->max_bytes);
+      return StoreSize(word, &o->max_bytes);
     case 'i':
-      return StoreSize(letter, &o->step_bytes);
+      return StoreSize(word, &o->step_bytes);
     default:
-      return Store(letter, 0, LONG_MAX, &o->step_factor);
+      return Store(word, 0, LONG_MAX, &o->step_factor);
   }
 }
 
-Status ParseLayoutOption(int letter, Options* o) {
+Status ParseLayoutOption(const Word& word, Options* o) {
   o->layout_given = true;
-  return letter == 't' ? Store(letter, 1, 1024, &o->threads) : Store(letter, 1, 1024, &o->ranks_per_thread);
+  return word.option.number == 't' ? Store(word, 1, 1024, &o->threads) : Store(word, 1, 1024, &o->ranks_per_thread);
 }
 
-Status ParseOne(int letter, Options* o) {
-  switch (letter) {
+Status ParseOne(const Word& word, Options* o) {
+  switch (word.option.number) {
     case 't':
     case 'g':
-      return ParseLayoutOption(letter, o);
+      return ParseLayoutOption(word, o);
     case kRanks:
-      return Store(letter, 1, 1024, &o->ranks);
+      return Store(word, 1, 1024, &o->ranks);
     case kRank:
-      return Store(letter, 0, 1023, &o->rank);
+      return Store(word, 0, 1023, &o->rank);
     case kMalloc:
       o->malloc_buffers = true;
       return Status();
@@ -236,67 +222,67 @@ Status ParseOne(int letter, Options* o) {
     case kStrides:
     case kOutStrides:
     case kGroups:
-      return ParseViewOption(letter, &o->views);
+      return ParseViewOption(word, &o->views);
     case 'b':
     case 'e':
     case 'i':
     case 'f':
-      return ParseSizeOption(letter, o);
+      return ParseSizeOption(word, o);
     case 'n':
-      return Store(letter, 1, INT_MAX, &o->iterations);
+      return Store(word, 1, INT_MAX, &o->iterations);
     case 'm':
-      return Store(letter, 1, INT_MAX, &o->aggregate);
+      return Store(word, 1, INT_MAX, &o->aggregate);
     case 'w':
-      return Store(letter, 0, INT_MAX, &o->warmup);
+      return Store(word, 0, INT_MAX, &o->warmup);
     case 'N':
-      return Store(letter, 0, INT_MAX, &o->cycles);
+      return Store(word, 0, INT_MAX, &o->cycles);
     case 'p':
-      return Store(letter, 0, 1, &o->parallel_init);
+      return Store(word, 0, 1, &o->parallel_init);
     case 'c':
-      return Store(letter, 0, INT_MAX, &o->checks);
+      return Store(word, 0, INT_MAX, &o->checks);
     case 'o':
-      return StoreName(letter, FindOp, kAllOps, &o->op);
+      return StoreName(word, FindOp, kAllOps, &o->op);
     case 'd':
-      return StoreName(letter, FindDataType, kAllTypes, &o->type);
+      return StoreName(word, FindDataType, kAllTypes, &o->type);
     case 'r':
-      return Store(letter, -1, INT_MAX, &o->root);
+      return Store(word, -1, INT_MAX, &o->root);
     case 'z':
-      return Store(letter, 0, 3, &o->blocking);
+      return Store(word, 0, 3, &o->blocking);
     case 'y':
-      return Store(letter, 0, 1, &o->null_stream);
+      return Store(word, 0, 1, &o->null_stream);
     case 'T':
-      return Store(letter, 0, 86400, &o->timeout_seconds);
+      return Store(word, 0, 86400, &o->timeout_seconds);
     case 'G':
-      return RefuseUnlessZero(letter, "CUDA graphs");
+      return RefuseUnlessZero(word, "CUDA graphs");
     case 'C':
-      return Store(letter, 0, 1, &o->report_cpu_time);
+      return Store(word, 0, 1, &o->report_cpu_time);
     case 'S':
-      return Store(letter, 0, 1, &o->report_timestamps);
+      return Store(word, 0, 1, &o->report_timestamps);
     case 'J':
-      o->json_path = optarg;
+      o->json_path = word.text;
       return Status();
     case 'a':
-      return Store(letter, 0, 3, &o->average);
+      return Store(word, 0, 3, &o->average);
     case 'R':
-      return Store(letter, 0, 2, &o->registration);
+      return Store(word, 0, 2, &o->registration);
     case 'x':
-      return Store(letter, 0, 2, &o->cta_policy);
+      return Store(word, 0, 2, &o->cta_policy);
     case 'D':
-      return RefuseUnlessZero(letter, "device kernels");
+      return RefuseUnlessZero(word, "device kernels");
     case 'V': {
       int unused;
-      return Store(letter, 1, 128, &unused);
+      return Store(word, 1, 128, &unused);
     }  // only shapes device kernels
     case 'M':
-      return Store(letter, 0, 1, &o->memory_report);
+      return Store(word, 0, 1, &o->memory_report);
     case 'u':
-      return Store(letter, 0, 1 << 20, &o->unalign);
+      return Store(word, 0, 1 << 20, &o->unalign);
     case 'I':
-      return Store(letter, 0, 1, &o->per_iteration);
+      return Store(word, 0, 1, &o->per_iteration);
     case 'K':
-      return Store(letter, 0, INT_MAX, &o->per_iteration_skip);
+      return Store(word, 0, INT_MAX, &o->per_iteration_skip);
     default:
-      return MakeStatus(Code::kInternalError, "option %d has no meaning", letter);
+      return MakeStatus(Code::kInternalError, "option %d has no meaning", word.option.number);
   }
 }
 
@@ -355,25 +341,15 @@ Result<size_t> ParseSize(const char* text) {
 }
 
 Result<Options> ParseOptions(int argc, char** argv) {
+  AXCCL_ASSIGN_OR_RETURN(const command_line::Words words, command_line::Split({argv + 1, argv + argc}, kOptions));
   Options options;
-  optind = 0;  // glibc: forget the state of an earlier parse
-  for (;;) {
-    int letter = getopt_long(argc, argv, kShortOptions, kLongOptions, nullptr);
-    if (letter == -1) break;
-    if (letter == '?' || letter == ':') {
-      return MakeStatus(Code::kInvalidArgument, "%s '%s'; --help lists the options",
-                        letter == ':' ? "a value is missing behind" : "invalid option", argv[optind - 1]);
-    }
-    if (letter == 'h') {
-      options.help = true;
-      return options;
-    }
-    AXCCL_RETURN_IF_ERROR(ParseOne(letter, &options));
+  for (const Word& word : words.words) {
+    if (!word.is_option())
+      return MakeStatus(Code::kInvalidArgument, "'%s' is not an option; --help lists them", word.text.c_str());
+    AXCCL_RETURN_IF_ERROR(ParseOne(word, &options));
   }
-  if (optind < argc) {
-    return MakeStatus(Code::kInvalidArgument, "'%s' is not an option; --help lists them", argv[optind]);
-  }
-  AXCCL_RETURN_IF_ERROR(CheckTogether(options));
+  options.help = words.help;
+  if (!options.help) AXCCL_RETURN_IF_ERROR(CheckTogether(options));
   return options;
 }
 
@@ -412,7 +388,7 @@ std::string UsageText(const std::string& program) {
     [-u,--unalign <elements> misalign the buffers] (0)
     [-I,--per_iter_timing <0/1> time every iteration; waits after each] (0)
     [-K,--per_iter_skip <count> leave leading samples out of the -I summary] (0)
-    [-h,--help]
+    [-h,--help] [--version]
   and beyond nccl-tests:
     [--ranks <N> run N processes on this machine] (2, unless -t, -g or a launcher's variables say otherwise)
     [--rank <R> with --ranks: be process R of N, of which the others are started elsewhere; they meet at NCCL_COMM_ID]

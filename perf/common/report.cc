@@ -74,6 +74,9 @@ Statistics Summarise(std::vector<double> x) {
   return s;
 }
 
+// As text: nccl-tests' habit.
+const char* TrueOrFalse(bool value) { return value ? "true" : "false"; }
+
 void MicrosecondList(JsonWriter* json, const std::vector<double>& seconds) {
   json->BeginList();
   for (double s : seconds) json->Double(s * 1e6);
@@ -160,10 +163,10 @@ void Report::Config() {
   json_->Key("aggregated_iterations").Int(o.aggregate);
   json_->Key("validation").Int(o.checks);
   json_->Key("graph").Int(0);
-  json_->Key("blocking_collectives").Bool(o.blocking != Blocking::kNone);
-  json_->Key("per_iter_timing").Bool(o.per_iteration);
+  json_->Key("blocking_collectives").String(TrueOrFalse(o.blocking != Blocking::kNone));
+  json_->Key("per_iter_timing").String(TrueOrFalse(o.per_iteration));
   json_->Key("per_iter_skip").Int(o.per_iteration_skip);
-  json_->Key("parallel_init").Bool(o.parallel_init);
+  json_->Key("parallel_init").String(TrueOrFalse(o.parallel_init));
   if (o.views.given) ViewConfig();
 }
 
@@ -322,7 +325,7 @@ void Report::Footer(int failed_checks, double average_bus_bw, double min_bandwid
   json_->EndList();  // results
   json_->Key("out_of_bounds").BeginObject();
   json_->Key("count").Int(failed_checks);
-  json_->Key("okay").Bool(failed_checks == 0);
+  json_->Key("okay").String(TrueOrFalse(failed_checks == 0));
   json_->EndObject();
   json_->Key("average_bus_bandwidth").BeginObject();
   json_->Key("bandwidth").Double(average_bus_bw);

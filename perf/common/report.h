@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "perf/common/json.h"
 #include "perf/common/options.h"
+#include "src/base/json.h"
 
 namespace axccl::perf {
 

@@ -18,7 +18,7 @@ std::string Describe(const Status& status) { return std::string(status.message()
 }  // namespace
 
 YardstickTask ParseYardstick(int argc, char** argv, const std::string& what) {
-  SetProgramName(argv[0]);
+  BeginProgram(argc, argv);
   YardstickTask task;
   if (argc < 2 || std::strcmp(argv[1], "-h") == 0 || std::strcmp(argv[1], "--help") == 0) {
     std::printf(

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "perf/common/collective_rules.h"
-#include "perf/common/json.h"
 #include "perf/common/options.h"
+#include "src/base/json.h"
 
 namespace axccl::perf {
 

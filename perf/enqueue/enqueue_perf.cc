@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "perf/common/calls.h"
-#include "perf/common/json.h"
 #include "perf/common/median.h"
 #include "perf/common/options.h"
 #include "perf/common/place.h"
+#include "src/base/json.h"
 
 namespace axccl::perf {
 namespace {
@@ -44,7 +44,7 @@ constexpr int kMostIterations = 200;
 }
 
 Options Parse(int argc, char** argv) {
-  SetProgramName(argv[0]);
+  BeginProgram(argc, argv);
   Result<Options> parsed = ParseOptions(argc, argv);
   if (!parsed.ok()) Fail(kExitUsage, "%s", std::string(parsed.status().message()).c_str());
   Options options = std::move(parsed).value();

@@ -15,10 +15,10 @@
 #include <cstring>
 
 #include "perf/common/fail.h"
-#include "perf/common/json.h"
 #include "perf/common/launch.h"
 #include "perf/common/types.h"
 #include "perf/loops/cases.h"
+#include "src/base/json.h"
 
 namespace axccl::perf {
 namespace {
@@ -59,7 +59,7 @@ std::vector<std::string> NamesIn(const std::string& text) {
 }
 
 Task Parse(int argc, char** argv) {
-  SetProgramName(argv[0]);
+  BeginProgram(argc, argv);
   if (argc < 2 || std::strcmp(argv[1], "-h") == 0 || std::strcmp(argv[1], "--help") == 0) Help();
   Task task;
   task.names = NamesIn(argv[1]);

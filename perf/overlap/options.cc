@@ -1,15 +1,15 @@
 #include "perf/overlap/options.h"
 
-#include <getopt.h>
-
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "perf/common/fail.h"
+#include "src/base/command_line.h"
 
 namespace axccl::perf::overlap {
 namespace {
+
+using command_line::Word;
 
 constexpr const char* kPatterns[] = {"ag_matmul", "matmul_ar", "matmul_rs", "ag_matmul_own"};
 constexpr const char* kMemories[] = {"nccl", "malloc"};
@@ -35,26 +35,24 @@ enum Long {
   kPlain
 };
 
-constexpr option kOptions[] = {
-    {"pattern", required_argument, nullptr, kPattern},
-    {"mode", required_argument, nullptr, kMode},
-    {"ranks", required_argument, nullptr, kRanks},
-    {"rank", required_argument, nullptr, kRank},
-    {"nthreads", required_argument, nullptr, 't'},
-    {"m", required_argument, nullptr, kM},
-    {"k", required_argument, nullptr, kK},
-    {"n", required_argument, nullptr, kN},
-    {"slices", required_argument, nullptr, kSlices},
-    {"rounds", required_argument, nullptr, 'N'},
-    {"balance", no_argument, nullptr, kBalance},
-    {"trace", required_argument, nullptr, kTrace},
-    {"memory", required_argument, nullptr, kMemory},
-    {"device", required_argument, nullptr, kDevice},
-    {"engine", required_argument, nullptr, kEngine},
-    {"plain", no_argument, nullptr, kPlain},
-    {"output_file", required_argument, nullptr, 'J'},
-    {"help", no_argument, nullptr, 'h'},
-    {nullptr, 0, nullptr, 0},
+constexpr command_line::Option kOptions[] = {
+    {"--pattern", true, 0, kPattern},
+    {"--mode", true, 0, kMode},
+    {"--ranks", true, 0, kRanks},
+    {"--rank", true, 0, kRank},
+    {"--nthreads", true, 't', 't'},
+    {"--m", true, 0, kM},
+    {"--k", true, 0, kK},
+    {"--n", true, 0, kN},
+    {"--slices", true, 0, kSlices},
+    {"--rounds", true, 'N', 'N'},
+    {"--balance", false, 0, kBalance},
+    {"--trace", true, 0, kTrace},
+    {"--memory", true, 0, kMemory},
+    {"--device", true, 0, kDevice},
+    {"--engine", true, 0, kEngine},
+    {"--plain", false, 0, kPlain},
+    {"--output_file", true, 'J', 'J'},
 };
 
 [[noreturn]] void Help() {
@@ -88,21 +86,21 @@ constexpr option kOptions[] = {
 }
 
 template <class T, size_t size>
-T Find(const char* option, const char* const (&names)[size]) {
+T Find(const Word& word, const char* const (&names)[size]) {
   std::string all;
   for (size_t i = 0; i < size; ++i) {
-    if (std::strcmp(optarg, names[i]) == 0) return static_cast<T>(i);
+    if (word.text == names[i]) return static_cast<T>(i);
     all += std::string(i == 0 ? "" : ", ") + names[i];
   }
-  Fail(kExitUsage, "option --%s %s: pass one of %s", option, optarg, all.c_str());
+  Fail(kExitUsage, "option %s %s: pass one of %s", word.as.c_str(), word.text.c_str(), all.c_str());
 }
 
-int64_t Number(const char* option, int64_t least, int64_t most) {
+int64_t Number(const Word& word, int64_t least, int64_t most) {
   char* end = nullptr;
-  const long long value = std::strtoll(optarg, &end, 10);
-  if (end == optarg || *end != '\0' || value < least || value > most)
-    Fail(kExitUsage, "option %s %s: pass a number from %lld to %lld", option, optarg, static_cast<long long>(least),
-         static_cast<long long>(most));
+  const long long value = std::strtoll(word.text.c_str(), &end, 10);
+  if (word.text.empty() || *end != '\0' || value < least || value > most)
+    Fail(kExitUsage, "option %s %s: pass a number from %lld to %lld", word.as.c_str(), word.text.c_str(),
+         static_cast<long long>(least), static_cast<long long>(most));
   return value;
 }
 
@@ -114,6 +112,67 @@ void RefuseOptions(const OverlapOptions& o) {
   if (o.malloc) Fail(kExitUsage, "option --memory malloc: GPUs have memory of ncclMemAlloc only");
   if (!o.trace_path.empty()) Fail(kExitUsage, "option --trace: only host ranks know when chunks come");
   if (o.rank >= 0) Fail(kExitUsage, "option --rank: ranks on GPUs are on one machine; give --ranks alone, or -t");
+}
+
+struct Given {
+  bool ranks = false, threads = false;
+};
+
+void Take(const Word& word, OverlapOptions* o, Given* given) {
+  constexpr int64_t kMostSize = 1 << 20;
+  switch (word.option.number) {
+    case kPattern:
+      o->pattern = Find<Pattern>(word, kPatterns);
+      break;
+    case kMode:
+      if (word.text != "all") o->modes = {Find<Mode>(word, kModes)};
+      break;
+    case kRanks:
+      o->ranks = static_cast<int>(Number(word, 1, 256)), given->ranks = true;
+      break;
+    case kRank:
+      o->rank = static_cast<int>(Number(word, 0, 255));
+      break;
+    case 't':
+      o->threads = static_cast<int>(Number(word, 1, 256)), given->threads = true;
+      break;
+    case kM:
+      o->m = Number(word, 1, kMostSize);
+      break;
+    case kK:
+      o->k = Number(word, 1, kMostSize);
+      break;
+    case kN:
+      o->n = Number(word, 1, kMostSize);
+      break;
+    case kSlices:
+      o->slices = Number(word, 1, 65536);
+      break;
+    case 'N':
+      o->rounds = static_cast<int>(Number(word, 1, 10000));
+      break;
+    case kBalance:
+      o->balance = true;
+      break;
+    case kTrace:
+      o->trace_path = word.text;
+      break;
+    case kMemory:
+      o->malloc = Find<int>(word, kMemories) == 1;
+      break;
+    case kDevice:
+      o->gpu = Find<int>(word, kDevices) == 1;
+      break;
+    case kEngine:
+      o->engine = Find<axcclEngine_t>(word, kEngines);
+      break;
+    case kPlain:
+      o->plain = true;
+      break;
+    case 'J':
+      o->json_path = word.text;
+      break;
+  }
 }
 
 }  // namespace
@@ -134,71 +193,17 @@ std::string RefuseSizes(const OverlapOptions& o) {
 }
 
 OverlapOptions ParseOverlapOptions(int argc, char** argv) {
+  const Result<command_line::Words> words = command_line::Split({argv + 1, argv + argc}, kOptions);
+  if (!words.ok()) Fail(kExitUsage, "%s", std::string(words.status().message()).c_str());
   OverlapOptions o;
-  constexpr int64_t kMostSize = 1 << 20;
-  bool ranks_given = false, threads_given = false;
-  for (int c; (c = getopt_long(argc, argv, "t:N:J:h", kOptions, nullptr)) != -1;) {
-    switch (c) {
-      case kPattern:
-        o.pattern = Find<Pattern>("pattern", kPatterns);
-        break;
-      case kMode:
-        if (std::strcmp(optarg, "all") != 0) o.modes = {Find<Mode>("mode", kModes)};
-        break;
-      case kRanks:
-        o.ranks = static_cast<int>(Number("--ranks", 1, 256)), ranks_given = true;
-        break;
-      case kRank:
-        o.rank = static_cast<int>(Number("--rank", 0, 255));
-        break;
-      case 't':
-        o.threads = static_cast<int>(Number("-t", 1, 256)), threads_given = true;
-        break;
-      case kM:
-        o.m = Number("--m", 1, kMostSize);
-        break;
-      case kK:
-        o.k = Number("--k", 1, kMostSize);
-        break;
-      case kN:
-        o.n = Number("--n", 1, kMostSize);
-        break;
-      case kSlices:
-        o.slices = Number("--slices", 1, 65536);
-        break;
-      case 'N':
-        o.rounds = static_cast<int>(Number("-N", 1, 10000));
-        break;
-      case kBalance:
-        o.balance = true;
-        break;
-      case kTrace:
-        o.trace_path = optarg;
-        break;
-      case kMemory:
-        o.malloc = Find<int>("memory", kMemories) == 1;
-        break;
-      case kDevice:
-        o.gpu = Find<int>("device", kDevices) == 1;
-        break;
-      case kEngine:
-        o.engine = Find<axcclEngine_t>("engine", kEngines);
-        break;
-      case kPlain:
-        o.plain = true;
-        break;
-      case 'J':
-        o.json_path = optarg;
-        break;
-      case 'h':
-        Help();
-      default:
-        Fail(kExitUsage, "--help lists the options");
-    }
+  Given given;
+  for (const Word& word : words.value().words) {
+    if (!word.is_option()) Fail(kExitUsage, "'%s' is no option; --help lists them", word.text.c_str());
+    Take(word, &o, &given);
   }
-  if (optind < argc) Fail(kExitUsage, "'%s' is no option; --help lists them", argv[optind]);
-  if (ranks_given && threads_given) Fail(kExitUsage, "options --ranks and -t: give one of them");
-  if (threads_given) o.ranks = o.threads;
+  if (words.value().help) Help();
+  if (given.ranks && given.threads) Fail(kExitUsage, "options --ranks and -t: give one of them");
+  if (given.threads) o.ranks = o.threads;
   RefuseOptions(o);
   const std::string refusal = RefuseSizes(o);
   if (!refusal.empty()) Fail(kExitUsage, "%s", refusal.c_str());

@@ -20,7 +20,6 @@
 #include "axccl/axccl.h"
 #include "perf/common/calls.h"
 #include "perf/common/exchange.h"
-#include "perf/common/json.h"
 #include "perf/common/launch.h"
 #include "perf/common/median.h"
 #include "perf/common/options.h"
@@ -29,6 +28,7 @@
 #include "perf/overlap/matmul.h"
 #include "perf/overlap/options.h"
 #include "perf/overlap/trace.h"
+#include "src/base/json.h"
 
 namespace axccl::perf::overlap {
 namespace {
@@ -218,7 +218,7 @@ void RunRank(const OverlapOptions& options, const World& world, const ncclUnique
 }
 
 int OverlapMain(int argc, char** argv) {
-  SetProgramName(argv[0]);
+  BeginProgram(argc, argv);
   const OverlapOptions options = ParseOverlapOptions(argc, argv);
   setenv("AXCCL_DEVICE", options.gpu ? "cuda" : "host", options.gpu);
   UseOneThread();

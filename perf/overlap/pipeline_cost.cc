@@ -25,7 +25,7 @@ namespace {
 }
 
 int CostMain(int argc, char** argv) {
-  SetProgramName(argv[0]);
+  BeginProgram(argc, argv);
   setenv("AXCCL_DEVICE", "host", 0);
   if (argc < 2 || argc > 3) Help(kExitUsage);
   if (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0) Help(kExitOk);

@@ -150,7 +150,7 @@ class Contest {
 };
 
 int Main(int argc, char** argv) {
-  SetProgramName(argv[0]);
+  BeginProgram(argc, argv);
   if (argc != 7) Fail(kExitUsage, "pass RANK ADDRESS PORT BYTES M K");
   UseOneThread();
   const int rank = std::atoi(argv[1]);

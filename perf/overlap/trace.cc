@@ -9,7 +9,7 @@
 
 #include "axccl/device.h"
 #include "perf/common/fail.h"
-#include "perf/common/json.h"
+#include "src/base/json.h"
 
 namespace axccl::perf::overlap {
 namespace {

@@ -59,7 +59,7 @@ class Topology(unittest.TestCase):
                 (("--topology", "--ranks", "5000"), {}, 2, "at most 4096"),
                 (("--ranks", "65"), {}, 2, "at most 64"),
                 (("--topology", "--output"), {}, 2, "--output needs a value"),
-                (("--topo",), {}, 2, "no such option"),
+                (("--topo",), {}, 2, "--topo: did you mean --topology?"),
                 (("--topology",), {"machine": "/nowhere"}, 1, "open(/nowhere): No such file"),
                 (("--topology",), {"machine": nccl.name}, 1, "this is XML, as NCCL writes it"),
                 (("--topology", "--output", "/nowhere/at/all"), {}, 1, "open(/nowhere/at/all) to write"),

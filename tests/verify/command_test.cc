@@ -224,13 +224,19 @@ const char kMachine[] =
 std::map<std::string, std::string> Rows(const std::string& text) {
   std::map<std::string, std::string> rows;
   std::istringstream lines(text.substr(std::min(text.size(), text.find("  algorithm"))));
-  std::string line;
+  std::string line, last;
   std::getline(lines, line);
   while (std::getline(lines, line) && (line.starts_with("* ") || line.starts_with("  "))) {
+    EXPECT_LE(line.size(), 100u) << line;
+    if (line.starts_with("      ")) {  // about the row above
+      rows[last] += line;
+      continue;
+    }
     std::istringstream words(line.substr(2));
     std::string algorithm, lanes;
     words >> algorithm >> lanes;
-    rows[algorithm + " " + lanes] = line;
+    last = algorithm + " " + lanes;
+    rows[last] = line;
   }
   return rows;
 }
@@ -391,7 +397,7 @@ TEST(CommandTest, WrongUseExitsWithTwoAndNamesTheChoices) {
   fails_with("show --op all_gather --algo chunked_direct --ranks 4 --slices 1 --order best",
              "--order 'best' is unknown; there is default, own_first, own_last, by_rank");
   fails_with("show --op all_reduce --algo chunked_direct --ranks 4 --slices 1 --order by_rank", "has one block");
-  fails_with("show --colour red", "unknown option '--colour'");
+  fails_with("show --colour red", "--colour: no such option");
   fails_with("verify one two", "'two' is one FILE too many");
   fails_with("verify one --op barrier", "not both");
   fails_with("verify /nonexistent/plan", "open(/nonexistent/plan): No such file or directory");

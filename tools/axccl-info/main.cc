@@ -2,14 +2,19 @@
 // itself.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "axccl/axccl.h"
 #include "nccl.h"
+#include "src/base/command_line.h"
+#include "src/base/format.h"
+#include "src/base/json.h"
 #include "tools/axccl-info/options.h"
 #include "tools/axccl-info/ranks.h"
 #include "tools/axccl-info/topology.h"
@@ -31,33 +36,100 @@ std::string ProcessorName() {
   return "unknown";
 }
 
-void PrintLibrary() {
+struct Versions {
+  std::string own, nccl;
+};
+
+Versions VersionsOfLibrary() {
   int nccl = 0, own = 0;
   if (ncclGetVersion(&nccl) != ncclSuccess || axcclGetVersion(&own) != ncclSuccess) {
     fprintf(stderr, "axccl-info: cannot read the version of the library: %s\n", ncclGetLastError(nullptr));
     exit(1);
   }
-  printf("AxCCL %d.%d.%d, API of NCCL %d.%d.%d\n", own / 10000, own / 100 % 100, own % 100, nccl / 10000,
-         nccl / 100 % 100, nccl % 100);
+  return {axccl::Format("%d.%d.%d", own / 10000, own / 100 % 100, own % 100),
+          axccl::Format("%d.%d.%d", nccl / 10000, nccl / 100 % 100, nccl % 100)};
+}
+
+void PrintLibrary() {
+  const Versions versions = VersionsOfLibrary();
+  printf("AxCCL %s, API of NCCL %s\n", versions.own.c_str(), versions.nccl.c_str());
   printf("processor  %s, %ld cores online\n", ProcessorName().c_str(), sysconf(_SC_NPROCESSORS_ONLN));
   printf("devices    host (memory of this machine; every rank has a device of its own)\n");
 }
 
-void PrintParameters() {
-  printf("\n%-28s %-24s %-12s %s\n", "parameter", "value", "source", "meaning");
-  const char *name, *value, *source, *meaning;
-  for (int i = 0; axcclParamGetByIndex(i, &name, &value, &source, &meaning) == ncclSuccess; ++i)
-    printf("%-28s %-24s %-12s %s\n", name, *value == '\0' ? "-" : value, source, meaning);
+// Prints the text in lines of `width` bytes at most, the first behind what is in its line already, broken at spaces.
+void PrintWrapped(std::string_view text, size_t indent, size_t width) {
+  while (text.size() > width - indent) {
+    size_t end = text.rfind(' ', width - indent);
+    if (end == std::string_view::npos) end = text.find(' ');
+    if (end == std::string_view::npos) break;
+    printf("%.*s\n%*s", static_cast<int>(end), text.data(), static_cast<int>(indent), "");
+    text.remove_prefix(end + 1);
+  }
+  printf("%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
+constexpr size_t kWidth = 100, kIndent = 4;
+
+void PrintParameters() {
+  printf("\nparameter = value (source), and what it means\n");
+  const char *name, *value, *source, *meaning;
+  for (int i = 0; axcclParamGetByIndex(i, &name, &value, &source, &meaning) == ncclSuccess; ++i) {
+    printf("%s = %s (%s)\n%*s", name, *value == '\0' ? "-" : value, source, static_cast<int>(kIndent), "");
+    PrintWrapped(meaning, kIndent, kWidth);
+  }
+}
+
+void WriteRank(const RankReport& r, size_t rank, size_t ranks, axccl::JsonWriter* json) {
+  json->BeginObject();
+  json->Key("rank").Int(static_cast<int64_t>(rank));
+  json->Key("pid").Int(r.pid);
+  json->Key("device").Int(r.device);
+  json->Key("init_us").Double(r.init_seconds * 1e6);
+  json->Key("memory_before_bytes").Int(static_cast<int64_t>(r.memory_before));
+  json->Key("memory_after_bytes").Int(static_cast<int64_t>(r.memory_after));
+  json->Key("algorithm").String(r.algorithm);
+  json->Key("links").Strings({r.links, r.links + ranks});
+  json->EndObject();
+}
+
+void PrintJson(const std::vector<RankReport>& reports) {
+  const Versions versions = VersionsOfLibrary();
+  axccl::JsonWriter json(stdout);
+  json.BeginObject();
+  json.Key("axccl").String(versions.own);
+  json.Key("nccl").String(versions.nccl);
+  json.Key("processor").String(ProcessorName());
+  json.Key("cores").Int(sysconf(_SC_NPROCESSORS_ONLN));
+  json.Key("ranks").BeginList();
+  for (size_t rank = 0; rank < reports.size(); ++rank) WriteRank(reports[rank], rank, reports.size(), &json);
+  json.EndList();
+  json.Key("parameters").BeginList();
+  const char *name, *value, *source, *meaning;
+  for (int i = 0; axcclParamGetByIndex(i, &name, &value, &source, &meaning) == ncclSuccess; ++i) {
+    json.BeginObject();
+    json.Key("name").String(name);
+    json.Key("value").String(value);
+    json.Key("source").String(source);
+    json.Key("meaning").String(meaning);
+    json.EndObject();
+  }
+  json.CloseTo(0);
+}
+
+// Columns that do not fit into a line follow as another table.
 void PrintLinks(const std::vector<RankReport>& reports) {
-  printf("\nlinks (from row to column)\nrank ");
-  for (size_t peer = 0; peer < reports.size(); ++peer) printf(" %8zu", peer);
-  printf("\n");
-  for (size_t rank = 0; rank < reports.size(); ++rank) {
-    printf("%4zu ", rank);
-    for (size_t peer = 0; peer < reports.size(); ++peer) printf(" %8s", reports[rank].links[peer]);
+  constexpr size_t kColumns = (kWidth - 5) / 9;
+  for (size_t first = 0; first < reports.size(); first += kColumns) {
+    const size_t after = std::min(first + kColumns, reports.size());
+    printf("\nlinks (from row to column)\nrank ");
+    for (size_t peer = first; peer < after; ++peer) printf(" %8zu", peer);
     printf("\n");
+    for (size_t rank = 0; rank < reports.size(); ++rank) {
+      printf("%4zu ", rank);
+      for (size_t peer = first; peer < after; ++peer) printf(" %8s", reports[rank].links[peer]);
+      printf("\n");
+    }
   }
 }
 
@@ -90,7 +162,7 @@ bool CheckRanks(const std::vector<RankReport>& reports) {
 int main(int argc, char** argv) {
   const axccl::Result<Options> parsed = axccl_info::ParseOptions({argv + 1, argv + argc});
   if (!parsed.ok()) {
-    fprintf(stderr, "axccl-info: %s\n%s", std::string(parsed.status().message()).c_str(), axccl_info::kUsage);
+    fprintf(stderr, "axccl-info: %s\n", std::string(parsed.status().message()).c_str());
     return 2;
   }
   const Options& options = parsed.value();
@@ -98,12 +170,20 @@ int main(int argc, char** argv) {
     fputs(axccl_info::kUsage, stdout);
     return 0;
   }
+  if (options.version) {
+    fputs(axccl::command_line::VersionText("axccl-info").c_str(), stdout);
+    return 0;
+  }
   if (options.topology) return axccl_info::ShowTopology(options);
   const int ranks = options.ranks;
   const std::vector<RankReport> reports = ranks > 0 ? axccl_info::RunRanks(ranks) : std::vector<RankReport>();
+  if (ranks > 0 && !CheckRanks(reports)) return 1;
+  if (options.json) {
+    PrintJson(reports);
+    return 0;
+  }
   PrintLibrary();
   if (ranks > 0) {
-    if (!CheckRanks(reports)) return 1;
     PrintLinks(reports);
     PrintRanks(reports);
   }

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "src/base/command_line.h"
 #include "tools/axccl-info/ranks.h"
 
 namespace axccl_info {
@@ -33,23 +34,25 @@ Status TakeValue(const std::string& option, const std::string& value, Options* o
 }  // namespace
 
 axccl::Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
+  constexpr axccl::command_line::Option kOptions[] = {
+      {"--ranks"}, {"--topology", false}, {"--json", false}, {"--format"}, {"--output"}};
+  AXCCL_ASSIGN_OR_RETURN(const axccl::command_line::Words given, axccl::command_line::Split(arguments, kOptions));
   Options options;
-  bool drawn = false;  // an option about the drawing was given
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& option = arguments[i];
-    if (option == "--help") {
-      options.help = true;
-    } else if (option == "--topology") {
-      options.topology = true;
-    } else if (option == "--ranks" || option == "--format" || option == "--output") {
-      if (i + 1 == arguments.size()) return MakeStatus(Code::kInvalidArgument, "%s needs a value", option.c_str());
-      drawn |= option != "--ranks";
-      AXCCL_RETURN_IF_ERROR(TakeValue(option, arguments[++i], &options));
-    } else {
-      return MakeStatus(Code::kInvalidArgument, "%s: no such option", option.c_str());
+  options.help = given.help, options.version = given.version;
+  bool drawn = false, formatted = false;  // an option about the drawing, or --format, was given
+  for (const axccl::command_line::Word& word : given.words) {
+    if (!word.is_option())
+      return MakeStatus(Code::kInvalidArgument, "'%s' is not an option; --help lists them", word.text.c_str());
+    if (word.as == "--topology" || word.as == "--json") {
+      (word.as == "--json" ? options.json : options.topology) = true;
+      continue;
     }
+    drawn |= word.as != "--ranks";
+    formatted |= word.as == "--format";
+    AXCCL_RETURN_IF_ERROR(TakeValue(word.as, word.text, &options));
   }
   if (drawn && !options.topology) return MakeStatus(Code::kInvalidArgument, "--format and --output go with --topology");
+  if (formatted && options.json) return MakeStatus(Code::kInvalidArgument, "--format and --json: give one of them");
   const int most = options.topology ? kMaxPlacedRanks : kMaxRanks;
   if (options.ranks > most)
     return Bad("--ranks", std::to_string(options.ranks), ("at most " + std::to_string(most)).c_str());

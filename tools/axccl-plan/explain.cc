@@ -7,6 +7,7 @@
 
 #include "src/algo/algo.h"
 #include "src/base/format.h"
+#include "src/base/json.h"
 #include "src/base/param.h"
 #include "src/base/processors.h"
 #include "src/cost/machine.h"
@@ -125,7 +126,7 @@ void PrintQuestion(const Options& o, const tune::Query& query, const std::string
   if (!o.placement.is_flat()) *out += Format(" on %d machines", o.placement.machines());
   if (plan::HasRoot(o.contract.kind)) *out += Format(", root %d", o.contract.root);
   *out += Format(": blocks of %llu bytes\n", static_cast<unsigned long long>(query.block_bytes));
-  *out += Format("access to the other ranks' buffers: %s; at most %d lanes; scratch %lld bytes a rank\n",
+  *out += Format("access to the other ranks' buffers: %s\nat most %d lanes; scratch %lld bytes a rank\n",
                  AccessText(query.access), MaxLanes(o), static_cast<long long>(param::GetInt("AXCCL_SCRATCH_BYTES")));
   if (query.group_order) *out += "sums in group order\n";
   if (!filter.empty()) out->append("NCCL_ALGO=").append(filter).append("\n");
@@ -174,10 +175,14 @@ std::vector<size_t> InOrder(const std::vector<Candidate>& candidates) {
   return order;
 }
 
+// A column of microseconds, 9 wide.
+std::string Column(double seconds) { return Format(seconds < 0.09 ? " %8.2f" : " %8.0f", Micro(seconds)); }
+
+// Fits 100 columns; why a candidate is excluded is in a line of its own below it.
 void PrintTable(const tune::Chooser& chooser, const tune::Query& query, const tune::Decision& decision,
                 std::string* out) {
-  *out += Format("  %-19s %5s %9s %12s %12s %12s %12s %12s  %s\n", "algorithm", "lanes", "tile B", "time us",
-                 "steps us", "copies us", "messages us", "link us", "mostly");
+  *out += Format("  %-19s %5s %8s %8s %8s %8s %8s %8s  %s\n", "algorithm (us)", "lanes", "tile B", "time", "steps",
+                 "copies", "messages", "link", "mostly");
   for (const size_t i : InOrder(decision.candidates)) {
     const Candidate& c = decision.candidates[i];
     const std::string name(c.choice.algorithm);
@@ -186,14 +191,12 @@ void PrintTable(const tune::Chooser& chooser, const tune::Query& query, const tu
     if (std::isfinite(c.choice.seconds)) {
       const tune::Split split = chooser.SplitTime(query, c.choice);
       const std::string tile = c.choice.tile_bytes == 0 ? "-" : std::to_string(c.choice.tile_bytes);
-      *out += Format("%9s %12.2f %12.2f %12.2f %12.2f %12.2f  %s", tile.c_str(), Micro(c.choice.seconds),
-                     Micro(split.steps), Micro(split.copies), Micro(split.messages), Micro(split.link),
-                     Bound(split, c.choice.seconds).c_str());
-      if (c.excluded != Exclusion::kNone) *out += "; ";
+      *out += Format("%8s", tile.c_str()) + Column(c.choice.seconds) + Column(split.steps) + Column(split.copies) +
+              Column(split.messages) + Column(split.link) + "  " + Bound(split, c.choice.seconds) + "\n";
     } else {
-      *out += Format("%9s %12s %12s %12s %12s %12s  ", "-", "-", "-", "-", "-", "-");
+      *out += Format("%8s %8s %8s %8s %8s %8s\n", "-", "-", "-", "-", "-", "-");
     }
-    *out += ExclusionText(c.excluded) + "\n";
+    if (c.excluded != Exclusion::kNone) out->append("      ").append(ExclusionText(c.excluded)).append("\n");
   }
 }
 
@@ -219,6 +222,62 @@ void PrintChoice(const tune::Decision& decision, std::string* out) {
   }
 }
 
+const char* ReasonName(tune::Reason reason) {
+  switch (reason) {
+    case tune::Reason::kFastest:
+      return "fastest";
+    case tune::Reason::kShortRuns:
+      return "short runs";
+    case tune::Reason::kSplitRows:
+      return "split rows";
+    case tune::Reason::kNoScratch:
+      return "no scratch";
+  }
+  return "";
+}
+
+void WriteCandidate(const tune::Chooser& chooser, const tune::Query& query, const Candidate& c, JsonWriter* json) {
+  json->BeginObject();
+  json->Key("algorithm").String(std::string(c.choice.algorithm));
+  json->Key("lanes").Int(c.choice.lanes);
+  if (std::isfinite(c.choice.seconds)) {
+    const tune::Split split = chooser.SplitTime(query, c.choice);
+    json->Key("tile_bytes").Int(static_cast<int64_t>(c.choice.tile_bytes));
+    json->Key("time_us").Double(Micro(c.choice.seconds));
+    json->Key("steps_us").Double(Micro(split.steps));
+    json->Key("copies_us").Double(Micro(split.copies));
+    json->Key("messages_us").Double(Micro(split.messages));
+    json->Key("link_us").Double(Micro(split.link));
+  }
+  if (c.excluded != Exclusion::kNone) json->Key("excluded").String(ExclusionText(c.excluded));
+  json->EndObject();
+}
+
+std::string AsJson(const Options& o, const Figures& f, const tune::Chooser& chooser, const tune::Query& query,
+                   const tune::Decision& decision) {
+  return JsonText([&](JsonWriter* json) {
+    json->BeginObject();
+    json->Key("collective").String(plan::KindName(o.contract.kind));
+    json->Key("bytes").Int(static_cast<int64_t>(o.bytes));
+    json->Key("ranks").Int(o.contract.ranks);
+    json->Key("machines").Int(o.placement.machines());
+    json->Key("block_bytes").Int(static_cast<int64_t>(query.block_bytes));
+    json->Key("max_lanes").Int(MaxLanes(o));
+    json->Key("figures").String(f.source);
+    if (!o.placement.is_flat()) json->Key("network_figures").String(f.network_source);
+    json->Key("candidates").BeginList();
+    for (const size_t i : InOrder(decision.candidates)) WriteCandidate(chooser, query, decision.candidates[i], json);
+    json->EndList();
+    json->Key("chosen").BeginObject();
+    json->Key("algorithm").String(std::string(decision.choice.algorithm));
+    json->Key("lanes").Int(decision.choice.lanes);
+    json->Key("tile_bytes").Int(static_cast<int64_t>(decision.choice.tile_bytes));
+    json->Key("reason").String(ReasonName(decision.reason));
+    json->Key("filter_ignored").Bool(decision.filter_ignored);
+    json->EndObject();
+  });
+}
+
 }  // namespace
 
 Result<std::string> Explain(const Options& o) {
@@ -231,6 +290,7 @@ Result<std::string> Explain(const Options& o) {
   AXCCL_ASSIGN_OR_RETURN(const auto chooser, tune::Chooser::Create(figures.machine, filter, scratch, MaxLanes(o)));
   const tune::Query query = QueryOf(o, param::Get("AXCCL_ORDER") == "group");
   const tune::Decision decision = chooser->Explain(query);
+  if (o.json) return AsJson(o, figures, *chooser, query, decision);
   std::string out;
   PrintQuestion(o, query, filter, &out);
   PrintMachine(figures, &out);

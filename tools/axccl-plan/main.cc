@@ -4,7 +4,9 @@
 #include <string>
 
 #include "src/algo/algo.h"
+#include "src/base/command_line.h"
 #include "src/base/files.h"
+#include "src/base/json.h"
 #include "src/plan/text.h"
 #include "src/verify/verify.h"
 #include "tools/axccl-plan/explain.h"
@@ -23,7 +25,30 @@ int Complain(const Status& status, Exit exit) {
   return exit;
 }
 
+int PrintAll(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kDone : kBadUse;
+}
+
+int ListAsJson(const Options& o) {
+  return PrintAll(JsonText([&](JsonWriter* json) {
+    json->BeginObject();
+    json->Key("collectives").BeginList();
+    for (int i = 0; i < plan::kNumKinds; ++i) {
+      const auto kind = static_cast<plan::Kind>(i);
+      if (o.has_op && kind != o.contract.kind) continue;
+      const auto& plain = algo::Algorithms(kind, o.placement);
+      const auto& chunked = algo::ChunkedAlgorithms(kind);
+      json->BeginObject();
+      json->Key("name").String(plan::KindName(kind));
+      json->Key("algorithms").Strings({plain.begin(), plain.end()});
+      json->Key("chunked_algorithms").Strings({chunked.begin(), chunked.end()});
+      json->EndObject();
+    }
+  }));
+}
+
 int List(const Options& o) {
+  if (o.json) return ListAsJson(o);
   for (int i = 0; i < plan::kNumKinds; ++i) {
     const auto kind = static_cast<plan::Kind>(i);
     if (o.has_op && kind != o.contract.kind) continue;
@@ -37,27 +62,52 @@ int List(const Options& o) {
   return kDone;
 }
 
-int Verify(const plan::Schedule& s, const std::string& text) {
-  verify::Facts facts;
-  if (const Status status = verify::Verify(s, &facts); !status.ok()) return Complain(status, kBadPlan);
+size_t OpsOf(const plan::Schedule& s) {
   size_t ops = 0;
   for (const auto& lanes : s.program) {
     for (const auto& lane : lanes) ops += lane.ops.size();
   }
+  return ops;
+}
+
+// `status`: of the proof. The order of a fold is that of a reduction only.
+std::string VerifiedAsJson(const plan::Schedule& s, const std::string& text, const Status& status,
+                           const verify::Facts& facts) {
+  return JsonText([&](JsonWriter* json) {
+    json->BeginObject();
+    json->Key("right").Bool(status.ok());
+    if (!status.ok()) json->Key("error").String(std::string(status.message()));
+    json->Key("algorithm").String(s.algorithm);
+    json->Key("collective").String(plan::KindName(s.contract.kind));
+    json->Key("ranks").Int(s.contract.ranks);
+    json->Key("root").Int(s.contract.root);
+    json->Key("lanes").Int(s.lanes);
+    json->Key("operations").Int(static_cast<int64_t>(OpsOf(s)));
+    json->Key("direct").Bool(s.direct);
+    json->Key("hash").String(plan::ToString(plan::HashOf(text)));
+    if (!status.ok()) return;
+    json->Key("complete").Bool(facts.complete);
+    if (plan::Reduces(s.contract.kind)) json->Key("group_order").Bool(facts.group_order);
+  });
+}
+
+int Verify(const Options& o, const plan::Schedule& s, const std::string& text) {
+  verify::Facts facts;
+  const Status status = verify::Verify(s, &facts);
+  if (o.json && PrintAll(VerifiedAsJson(s, text, status, facts)) != kDone) return kBadUse;
+  if (!status.ok()) return Complain(status, kBadPlan);
+  if (o.json) return kDone;
   std::printf("right: %s %s, %d ranks, root %d, %d lanes, %zu operations, %s, %s%s, hash %s\n", s.algorithm.c_str(),
-              plan::KindName(s.contract.kind), s.contract.ranks, s.contract.root, s.lanes, ops,
+              plan::KindName(s.contract.kind), s.contract.ranks, s.contract.root, s.lanes, OpsOf(s),
               s.direct ? "direct" : "staged", facts.complete ? "complete" : "not complete",
               plan::Reduces(s.contract.kind) && facts.group_order ? ", in group order" : "",
               plan::ToString(plan::HashOf(text)).c_str());
   return kDone;
 }
 
-int PrintAll(const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kDone : kBadUse;
-}
-
 int Run(const Options& o) {
-  if (o.command == Command::kHelp) return std::fputs(HelpText(), stdout) < 0 ? kBadUse : kDone;
+  if (o.command == Command::kHelp) return PrintAll(HelpText());
+  if (o.command == Command::kVersion) return PrintAll(command_line::VersionText("axccl-plan"));
   if (o.command == Command::kList) return List(o);
   if (o.command == Command::kSimulate || o.command == Command::kExplain) {
     const Result<std::string> report = o.command == Command::kSimulate ? SimulationReport(o) : Explain(o);
@@ -74,7 +124,7 @@ int Run(const Options& o) {
                                                     : algo::Generate(o.contract, o.algorithm, o.lanes, o.placement);
   if (!schedule.ok()) return Complain(schedule.status(), o.file.empty() ? kBadUse : kBadPlan);
   if (o.file.empty()) text = plan::Print(*schedule);
-  if (o.command == Command::kVerify) return Verify(*schedule, text);
+  if (o.command == Command::kVerify) return Verify(o, *schedule, text);
   if (o.command == Command::kShow) return PrintAll(text);
   std::printf("%s\n", plan::ToString(plan::HashOf(text)).c_str());
   return kDone;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/algo/algo.h"
+#include "src/base/command_line.h"
 #include "src/base/format.h"
 #include "tools/axccl-plan/units.h"
 
@@ -176,7 +177,19 @@ bool IsOfSimulate(const std::string& word) {
 bool IsOfExplain(const std::string& word) {
   return IsIn(word, {"--bytes", "--dtype", "--machine", "--network", "--access", "--max-lanes", "--cores", "--blocks"});
 }
-bool IsOption(const std::string& word) { return SaysWhatToGenerate(word) || IsOfSimulate(word) || IsOfExplain(word); }
+
+// Of all commands; CheckComplete refuses those of others.
+std::vector<command_line::Option> AllOptions() {
+  std::vector<command_line::Option> all = {{"--json", false}};
+  for (const char* name :
+       {"--op",       "--algo",    "--ranks",   "--root",   "--lanes",     "--machines", "--slices",
+        "--produced", "--order",   "--bytes",   "--tile",   "--produce",   "--consume",  "--in-place",
+        "--dtype",    "--machine", "--network", "--access", "--max-lanes", "--cores",    "--blocks"})
+    all.push_back({name});
+  for (const FabricOption& option : kFabricOptions)
+    if (std::string_view(option.name) != "--network") all.push_back({option.name});
+  return all;
+}
 
 // What was given besides what Options keep.
 struct Given {
@@ -316,27 +329,30 @@ Status CheckComplete(const Options& o, const Given& given) {
 }  // namespace
 
 Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
+  AXCCL_ASSIGN_OR_RETURN(const command_line::Words words, command_line::Split(arguments, AllOptions()));
   Options o;
-  for (const std::string& a : arguments) {
-    if (a == "--help" || a == "-h" || a == "help") return Options();
-  }
-  if (arguments.empty()) return BadUse(std::string("no command; there is ") + kCommands);
-  AXCCL_RETURN_IF_ERROR(ParseCommand(arguments[0], &o.command));
+  if (words.version) return o.command = Command::kVersion, o;
+  if (words.help || (!arguments.empty() && arguments[0] == "help")) return o;
+  if (words.words.empty()) return BadUse(std::string("no command; there is ") + kCommands);
+  const command_line::Word& command = words.words[0];
+  if (command.is_option()) return BadUse(command.as + " comes before the command; there is " + kCommands);
+  AXCCL_RETURN_IF_ERROR(ParseCommand(command.text, &o.command));
   Given given;
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    if (IsOption(word)) {
-      if (i + 1 == arguments.size()) return BadUse(word + " needs a value");
-      AXCCL_RETURN_IF_ERROR(SetOption(word, arguments[++i], &o, &given));
-    } else if (word.size() > 1 && word[0] == '-') {
-      return BadUse("unknown option '" + word + "'");
-    } else if (word.empty() || !o.file.empty()) {
-      return BadUse("'" + word + "' is one FILE too many");
+  for (size_t i = 1; i < words.words.size(); ++i) {
+    const command_line::Word& word = words.words[i];
+    if (word.as == "--json") {
+      o.json = true;
+    } else if (word.is_option()) {
+      AXCCL_RETURN_IF_ERROR(SetOption(word.as, word.text, &o, &given));
+    } else if (word.text.empty() || !o.file.empty()) {
+      return BadUse("'" + word.text + "' is one FILE too many");
     } else {
-      o.file = word;
+      o.file = word.text;
     }
   }
   if (!given.Has("--ranks") && given.machine_ranks > 0) o.contract.ranks = given.machine_ranks;
+  if (o.json && (o.command == Command::kShow || o.command == Command::kHash))
+    return BadUse("--json is for list, verify, simulate and explain");
   AXCCL_RETURN_IF_ERROR(CheckComplete(o, given));
   return o;
 }
@@ -412,6 +428,8 @@ const char* HelpText() {
          "predicted time and where it goes: steps (operations and signals inside machines), copies (bytes inside\n"
          "machines), messages (signals between machines) and link (bytes between machines).\n"
          "\n"
+         "--json prints what list, verify, simulate and explain find as JSON (docs/json.md).\n"
+         "-h, --help prints this, and --version name and version.\n"
          "Exit status: 0 done, and the plan is right; 1 the plan is malformed or rejected; 2 wrong use.\n";
 }
 

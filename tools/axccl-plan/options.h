@@ -17,11 +17,12 @@
 
 namespace axccl::tools {
 
-enum class Command { kHelp, kList, kShow, kVerify, kHash, kSimulate, kExplain };
+enum class Command { kHelp, kVersion, kList, kShow, kVerify, kHash, kSimulate, kExplain };
 
 struct Options {
   Command command = Command::kHelp;
-  std::string file;  // "-" = standard input; empty: a generated schedule
+  bool json = false;  // of list, verify, simulate and explain
+  std::string file;   // "-" = standard input; empty: a generated schedule
   plan::Contract contract;
   bool has_op = false;
   std::string algorithm;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/format.h"
+#include "src/base/json.h"
 #include "src/sim/pipeline.h"
 #include "src/sim/simulate.h"
 
@@ -49,6 +50,42 @@ std::string DescribePipeline(const sim::Pipeline& p) {
          Format("bulk           %.6g us, by %s\n", p.bulk_seconds * 1e6, p.bulk_algorithm.c_str());
 }
 
+void WriteReport(const sim::Report& r, JsonWriter* json) {
+  json->Key("time_us").Double(r.seconds * 1e6);
+  json->Key("bus_bytes_per_second").Double(r.bus_bytes_per_second);
+  json->Key("limit_bytes_per_second").Double(r.limit_bytes_per_second);
+  json->Key("busiest").String(r.busiest);
+  json->Key("busiest_share").Double(r.busiest_share);
+}
+
+// `p`: of a request with slices, else nullptr.
+std::string AsJson(const sim::Request& q, const sim::Report& r, const sim::Pipeline* p) {
+  return JsonText([&](JsonWriter* json) {
+    json->BeginObject();
+    json->Key("collective").String(plan::KindName(q.contract.kind));
+    json->Key("algorithm").String(q.algorithm);
+    json->Key("bytes").Int(static_cast<int64_t>(q.bytes));
+    json->Key("ranks").Int(q.contract.ranks);
+    json->Key("machines").Int(q.placement.machines());
+    json->Key("lanes").Int(r.lanes);
+    json->Key("turns").Int(static_cast<int64_t>(r.turns));
+    json->Key("slices").Int(q.slices);
+    json->Key("in_place").Bool(q.in_place);
+    WriteReport(r, json);
+    json->Key("simulated_ranks").Int(r.ranks);
+    json->Key("operations").Int(static_cast<int64_t>(r.operations));
+    json->Key("messages").Int(static_cast<int64_t>(r.messages));
+    if (p == nullptr) return;
+    json->Key("communication").BeginObject();
+    WriteReport(p->communication, json);
+    json->EndObject();
+    json->Key("computation_us").Double(p->compute_seconds * 1e6);
+    json->Key("overlap").Double(p->overlap);
+    json->Key("bulk_us").Double(p->bulk_seconds * 1e6);
+    json->Key("bulk_algorithm").String(p->bulk_algorithm);
+  });
+}
+
 }  // namespace
 
 Result<std::string> SimulationReport(const Options& o) {
@@ -67,9 +104,11 @@ Result<std::string> SimulationReport(const Options& o) {
   q.caller = o.caller;
   if (q.slices != 0) {
     AXCCL_ASSIGN_OR_RETURN(const sim::Pipeline p, sim::SimulatePipeline(q));
+    if (o.json) return AsJson(q, p.whole, &p);
     return DescribeRequest(q, p.whole) + DescribePipeline(p) + DescribeUse(p.whole, q);
   }
   AXCCL_ASSIGN_OR_RETURN(const sim::Report r, sim::Simulate(q));
+  if (o.json) return AsJson(q, r, nullptr);
   return DescribeRequest(q, r) + Format("time           %.6g us\n", r.seconds * 1e6) + DescribeBandwidth(r) +
          DescribeUse(r, q);
 }

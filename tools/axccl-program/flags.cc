@@ -4,6 +4,8 @@
 #include <charconv>
 #include <limits>
 
+#include "src/base/command_line.h"
+
 namespace axccl::tools {
 namespace {
 
@@ -38,18 +40,16 @@ void Flags::Choice(const char* name, const char* choices, std::function<bool(con
 }
 
 Status Flags::Parse(const std::vector<std::string>& arguments, std::vector<std::string>* rest) const {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "-" || arguments[i].substr(0, 1) != "-") {
-      rest->push_back(arguments[i]);
+  std::vector<command_line::Option> options;
+  for (const Flag& flag : flags_) options.push_back({flag.name});
+  AXCCL_ASSIGN_OR_RETURN(const command_line::Words words, command_line::Split(arguments, options));
+  for (const command_line::Word& word : words.words) {
+    if (!word.is_option()) {
+      rest->push_back(word.text);
       continue;
     }
-    const Flag* known = nullptr;
-    for (const Flag& flag : flags_) known = flag.name == arguments[i] ? &flag : known;
-    if (known == nullptr)
-      return MakeStatus(Code::kInvalidArgument, "%s has no option '%s'; see axccl-program help", command_.c_str(),
-                        arguments[i].c_str());
-    if (i + 1 == arguments.size()) return MakeStatus(Code::kInvalidArgument, "%s has no value", arguments[i].c_str());
-    AXCCL_RETURN_IF_ERROR(known->set(arguments[++i]));
+    for (const Flag& flag : flags_)
+      if (word.as == flag.name) AXCCL_RETURN_IF_ERROR(flag.set(word.text));
   }
   return Status();
 }

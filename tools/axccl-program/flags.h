@@ -13,8 +13,6 @@ namespace axccl::tools {
 
 class Flags {
  public:
-  explicit Flags(std::string command) : command_(std::move(command)) {}
-
   void Number(const char* name, int64_t* value, int64_t least = 1);
   void Text(const char* name, std::string* value);
   // `set` returns false if the value is none of `choices`, which are for the message.
@@ -29,7 +27,6 @@ class Flags {
     std::function<Status(const std::string&)> set;
   };
 
-  const std::string command_;
   std::vector<Flag> flags_;
 };
 

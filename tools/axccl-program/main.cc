@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/command_line.h"
 #include "src/base/files.h"
 #include "src/base/format.h"
 #include "src/base/hash.h"
@@ -273,6 +274,7 @@ Status ChooseDevice(const Options& o) {
 int Run(Options o) {
   if (const Status chosen = ChooseDevice(o); !chosen.ok()) return Complain(chosen, kBadUse);
   if (o.command == Command::kHelp) return PrintAll(std::string(HelpText()) + "\n" + TrainingHelp());
+  if (o.command == Command::kVersion) return PrintAll(command_line::VersionText("axccl-program"));
   if (o.command == Command::kCalibrate) return CalibrateAndPrint(o);
   const Result<std::string> text = ReadWholeFile(o.file == "-" ? "/dev/stdin" : o.file, kMostBytes);
   if (!text.ok()) return Complain(text.status(), kBadUse);
@@ -295,8 +297,12 @@ int Run(Options o) {
 
 int main(int argc, char** argv) {
   using namespace axccl;
-  if (argc > 1 && tools::IsOfTraining(argv[1])) return tools::Train(argv[1], {argv + 2, argv + argc});
-  const Result<tools::Options> options = tools::ParseOptions({argv + 1, argv + argc});
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool asks = std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
+    return argument == "-h" || argument == "--help" || argument == "--version";
+  });
+  if (!asks && argc > 1 && tools::IsOfTraining(argv[1])) return tools::Train(argv[1], {argv + 2, argv + argc});
+  const Result<tools::Options> options = tools::ParseOptions(arguments);
   if (!options.ok()) return tools::Complain(options.status(), tools::kBadUse);
   const int exit = tools::Run(options.value());
   return std::fflush(stdout) == 0 ? exit : tools::kBadUse;

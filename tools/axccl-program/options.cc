@@ -3,6 +3,8 @@
 #include <charconv>
 #include <iterator>
 
+#include "src/base/command_line.h"
+
 namespace axccl::tools {
 namespace {
 
@@ -29,13 +31,9 @@ bool IsOfExecution(const std::string& option) {
   return option == "--inputs" || option == "--outputs" || option == "--against" || option == "--seed" ||
          option == "--tolerance";
 }
-bool IsOfSimulationOrReplay(const std::string& option) {
-  return option == "--fabric" || option == "--trace" || option == "--model" || option == "--trips" ||
-         option == "--branch" || option == "--svg" || option == "--repeat";
-}
-
 const char* CommandsOf(const std::string& option) {
   if (IsOfExecution(option)) return "reference and run";
+  if (option == "--ranks") return "calibrate";
   if (option == "--trace") return "run and simulate";
   if (option == "--processes" || option == "--repeat") return "replay and run";
   if (option == "--report" || option == "--blas") return "run";
@@ -68,8 +66,7 @@ Status SetOfSimulation(const std::string& option, const std::string& value, Opti
     if (value == "then" || value == "else") return Status();
     return MakeStatus(Code::kInvalidArgument, "--branch is '%s'; give then or else", value.c_str());
   }
-  if (IsOfExecution(option) || option == "--repeat") return NotFor(option, CommandsOf(option));
-  return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
+  return NotFor(option, CommandsOf(option));
 }
 
 // Of a replay and of a run.
@@ -83,8 +80,7 @@ Status SetRepeat(const std::string& value, Options* o) {
 Status SetOfReplay(const std::string& option, const std::string& value, Options* o) {
   if (option == "--trips" || option == "--branch") return SetOfSimulation(option, value, o);
   if (option == "--repeat") return SetRepeat(value, o);
-  if (IsOfExecution(option) || IsOfSimulationOrReplay(option)) return NotFor(option, CommandsOf(option));
-  return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
+  return NotFor(option, CommandsOf(option));
 }
 
 // The same of reference and run.
@@ -103,48 +99,59 @@ Status Set(const std::string& option, const std::string& value, Options* o) {
                       value.c_str());
   }
   if (option == "--trace" && o->command == Command::kRun) return o->trace = value, Status();
-  if (IsOfSimulationOrReplay(option)) return NotFor(option, CommandsOf(option));
-  return MakeStatus(Code::kInvalidArgument, "unknown option '%s'; see axccl-program help", option.c_str());
+  return NotFor(option, CommandsOf(option));
 }
+
+// An option of any command; refused unless it is one of o->command.
+Status SetOption(const std::string& option, const std::string& value, Options* o) {
+  const bool runs = o->command == Command::kRun, replays = o->command == Command::kReplay;
+  if (option == "--processes" || option == "--report" || option == "--blas") {
+    if (!runs && !(replays && option == "--processes")) return NotFor(option, CommandsOf(option));
+    (option == "--report" ? o->report : option == "--blas" ? o->blas : o->processes) = true;
+    return Status();
+  }
+  if (option == "--ranks") {
+    if (o->command != Command::kCalibrate) return NotFor(option, CommandsOf(option));
+    if (Read(value, &o->ranks) && o->ranks >= 1 && o->ranks <= kMostCalibrated) return Status();
+    return MakeStatus(Code::kInvalidArgument, "--ranks is '%s'; give a number from 1 to %d", value.c_str(),
+                      kMostCalibrated);
+  }
+  if (o->command == Command::kSimulate) return SetOfSimulation(option, value, o);
+  if (replays) return SetOfReplay(option, value, o);
+  return Executes(o->command) ? Set(option, value, o) : NotFor(option, CommandsOf(option));
+}
+
+Status SetFile(const std::string& file, Options* o) {
+  if (!o->file.empty())
+    return MakeStatus(Code::kInvalidArgument, "two files, '%s' and '%s'; give one", o->file.c_str(), file.c_str());
+  o->file = file;
+  return Status();
+}
+
+constexpr command_line::Option kOptions[] = {
+    {"--inputs"},        {"--seed"},        {"--outputs"}, {"--against"}, {"--tolerance"}, {"--processes", false},
+    {"--report", false}, {"--blas", false}, {"--repeat"},  {"--trace"},   {"--fabric"},    {"--model"},
+    {"--trips"},         {"--branch"},      {"--svg"},     {"--ranks"}};
 
 }  // namespace
 
 Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
+  AXCCL_ASSIGN_OR_RETURN(const command_line::Words words, command_line::Split(arguments, kOptions));
   Options o;
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return o;
+  if (words.version) return o.command = Command::kVersion, o;
+  if (words.help || words.words.empty()) return o;
+  const command_line::Word& command = words.words[0];
+  if (command.is_option())
+    return MakeStatus(Code::kInvalidArgument, "%s comes before the command; see axccl-program help",
+                      command.as.c_str());
   const auto* known = std::begin(kCommands);
-  while (known != std::end(kCommands) && arguments[0] != known->name) ++known;
+  while (known != std::end(kCommands) && command.text != known->name) ++known;
   if (known == std::end(kCommands))
-    return MakeStatus(Code::kInvalidArgument, "unknown command '%s'; see axccl-program help", arguments[0].c_str());
+    return MakeStatus(Code::kInvalidArgument, "unknown command '%s'; see axccl-program help", command.text.c_str());
   o.command = known->command;
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument == "-" || argument.substr(0, 1) != "-") {
-      if (!o.file.empty())
-        return MakeStatus(Code::kInvalidArgument, "two files, '%s' and '%s'; give one", o.file.c_str(),
-                          argument.c_str());
-      o.file = argument;
-    } else if (o.command == Command::kCalibrate) {
-      if (argument != "--ranks")
-        return MakeStatus(Code::kInvalidArgument, "unknown option '%s' of calibrate; it has --ranks", argument.c_str());
-      const std::string value = ++i < arguments.size() ? arguments[i] : "";
-      if (!Read(value, &o.ranks) || o.ranks < 1 || o.ranks > kMostCalibrated)
-        return MakeStatus(Code::kInvalidArgument, "--ranks is '%s'; give a number from 1 to %d", value.c_str(),
-                          kMostCalibrated);
-    } else if (!Executes(o.command) && o.command != Command::kReplay && o.command != Command::kSimulate) {
-      return NotFor(argument, IsOfSimulationOrReplay(argument) ? CommandsOf(argument) : "reference and run");
-    } else if (argument == "--processes" || argument == "--report" || argument == "--blas") {
-      const bool is_of_replay = o.command == Command::kReplay && argument == "--processes";
-      if (o.command != Command::kRun && !is_of_replay) return NotFor(argument, CommandsOf(argument));
-      (argument == "--report" ? o.report : argument == "--blas" ? o.blas : o.processes) = true;
-    } else if (i + 1 == arguments.size()) {
-      return MakeStatus(Code::kInvalidArgument, "%s has no value", argument.c_str());
-    } else {
-      const auto set = o.command == Command::kSimulate ? SetOfSimulation
-                       : o.command == Command::kReplay ? SetOfReplay
-                                                       : Set;
-      AXCCL_RETURN_IF_ERROR(set(argument, arguments[++i], &o));
-    }
+  for (size_t i = 1; i < words.words.size(); ++i) {
+    const command_line::Word& word = words.words[i];
+    AXCCL_RETURN_IF_ERROR(word.is_option() ? SetOption(word.as, word.text, &o) : SetFile(word.text, &o));
   }
   if (o.distir && !o.fabric.empty())
     return MakeStatus(Code::kInvalidArgument,
@@ -199,6 +206,7 @@ const char* HelpText() {
          "  --trace FILE.json    writes what happens when, for ui.perfetto.dev\n"
          "  --svg FILE.svg       draws it: a row for each rank, and curves of memory\n"
          "\n"
+         "-h, --help prints this, and --version name and version.\n"
          "Exit status: 0 right; 1 the program is wrong, fails or differs; 2 wrong use.\n";
 }
 

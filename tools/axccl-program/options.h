@@ -10,7 +10,7 @@
 
 namespace axccl::tools {
 
-enum class Command { kHelp, kImport, kCheck, kHash, kReference, kReplay, kRun, kSimulate, kCalibrate };
+enum class Command { kHelp, kVersion, kImport, kCheck, kHash, kReference, kReplay, kRun, kSimulate, kCalibrate };
 
 struct Options {
   Command command = Command::kHelp;

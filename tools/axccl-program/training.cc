@@ -51,7 +51,7 @@ Result<Program> ReadProgram(const std::string& file) {
 Result<std::string> Make(const std::vector<std::string>& arguments) {
   int64_t layers = 0, dim = 0, heads = 0, sequence = 0, batch = 0;
   DataType type = DataType::kFloat32;
-  Flags flags("make");
+  Flags flags;
   flags.Number("--layers", &layers);
   flags.Number("--dim", &dim);
   flags.Number("--heads", &heads);
@@ -91,7 +91,7 @@ bool ReadBucket(const std::string& text, int64_t* bytes) {
 Result<std::string> TransformFile(const std::vector<std::string>& arguments) {
   Parallelism p;
   int64_t zero = 0;
-  Flags flags("transform");
+  Flags flags;
   flags.Number("--data", &p.data);
   flags.Number("--tensor", &p.tensor);
   flags.Number("--pipeline", &p.stages);
@@ -185,7 +185,7 @@ Result<std::string> SearchFor(const std::vector<std::string>& arguments) {
   Options of_model;
   FastestFiles files;
   int64_t rows = kMostRows;
-  Flags flags("search");
+  Flags flags;
   flags.Number("--devices", &space.devices);
   flags.Number("--rows", &rows, 0);
   flags.Text("--fabric", &of_model.fabric);

@@ -1,8 +1,10 @@
-#include "perf/common/json.h"
+#include "src/base/json.h"
 
 #include <cmath>
+#include <cstdlib>
+#include <new>
 
-namespace axccl::perf {
+namespace axccl {
 
 void JsonWriter::BeforeValue() {
   if (open_.empty()) return;
@@ -101,7 +103,16 @@ void JsonWriter::Double(double value) {
   std::fprintf(out_, "%.6f", value);
 }
 
-void JsonWriter::Bool(bool value) { String(value ? "true" : "false"); }
+void JsonWriter::Bool(bool value) {
+  BeforeValue();
+  std::fputs(value ? "true" : "false", out_);
+}
+
+void JsonWriter::Strings(const std::vector<std::string>& texts) {
+  BeginList();
+  for (const std::string& text : texts) String(text);
+  EndList();
+}
 
 void JsonWriter::CloseTo(size_t depth) {
   while (open_.size() > depth) {
@@ -121,4 +132,18 @@ void JsonWriter::CloseTo(size_t depth) {
   std::fflush(out_);
 }
 
-}  // namespace axccl::perf
+std::string JsonText(const std::function<void(JsonWriter*)>& write) {
+  char* data = nullptr;
+  size_t size = 0;
+  FILE* const memory = open_memstream(&data, &size);
+  if (memory == nullptr) throw std::bad_alloc();
+  JsonWriter json(memory);
+  write(&json);
+  json.CloseTo(0);
+  std::fclose(memory);
+  std::string text(data, size);
+  std::free(data);
+  return text;
+}
+
+}  // namespace axccl

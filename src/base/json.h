@@ -6,10 +6,11 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <vector>
 
-namespace axccl::perf {
+namespace axccl {
 
 class JsonWriter {
  public:
@@ -24,7 +25,8 @@ class JsonWriter {
   void String(const std::string& text);
   void Int(int64_t value);
   void Double(double value);  // NaN and infinities become strings, as JSON has no numbers for them
-  void Bool(bool value);      // "true" or "false" as strings: nccl-tests' habit
+  void Bool(bool value);
+  void Strings(const std::vector<std::string>& texts);  // a list
   // Ends open objects and lists (a pending key with null) until `depth` are left; ends the line at depth 0.
   void CloseTo(size_t depth);
 
@@ -37,4 +39,7 @@ class JsonWriter {
   std::vector<State> open_;
 };
 
-}  // namespace axccl::perf
+// What `write` writes, as text.
+std::string JsonText(const std::function<void(JsonWriter*)>& write);
+
+}  // namespace axccl
