@@ -20,8 +20,8 @@ class Tensor:
     def __init__(self, array, on_device=False):
         self._array, self._on_device = array, on_device
 
-    def __dlpack__(self, **_):
-        capsule = self._array.__dlpack__()
+    def __dlpack__(self, **options):
+        capsule = self._array.__dlpack__(**({} if self._on_device else options))
         if self._on_device:  # DLTensor begins with the address, then the type of device: 2 is CUDA
             pointer = ctypes.pythonapi.PyCapsule_GetPointer
             pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]

@@ -17,31 +17,35 @@ namespace {
 using namespace nb::literals;  // NOLINT: "x"_a
 
 void DefineCollectives(nb::class_<Channel>* c) {
-  c->def("all_reduce", &Channel::AllReduce, "x"_a.none(), "op"_a = "sum", nb::kw_only(), "out"_a = nb::none(), kAllReduce);
-  c->def("all_gather", &Channel::AllGather, "x"_a.none(), "axis"_a = 0, nb::kw_only(), "out"_a = nb::none(), kAllGather);
+  c->def("all_reduce", &Channel::AllReduce, "x"_a.none(), "op"_a = "sum", nb::kw_only(), "out"_a = nb::none(),
+         kAllReduce);
+  c->def("all_gather", &Channel::AllGather, "x"_a.none(), "axis"_a = 0, nb::kw_only(), "out"_a = nb::none(),
+         kAllGather);
   c->def("reduce_scatter", &Channel::ReduceScatter, "x"_a.none(), "op"_a = "sum", "axis"_a = 0, nb::kw_only(),
          "out"_a = nb::none(), kReduceScatter);
   c->def("all_to_all", &Channel::AllToAll, "x"_a.none(), "split_axis"_a = 0, "concat_axis"_a = 0, nb::kw_only(),
          "out"_a = nb::none(), kAllToAll);
   c->def("broadcast", &Channel::Broadcast, "x"_a.none(), "root"_a = 0, nb::kw_only(), "out"_a = nb::none(), kBroadcast);
-  c->def("reduce", &Channel::Reduce, "x"_a.none(), "op"_a = "sum", "root"_a = 0, nb::kw_only(), "out"_a = nb::none(), kReduce);
-  c->def("gather", &Channel::Gather, "x"_a.none(), "root"_a = 0, "axis"_a = 0, nb::kw_only(), "out"_a = nb::none(), kGather);
+  c->def("reduce", &Channel::Reduce, "x"_a.none(), "op"_a = "sum", "root"_a = 0, nb::kw_only(), "out"_a = nb::none(),
+         kReduce);
+  c->def("gather", &Channel::Gather, "x"_a.none(), "root"_a = 0, "axis"_a = 0, nb::kw_only(), "out"_a = nb::none(),
+         kGather);
   c->def("scatter", &Channel::Scatter, "x"_a.none(), "root"_a = 0, "axis"_a = 0, nb::kw_only(), "out"_a = nb::none(),
          kScatter);
   c->def("barrier", &Channel::Barrier, kBarrier);
 }
 
 void DefineUneven(nb::class_<Channel>* c) {
-  c->def("all_gather_v", &Channel::AllGatherV, "x"_a.none(), "extents"_a, "axis"_a = 0, nb::kw_only(), "out"_a = nb::none(),
-         kAllGatherV);
-  c->def("reduce_scatter_v", &Channel::ReduceScatterV, "x"_a.none(), "extents"_a, "op"_a = "sum", "axis"_a = 0, nb::kw_only(),
-         "out"_a = nb::none(), kReduceScatterV);
+  c->def("all_gather_v", &Channel::AllGatherV, "x"_a.none(), "extents"_a, "axis"_a = 0, nb::kw_only(),
+         "out"_a = nb::none(), kAllGatherV);
+  c->def("reduce_scatter_v", &Channel::ReduceScatterV, "x"_a.none(), "extents"_a, "op"_a = "sum", "axis"_a = 0,
+         nb::kw_only(), "out"_a = nb::none(), kReduceScatterV);
   c->def("gather_v", &Channel::GatherV, "x"_a.none(), "extents"_a, "root"_a = 0, "axis"_a = 0, nb::kw_only(),
          "out"_a = nb::none(), kGatherV);
   c->def("scatter_v", &Channel::ScatterV, "x"_a.none(), "extents"_a, "root"_a = 0, "axis"_a = 0, nb::kw_only(),
          "out"_a = nb::none(), kScatterV);
-  c->def("all_to_all_v", &Channel::AllToAllV, "x"_a.none(), "send_extents"_a, "receive_extents"_a, "axis"_a = 0, nb::kw_only(),
-         "out"_a = nb::none(), kAllToAllV);
+  c->def("all_to_all_v", &Channel::AllToAllV, "x"_a.none(), "send_extents"_a, "receive_extents"_a, "axis"_a = 0,
+         nb::kw_only(), "out"_a = nb::none(), kAllToAllV);
   c->def("ragged_all_to_all", &Channel::RaggedAllToAll, "x"_a.none(), "out"_a, "input_offsets"_a, "send_extents"_a,
          "output_offsets"_a, "receive_extents"_a, "axis"_a = 0, kRaggedAllToAll);
 }
