@@ -1,8 +1,44 @@
 # What a wheel of the Python package holds (tools/python/pyproject.toml), with AXCCL_WHEEL: an installation without CMake's
 # and pkg-config's files in the package's folder, in which nothing needs more than the C library.
 #
-# libstdc++, libgcc and libsodium are linked into each object, because the machine that runs a wheel may have other versions.
+# libstdc++ and libsodium are linked into each object, because the machine that runs a wheel may have other versions.
 option(AXCCL_WHEEL "Build what a wheel of the Python package holds" OFF)
+set(AXCCL_WHEEL_GLIBC "" CACHE STRING
+  "The oldest glibc that a wheel runs on, such as 2.28, if that is not the one of this machine (x86-64; needs PyPI's ziglang)")
+
+# axccl_wheel_glibc(VERSION): links all objects with the symbols that this glibc has, which the package ziglang knows, and
+# with tools/python/glibc/compat.c for the few that it has not. Headers are those of this machine.
+function(axccl_wheel_glibc version)
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    message(FATAL_ERROR "AXCCL_WHEEL_GLIBC=${version} is for x86-64; leave it empty on ${CMAKE_SYSTEM_PROCESSOR}")
+  endif()
+  set(folder ${CMAKE_BINARY_DIR}/glibc)
+  if(NOT EXISTS ${folder}/${version})
+    file(REMOVE_RECURSE ${folder})
+    file(WRITE ${folder}/empty.c "int axccl_empty;\n")
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env ZIG_GLOBAL_CACHE_DIR=${folder}/zig ZIG_LOCAL_CACHE_DIR=${folder}/zig
+        ${Python_EXECUTABLE} -m ziglang cc -target x86_64-linux-gnu.${version} -shared -fPIC empty.c -o empty.so
+      WORKING_DIRECTORY ${folder} RESULT_VARIABLE failed)
+    file(GLOB stubs ${folder}/zig/o/*/libpthread.so.0)
+    if(failed OR NOT stubs)
+      message(FATAL_ERROR "AXCCL_WHEEL_GLIBC=${version}: no stubs; install ziglang for ${Python_EXECUTABLE}")
+    endif()
+    list(GET stubs 0 stubs)
+    get_filename_component(stubs ${stubs} DIRECTORY)
+    foreach(library c.so.6 m.so.6 pthread.so.0 dl.so.2 rt.so.1)
+      file(COPY ${stubs}/lib${library} DESTINATION ${folder})
+      string(REGEX REPLACE "[.].*" "" name ${library})
+      file(CREATE_LINK lib${library} ${folder}/lib${name}.so SYMBOLIC)
+    endforeach()
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -O2 -fPIC -c ${PROJECT_SOURCE_DIR}/tools/python/glibc/compat.c
+      -o ${folder}/compat.o COMMAND_ERROR_IS_FATAL ANY)
+    file(TOUCH ${folder}/${version})
+  endif()
+  execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libc_nonshared.a OUTPUT_VARIABLE archive
+    OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(CMAKE_CXX_STANDARD_LIBRARIES "${folder}/compat.o -L${folder} -lpthread -ldl -lrt ${archive} \
+-Wl,--push-state,--no-as-needed /lib64/ld-linux-x86-64.so.2 -Wl,--pop-state" PARENT_SCOPE)
+endfunction()
 
 # axccl_wheel_runtime(): before any folder.
 function(axccl_wheel_runtime)
@@ -15,8 +51,13 @@ function(axccl_wheel_runtime)
   set_target_properties(PkgConfig::sodium PROPERTIES IMPORTED_LOCATION ${AXCCL_SODIUM_ARCHIVE}
     INTERFACE_INCLUDE_DIRECTORIES ${AXCCL_SODIUM_INCLUDE})
   foreach(kind EXE SHARED MODULE)
-    set(CMAKE_${kind}_LINKER_FLAGS "${CMAKE_${kind}_LINKER_FLAGS} -static-libstdc++ -static-libgcc" PARENT_SCOPE)
+    set(CMAKE_${kind}_LINKER_FLAGS "${CMAKE_${kind}_LINKER_FLAGS} -static-libstdc++" PARENT_SCOPE)
   endforeach()
+  if(AXCCL_WHEEL_GLIBC)
+    axccl_wheel_glibc(${AXCCL_WHEEL_GLIBC})
+    set(CMAKE_C_STANDARD_LIBRARIES "${CMAKE_CXX_STANDARD_LIBRARIES}" PARENT_SCOPE)
+    set(CMAKE_CXX_STANDARD_LIBRARIES "${CMAKE_CXX_STANDARD_LIBRARIES}" PARENT_SCOPE)
+  endif()
 endfunction()
 
 # axccl_wheel(PROGRAM...): the install rules, and the target wheel_contents, which builds what they need. One file for each

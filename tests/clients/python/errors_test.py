@@ -208,6 +208,14 @@ class Operands(unittest.TestCase):
             return found.tolist()
         self.assertEqual(axccl.local(2).run(rank), [[1, 1]] * 2)
 
+    def test_rows_of_each_array(self):
+        def rank(comm):
+            first, second = np.full(comm.rank + 1, comm.rank), np.full(2 * comm.rank, 5 + comm.rank)
+            gathered = comm.all_gather_v([first, second], [[1, 2], [0, 2]])
+            parts = comm.reduce_scatter_v([np.arange(3), np.arange(2)], [[1, 2], [0, 2]])
+            return [array.tolist() for array in gathered + parts]
+        self.assertEqual(axccl.local(2).run(rank), [[[0, 1, 1], [6, 6], [0], []], [[0, 1, 1], [6, 6], [2, 4], [0, 2]]])
+
     def test_averages(self):
         def rank(comm):
             return [comm.all_reduce(np.array([comm.rank - 2], t), "avg")[0] for t in (np.int8, np.float32)]
@@ -222,8 +230,8 @@ class Operands(unittest.TestCase):
         self.assertEqual(part.sum(), 8)
         self.assertEqual(axccl.empty(0).size, 0)
         self.assertEqual(axccl.empty(()).shape, ())
-        for _ in range(300):  # 300 times 64 MiB: it is freed
-            axccl.empty(64 << 20, np.uint8)[0] = 1
+        for _ in range(5000):  # more than the largest heap (1 TiB): it is freed
+            axccl.empty(256 << 20, np.uint8)
 
     def test_threads_of_one_rank(self):
         """Calls of several threads at a time, each on its channel."""
