@@ -30,14 +30,19 @@ function(axccl_wheel_glibc version)
       string(REGEX REPLACE "[.].*" "" name ${library})
       file(CREATE_LINK lib${library} ${folder}/lib${name}.so SYMBOLIC)
     endforeach()
+    # As glibc's own libc.so, a script.
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libc_nonshared.a OUTPUT_VARIABLE archive
+      OUTPUT_STRIP_TRAILING_WHITESPACE)
+    file(REMOVE ${folder}/libc.so)
+    file(WRITE ${folder}/libc.so
+      "GROUP ( ${folder}/libc.so.6 ${archive} AS_NEEDED ( /lib64/ld-linux-x86-64.so.2 ) )\n")
     execute_process(COMMAND ${CMAKE_C_COMPILER} -O2 -fPIC -c ${PROJECT_SOURCE_DIR}/tools/python/glibc/compat.c
       -o ${folder}/compat.o COMMAND_ERROR_IS_FATAL ANY)
     file(TOUCH ${folder}/${version})
   endif()
-  execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libc_nonshared.a OUTPUT_VARIABLE archive
-    OUTPUT_STRIP_TRAILING_WHITESPACE)
-  set(CMAKE_CXX_STANDARD_LIBRARIES "${folder}/compat.o -L${folder} -lpthread -ldl -lrt ${archive} \
--Wl,--push-state,--no-as-needed /lib64/ld-linux-x86-64.so.2 -Wl,--pop-state" PARENT_SCOPE)
+  # This machine's libgcc_s needs this machine's glibc, which the linker of a program would look for.
+  set(CMAKE_CXX_STANDARD_LIBRARIES
+    "-Wl,--allow-shlib-undefined ${folder}/compat.o -L${folder} -lpthread -ldl -lrt" PARENT_SCOPE)
 endfunction()
 
 # axccl_wheel_runtime(): before any folder.

@@ -140,17 +140,24 @@ signal.signal(signal.SIGINT, handler)
 
 
 def _interrupt(script):
-    """Runs the script, sends it SIGINT from its "ready" on until it ends, and returns what it prints after that."""
+    """Runs the script, sends it SIGINT from its "ready" until its "interrupted", and returns what it prints."""
     text = _PRELUDE.format(folder=os.path.dirname(os.path.abspath(__file__))) + textwrap.dedent(script)
-    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen([sys.executable, "-uc", text], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "ready\n"
-        while True:
+        lines, interrupted = [], threading.Event()
+
+        def read():
+            for line in child.stdout:
+                lines.append(line)
+                if line == "interrupted\n":
+                    interrupted.set()
+            interrupted.set()
+        reader = threading.Thread(target=read)
+        reader.start()
+        while not interrupted.wait(0.05):
             child.send_signal(signal.SIGINT)
-            try:
-                child.wait(0.05)
-                return child.stdout.read(), child.returncode
-            except subprocess.TimeoutExpired:
-                continue
+        reader.join()
+        return "".join(lines), child.wait()
 
 
 class Interrupts(unittest.TestCase):
@@ -179,8 +186,14 @@ class Interrupts(unittest.TestCase):
 
     def test_ranks_as_threads(self):
         self.check("""
+            over = threading.Event()
             def rank(comm):
-                comm.recv(InCall(np.empty(1), reached if comm.rank == 0 else lambda: None), 1 - comm.rank)
+                if comm.rank == 1:
+                    return over.wait()
+                try:
+                    comm.recv(InCall(np.empty(1), reached), 1)
+                finally:
+                    over.set()
             try:
                 axccl.local(2).run(rank)
             except KeyboardInterrupt:
