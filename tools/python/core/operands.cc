@@ -78,8 +78,7 @@ void Operand::ReadBuffer(const Place& place, nb::handle object, bool writable) {
     const nb::object dtype = nb::getattr(object, "dtype", nb::none());
     type = FromDtype(dtype);
     if (!type) RaiseDatatype(place, dtype.is_none() ? TypeName(object) : nb::cast<std::string>(nb::str(dtype)));
-    if (!Hold(object, PyBUF_STRIDES | access))
-      RaiseArgument("%s does not give its memory; pass a copy of it", Describe(place).c_str());
+    if (!Hold(object, PyBUF_STRIDES | access)) return ReadDlpack(place, object, writable);  // JAX's bfloat16
   }
   SetView(place, *type);
 }
