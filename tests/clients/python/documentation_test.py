@@ -1,7 +1,9 @@
 """The examples of the docstrings, and that everything public has one."""
 
 import ast
+import contextlib
 import doctest
+import importlib.metadata
 import inspect
 import re
 import unittest
@@ -46,6 +48,11 @@ class Documentation(unittest.TestCase):
                 log = []
                 runner.run(parser.get_doctest(text, {"np": np, "axccl": axccl}, name, None, 0), out=log.append)
                 self.assertFalse(log, "".join(log))
+
+    def test_version(self):
+        self.assertRegex(axccl.__version__, r"^[0-9]+[.][0-9]+[.][0-9]+$")
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # not installed: in a build folder
+            self.assertEqual(axccl.__version__, importlib.metadata.version("axccl"))
 
     def test_stubs(self):
         """_core.pyi has what the extension module has, with its parameters in their order."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from axccl import _environment
-from axccl._core import Channel, Communicator, unique_id
+from axccl._core import Channel, Communicator, library_version, unique_id
 from axccl._errors import ArgumentError, Code, Error
 from axccl._local import local
 from axccl._memory import empty
@@ -21,6 +21,9 @@ for _public in (Channel, Communicator, unique_id, ArgumentError, Code, Error, lo
     except (AttributeError, TypeError):
         pass
 del _public
+
+_code = library_version()  # major * 10000 + minor * 100 + patch
+__version__ = f"{_code // 10000}.{_code // 100 % 100}.{_code % 100}"
 
 __all__ = ["ArgumentError", "Channel", "Code", "Communicator", "Error", "empty", "get_dropin", "get_include",
            "get_library_dir", "local", "unique_id"]

@@ -64,7 +64,7 @@ def from_env(cls: type[_core.Communicator], *, name: str | None = None,
 
     Rank and size come from the launcher's variables. Ranks meet at NCCL_COMM_ID=host:port, or else at MASTER_ADDR and
     MASTER_PORT (under torchrun: the port after it). On several machines they also need AXCCL_SECRET_FILE
-    (docs/two-machines.md).
+    (docs/two-machines.md). Afterwards axccl.unique_id() names that place, too: other communicators are made by split.
 
     >>> import os
     >>> os.environ.update(RANK="0", WORLD_SIZE="1")
