@@ -58,9 +58,10 @@ LIST
 python_environment() {
   local folder=$1 wanted
   shift
-  wanted=$(cat tools/python/requirements.txt; printf '%s\n' "$@")
+  wanted=$("${AXCCL_PYTHON:-python3}" -VV; cat tools/python/requirements.txt; printf '%s\n' "$@")
   [ -e "$folder/done" ] && [ "$(cat "$folder/done")" = "$wanted" ] && return 0
   (install_packages python_packages) || return 1
+  rm -rf "$folder"
   "${AXCCL_PYTHON:-python3}" -m venv "$folder" &&
     "$folder/bin/pip" install -q --disable-pip-version-check -r tools/python/requirements.txt "$@" || {
     echo "The packages of tools/python/requirements.txt cannot be installed from PyPI." >&2
