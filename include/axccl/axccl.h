@@ -71,6 +71,10 @@ ncclResult_t axcclStreamDestroy(axcclStream_t stream);
 /* Waits for all work enqueued so far, and for what that waits for, and helps to do it. Returns the first error of that
  * work that has not been reported yet, if any. */
 ncclResult_t axcclStreamSynchronize(axcclStream_t stream);
+/* As axcclStreamSynchronize, but returns ncclInProgress if the work is not done after `seconds` (it looks at the clock
+ * every 20 ms), and the work goes on. For programs that must look at something else while they wait, such as signals in
+ * an interpreter. 0: looks for work that it can do before it returns. Negative or NaN: ncclInvalidArgument. */
+ncclResult_t axcclStreamSynchronizeFor(axcclStream_t stream, double seconds);
 /* ncclSuccess when all work is done, ncclInProgress otherwise, or the first unreported error. Never waits. */
 ncclResult_t axcclStreamQuery(axcclStream_t stream);
 /* Work enqueued on `stream` after this call starts after the work that the event stands for now; a later record of the

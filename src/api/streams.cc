@@ -1,4 +1,6 @@
 // axccl.h: host devices, streams and events.
+#include <algorithm>
+#include <chrono>
 #include <vector>
 
 #include "axccl/axccl.h"
@@ -63,10 +65,16 @@ Result<EventPin> FindEvent(axcclEvent_t handle, const char* call) {
                          static_cast<void*>(handle));
 }
 
-void WaitFor(Device* device, const Mark& mark) {
-  Scheduler::Process().Wait(
-      device->queue(), [&] { return mark.Reached(); }, [] { return false; });
+using Clock = std::chrono::steady_clock;
+
+// Returns false if the mark is not reached by `deadline`.
+bool WaitUntil(Device* device, const Mark& mark, Clock::time_point deadline) {
+  const bool ends = deadline != Clock::time_point::max();
+  return Scheduler::Process().Wait(
+      device->queue(), [&] { return mark.Reached(); }, [&] { return ends && Clock::now() >= deadline; });
 }
+
+void WaitFor(Device* device, const Mark& mark) { (void)WaitUntil(device, mark, Clock::time_point::max()); }
 
 Status Query(const Target& target) {
   const std::vector<Target> parts = Parts(target);
@@ -82,23 +90,31 @@ Status Query(const Target& target) {
   return error;
 }
 
-// Waits for one stream. Enqueues nothing for that: a Nothing there, as RecordMark enqueues, would hold back the
-// blocking streams.
-Status WaitThrough(const Target& target) {
+// Waits for one stream; returns false if its work is not done by `deadline`. Enqueues nothing for that: a Nothing
+// there, as RecordMark enqueues, would hold back the blocking streams.
+bool WaitThrough(const Target& target, Clock::time_point deadline) {
   const Mark own{target.stream->timeline(), target.stream->timeline()->issued()};
   std::vector<Mark> others;
   target.device->AddLegacyMarks(target.stream, &others);
-  WaitFor(target.device, own);
-  for (const Mark& mark : others) WaitFor(target.device, mark);
-  return target.stream->timeline()->TakeError();
+  if (!WaitUntil(target.device, own, deadline)) return false;
+  return std::all_of(others.begin(), others.end(),
+                     [&](const Mark& mark) { return WaitUntil(target.device, mark, deadline); });
 }
 
-Status Synchronize(const Target& target) {
-  if (target.stream != nullptr && Through(target.device, target.stream)) return target.stream->timeline()->TakeError();
-  if (target.stream != nullptr) return WaitThrough(target);
+Status Synchronize(const Target& target, Clock::time_point deadline) {
+  if (target.stream != nullptr) {
+    if (!Through(target.device, target.stream) && !WaitThrough(target, deadline))
+      return Status::WithoutText(Code::kInProgress);
+    return target.stream->timeline()->TakeError();
+  }
+  const std::vector<Target> parts = Parts(target);
+  for (const Target& part : parts) {
+    if (!WaitThrough(part, deadline)) return Status::WithoutText(Code::kInProgress);
+  }
+  // An error is returned once, so it stays where it is until all are done.
   Status error;
-  for (const Target& part : Parts(target)) {
-    const Status status = WaitThrough(part);
+  for (const Target& part : parts) {
+    const Status status = part.stream->timeline()->TakeError();
     if (error.ok()) error = status;
   }
   return error;
@@ -111,9 +127,15 @@ bool IsDone(axcclStream_t handle) {
   return stream->timeline()->IdleWithoutError();
 }
 
-[[gnu::noinline]] Status SynchronizeAny(const char* call, axcclStream_t handle) {
+[[gnu::noinline]] Status SynchronizeAny(const char* call, axcclStream_t handle, Clock::time_point deadline) {
   AXCCL_ASSIGN_OR_RETURN(const Target target, FindTarget(handle, call));
-  return Synchronize(target);
+  return Synchronize(target, deadline);
+}
+
+Clock::time_point After(double seconds) {
+  constexpr double kLongest = 1e9;  // 30 years; the clock has nanoseconds in 64 bits
+  if (seconds >= kLongest) return Clock::time_point::max();
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 }  // namespace
@@ -172,8 +194,17 @@ AXCCL_API ncclResult_t axcclStreamDestroy(axcclStream_t stream) {
 }
 
 AXCCL_API ncclResult_t axcclStreamSynchronize(axcclStream_t handle) {
-  return Entry("axcclStreamSynchronize",
-               [&](const char* call) -> Status { return IsDone(handle) ? Status() : SynchronizeAny(call, handle); });
+  return Entry("axcclStreamSynchronize", [&](const char* call) -> Status {
+    return IsDone(handle) ? Status() : SynchronizeAny(call, handle, Clock::time_point::max());
+  });
+}
+
+AXCCL_API ncclResult_t axcclStreamSynchronizeFor(axcclStream_t handle, double seconds) {
+  return Entry("axcclStreamSynchronizeFor", [&](const char* call) -> Status {
+    if (!(seconds >= 0))
+      return InvalidArgument("%s: argument seconds is %g; pass 0 or a positive number", call, seconds);
+    return IsDone(handle) ? Status() : SynchronizeAny(call, handle, After(seconds));
+  });
 }
 
 AXCCL_API ncclResult_t axcclStreamQuery(axcclStream_t handle) {

@@ -349,6 +349,7 @@ constexpr ExportedFunction kFunctions[] = {
     {"axcclStreamCreate", [](W w) { return axcclStreamCreate(&w.made.stream, axcclStreamDefault); }},
     {"axcclStreamDestroy", [](W w) { return Destroyed(axcclStreamDestroy(w.spare.stream), &w.spare.stream); }},
     {"axcclStreamSynchronize", [](W w) { return axcclStreamSynchronize(w.spare.stream); }},
+    {"axcclStreamSynchronizeFor", [](W w) { return axcclStreamSynchronizeFor(w.spare.stream, 600); }},
     {"axcclStreamQuery", [](W w) { return axcclStreamQuery(w.spare.stream); }},
     {"axcclStreamWaitEvent", [](W w) { return axcclStreamWaitEvent(w.spare.stream, w.spare.event); }},
     {"axcclLaunchHostFunc",

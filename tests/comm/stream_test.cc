@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -67,6 +68,39 @@ TEST(Stream, QueryReturnsWithoutWaiting) {
     EXPECT_EQ(axcclEventQuery(event), ncclSuccess);
     ASSERT_OK(axcclStreamSynchronize(stream));
     EXPECT_EQ(axcclStreamQuery(stream), ncclSuccess);
+  });
+}
+
+TEST(Stream, SynchronizeForGivesUp) {
+  RunRanks(Processes(1), [](RankContext&) {
+    Stream stream;
+    EXPECT_OK(axcclStreamSynchronizeFor(stream, 0));
+    Gate gate;
+    ASSERT_OK(axcclLaunchHostFunc(stream, WaitAtGate, &gate));
+    EXPECT_EQ(axcclStreamSynchronizeFor(stream, 0), ncclInProgress);
+    EXPECT_EQ(axcclStreamSynchronizeFor(stream, 0.05), ncclInProgress);
+    EXPECT_EQ(axcclStreamSynchronizeFor(nullptr, 0), ncclSuccess);  // NULL is another stream
+    EXPECT_EQ(axcclStreamSynchronizeFor(stream, -1), ncclInvalidArgument);
+    EXPECT_EQ(axcclStreamSynchronizeFor(stream, std::numeric_limits<double>::quiet_NaN()), ncclInvalidArgument);
+    gate.Open();
+    EXPECT_OK(axcclStreamSynchronizeFor(stream, std::numeric_limits<double>::infinity()));
+    EXPECT_EQ(axcclStreamQuery(stream), ncclSuccess);
+  });
+}
+
+// An error is returned once, by the call that finds the work done.
+TEST(Stream, SynchronizeForReturnsTheErrorWhenTheWorkIsDone) {
+  RunRanks(Processes(1), [](RankContext&) {
+    Stream stream;
+    Gate gate;
+    ASSERT_OK(axcclLaunchHostFunc(stream, WaitAtGate, &gate));
+    ASSERT_OK(axcclLaunchHostFunc(
+        stream, [](void*) { throw 1; }, nullptr));
+    EXPECT_EQ(axcclStreamSynchronizeFor(stream, 0), ncclInProgress);
+    gate.Open();
+    const ncclResult_t error = axcclStreamSynchronizeFor(stream, 600);
+    EXPECT_TRUE(error != ncclSuccess && error != ncclInProgress) << error;
+    EXPECT_OK(axcclStreamSynchronizeFor(stream, 600));
   });
 }
 
