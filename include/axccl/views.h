@@ -76,10 +76,17 @@ typedef struct axcclOptions {
    * the communicator has failed. 0: as for all calls of the communicator (axcclCommSetTimeout). Each rank's own setting
    * counts. Calls in a captured graph have the communicator's. */
   double timeout;
+  /* axcclSend and axcclRecv: 0, or a positive number. Messages of different tags are as independent as calls on
+   * different channels; those of one tag between two ranks arrive in order. A tag takes what a channel of two ranks
+   * takes for each peer and direction (channels.h), from its first message to the end of the channel that it is used
+   * on. */
+  int tag;
+  /* axcclRecv: where the rank is written that the message comes from, before the stream goes on; or NULL. */
+  int* source;
 } axcclOptions_t;
 
 #define AXCCL_OPTIONS_INITIALIZER \
-  { sizeof(axcclOptions_t), 0, 0, 0.0, 0.0 }
+  { sizeof(axcclOptions_t), 0, 0, 0.0, 0.0, 0, NULL }
 
 /* The inputs of all ranks, concatenated along `dim` in order of ranks. `out` has the sizes of `in`, n times along dim.
  * Source: StableHLO, all_gather. Example, n = 2, dim = 1:
@@ -216,6 +223,44 @@ ncclResult_t axcclReduceTo(int count, const axcclView_t* in, const axcclView_t* 
                            const int32_t* roots, axcclChannel_t channel, const axcclOptions_t* options,
                            cudaStream_t stream);
 
+/* ---- a view for every rank ----
+ *
+ * Where parts of the ranks are tensors of their own. A list has n views, that of rank r at index r, whose sizes may
+ * differ from rank to rank and must be the same on both ends. Each call is one launch. As in all calls, no output may
+ * overlap anything else, but for the part of the rank itself, which may be in place. bucket_bytes has no effect.
+ * Source: PyTorch, torch.distributed (all_gather, gather, scatter, reduce_scatter and all_to_all of lists of tensors).
+ */
+
+/* out[r] of every rank becomes in[0] of rank r. Example, n = 2:
+ *   rank 0: {1} -> {1}, {2, 3}
+ *   rank 1: {2, 3} -> {1}, {2, 3} */
+ncclResult_t axcclAllGatherList(const axcclView_t* in, const axcclView_t* out, axcclChannel_t channel,
+                                const axcclOptions_t* options, cudaStream_t stream);
+
+/* out[0] of rank r becomes in[r] of all ranks, reduced with `op`. Example, n = 2, ncclSum:
+ *   rank 0: {1}, {2, 3} -> {11}
+ *   rank 1: {10}, {20, 30} -> {22, 33} */
+ncclResult_t axcclReduceScatterList(const axcclView_t* in, const axcclView_t* out, ncclRedOp_t op,
+                                    axcclChannel_t channel, const axcclOptions_t* options, cudaStream_t stream);
+
+/* out[s] of rank r becomes in[r] of rank s. Example, n = 2:
+ *   rank 0: {1}, {2, 3} -> {1}, {4}
+ *   rank 1: {4}, {5} -> {2, 3}, {5} */
+ncclResult_t axcclAllToAllList(const axcclView_t* in, const axcclView_t* out, axcclChannel_t channel,
+                               const axcclOptions_t* options, cudaStream_t stream);
+
+/* As axcclAllGatherList, on rank `root` only. On other ranks `out` is ignored and may be NULL. Example, n = 2, root =
+ * 1: rank 0: {1} rank 1: {2, 3} -> {1}, {2, 3} */
+ncclResult_t axcclGatherList(const axcclView_t* in, const axcclView_t* out, int root, axcclChannel_t channel,
+                             const axcclOptions_t* options, cudaStream_t stream);
+
+/* out[0] of rank r becomes in[r] of rank `root`. On other ranks `in` is ignored and may be NULL.
+ * Example, n = 2, root = 0:
+ *   rank 0: {1}, {2, 3} -> {1}
+ *   rank 1: -> {2, 3} */
+ncclResult_t axcclScatterList(const axcclView_t* in, const axcclView_t* out, int root, axcclChannel_t channel,
+                              const axcclOptions_t* options, cudaStream_t stream);
+
 /* ---- between two ranks ---- */
 
 /* Sends in[0..count) to rank `peer`, whose axcclRecv on the same channel gives views of the same shapes and datatypes;
@@ -228,6 +273,12 @@ ncclResult_t axcclSend(int count, const axcclView_t* in, int peer, axcclChannel_
                        const axcclOptions_t* options, cudaStream_t stream);
 ncclResult_t axcclRecv(int count, const axcclView_t* out, int peer, axcclChannel_t channel,
                        const axcclOptions_t* options, cudaStream_t stream);
+
+/* A peer of axcclRecv, on host ranks: the rank whose message (of the options' tag) is there first. On a channel without
+ * tag the receive holds its place among all calls on the channel until then. While no message comes, ranks that die or
+ * fail are an error, and so is that all of them have left. ncclInvalidUsage: GPU ranks, or inside a group, because the
+ * calls of a group are matched by their ranks. */
+#define AXCCL_ANY_SOURCE (-1)
 
 /* pairs: num_pairs times (source, target), ranks of the channel; the same on all of them, in any order. The target's
  * `out` becomes the source's `in`. A rank that is no target fills `out` with zeros. A rank is the source of at most one

@@ -130,7 +130,17 @@ Status Destroy(const char* call, axcclChannel_t handle) {
 
 }  // namespace
 
-Result<exec::Channel*> PairOf(const char* call, const ChannelPin& pin, int peer, bool sending) {
+Result<exec::Channel*> OrderOf(const char* call, const ChannelPin& pin, int tag) {
+  if (tag == 0) return pin.channel;
+  AXCCL_ASSIGN_OR_RETURN(GroupChannel * tagged, Prefixed(call, pin.comm->core()->channels().TagOn(pin.channel, tag)));
+  return tagged;
+}
+
+Result<exec::Channel*> PairOf(const char* call, const ChannelPin& pin, int peer, bool sending, int tag) {
+  if (tag != 0) {
+    AXCCL_ASSIGN_OR_RETURN(exec::Channel * tagged, OrderOf(call, pin, tag));
+    return Prefixed(call, static_cast<GroupChannel*>(tagged)->PairChannel(peer, sending));
+  }
   if (pin.object) return Prefixed(call, pin.object->channel->PairChannel(peer, sending));
   return Prefixed(call, pin.comm->core()->pairs().Of(peer, sending));
 }

@@ -50,7 +50,9 @@ struct ChannelPin {
 // communicator's default channel, for ordering its local work, and a place with ranks = 0.
 Result<ChannelPin> PinChannel(axcclChannel_t channel, const char* call, bool outside = false);
 
-// The channel of the messages between this rank and another one of its group.
-Result<exec::Channel*> PairOf(const char* call, const ChannelPin& pin, int peer, bool sending);
+// The channel of the messages with that tag between this rank and another one of its group.
+Result<exec::Channel*> PairOf(const char* call, const ChannelPin& pin, int peer, bool sending, int tag = 0);
+// The channel in whose order the messages with that tag are.
+Result<exec::Channel*> OrderOf(const char* call, const ChannelPin& pin, int tag);
 
 }  // namespace axccl::api

@@ -126,6 +126,12 @@ Status CheckOptions(const ViewRequest& r) {
   if (options.scale != 0 && !plan::Reduces(r.kind))
     return InvalidArgument("%s: the options have scale %g, and the call reduces nothing; pass 0", r.name,
                            options.scale);
+  const bool message = r.kind == plan::Kind::kSendRecv && r.takes_tag;
+  if (options.tag < 0 || (options.tag != 0 && !message))
+    return InvalidArgument("%s: the options have tag %d; %s", r.name, options.tag,
+                           message ? "pass 0 or a positive number" : "tags go with axcclSend and axcclRecv, pass 0");
+  if (options.source != nullptr && !(message && r.input == nullptr))
+    return InvalidArgument("%s: the options have a source, which goes with axcclRecv; pass NULL", r.name);
   if (!(options.timeout >= 0))
     return InvalidArgument("%s: the options have timeout %g; pass seconds, or 0 for the communicator's", r.name,
                            options.timeout);

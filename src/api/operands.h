@@ -30,6 +30,7 @@ struct ViewRequest {
   int dim = 0;  // as in tensor::Collective
   int concat_dim = 0;
   int root = 0;
+  bool takes_tag = false;  // a message of its own
 };
 
 // The context in which the operands of one rank's call are checked.

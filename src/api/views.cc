@@ -12,6 +12,7 @@
 #include "src/api/export.h"
 #include "src/api/operands.h"
 #include "src/api/uneven_operands.h"
+#include "src/api/view_calls.h"
 #include "src/base/log.h"
 #include "src/exec/cuda/uneven_parts.h"
 
@@ -77,13 +78,6 @@ Status OnViews(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t handle, cuda
   return Status();
 }
 
-Status OnEven(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
-  const bool zeros_outside = r.kind == Kind::kBroadcast || r.kind == Kind::kReduce;
-  return OnViews(r, op, channel, stream, zeros_outside, [&](int group_size, int position, exec::ViewList* list) {
-    return FindOperands(r, group_size, position, list);
-  });
-}
-
 Status OnUneven(const ViewRequest& r, const Extents& extents, ncclRedOp_t op, axcclChannel_t channel,
                 cudaStream_t stream) {
   return OnViews(r, op, channel, stream, false, [&](int group_size, int position, exec::ViewList* list) {
@@ -91,7 +85,15 @@ Status OnUneven(const ViewRequest& r, const Extents& extents, ncclRedOp_t op, ax
   });
 }
 
-// `arrays`: the arguments that are read when the call starts.
+}  // namespace
+
+Status OnEven(const ViewRequest& r, ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
+  const bool zeros_outside = r.kind == Kind::kBroadcast || r.kind == Kind::kReduce;
+  return OnViews(r, op, channel, stream, zeros_outside, [&](int group_size, int position, exec::ViewList* list) {
+    return FindOperands(r, group_size, position, list);
+  });
+}
+
 Status OnLate(const ViewRequest& r, const exec::LatePieces& late, std::initializer_list<const void*> arrays,
               ncclRedOp_t op, axcclChannel_t channel, cudaStream_t stream) {
   // A wrong count is reported first, because there may be no arrays then.
@@ -106,7 +108,6 @@ Status OnLate(const ViewRequest& r, const exec::LatePieces& late, std::initializ
   });
 }
 
-}  // namespace
 }  // namespace axccl::api
 
 using axccl::api::Entry;

@@ -45,6 +45,7 @@ std::string ChannelName::Text() const {
     return "messages from rank " + std::to_string(ranks[0]) + " to rank " + std::to_string(ranks[1]) + " on " +
            messages_on;
   if (!pipeline_on.empty()) return pipeline_on;
+  if (!tag_on.empty()) return tag_on;
   std::string text = "channel " + std::to_string(id) + " of ranks [";
   for (size_t i = 0; i < ranks.size() && i < kShown; ++i) text += (i == 0 ? "" : " ") + std::to_string(ranks[i]);
   if (ranks.size() > kShown) text += " ... of " + std::to_string(ranks.size());
@@ -102,7 +103,8 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
     const int32_t from = sending ? mine : theirs, to = sending ? theirs : mine;
     // A channel for each direction: that a peer has begun one does not mean anything for the other.
     const uint64_t id = Mix(Mix(part_.key, static_cast<uint64_t>(from)), static_cast<uint64_t>(to));
-    ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text(), {}, name_.id};
+    ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
+    name.on_id = name_.tag_on.empty() ? name_.id : name_.on_id;
     std::lock_guard table_lock(table_->mutex_);
     AXCCL_RETURN_IF_ERROR(table_->MakeUsual(name, order(), false, &fresh));
     fresh->main_key_ = part_.key;
@@ -303,44 +305,6 @@ Result<GroupChannel*> ChannelTable::Acquire(ChannelName name, bool group_order, 
   return it->second.get();
 }
 
-Result<std::vector<GroupChannel*>> ChannelTable::AddForPipeline(exec::Channel* on, const std::string& on_name,
-                                                                const exec::Call& call, std::span<const Needs> needs) {
-  constexpr uint64_t kPipelines = 0x9e37;
-  std::vector<std::shared_ptr<GroupChannel>> made;  // destroyed without the lock, if one of them fails
-  made.reserve(needs.size());
-  std::lock_guard lock(mutex_);
-  const bool takes_areas = comm_->device().traits().takes_areas;
-  const auto runs = [](const Needs& need) { return need.lanes != 0; };
-  if (takes_areas)
-    AXCCL_RETURN_IF_ERROR(CheckAreas(static_cast<size_t>(std::count_if(needs.begin(), needs.end(), runs))));
-  uint32_t& number = pipelines_[on->order_key()];
-  const uint64_t id = Mix(Mix(on->order_key(), kPipelines), number);
-  std::optional<int64_t> on_id;
-  if (on->Hold() != nullptr) on_id = static_cast<GroupChannel*>(on)->name().id;
-  std::vector<GroupChannel*> channels;
-  for (const Needs& need : needs) {
-    const bool first = channels.empty();  // others may have the same ranks
-    const ChannelName name{static_cast<int64_t>(first ? id : Mix(id, kPipelines)), need.ranks, "",
-                           "pipeline " + std::to_string(number) + " on " + on_name, on_id};
-    uint64_t bytes = kCacheLine;
-    ChannelLayout layout;
-    // Launches on GPUs run ahead.
-    const uint32_t records = takes_areas ? exec::kRecords : exec::kRecordsOfPipeline;
-    if (runs(need)) layout = ChannelLayout::ForPlan(need.lanes, need.endpoints, need.scratch_bytes, records, &bytes);
-    made.emplace_back();
-    AXCCL_RETURN_IF_ERROR(
-        Make(name, on->order(), on->group_order(), layout, bytes, first ? &call : nullptr, &made.back()));
-    channels.push_back(made.back().get());
-    if (takes_areas && runs(need)) AXCCL_RETURN_IF_ERROR(TakeArea(&made.back()->part_));
-  }
-  for (const std::shared_ptr<GroupChannel>& channel : made) {
-    channel->PutOn(on);
-    channels_.emplace(channel->name(), channel);
-  }
-  ++number;
-  return channels;
-}
-
 Status ChannelTable::MakeUsual(const ChannelName& name, device::host::TimelinePtr order, bool group_order,
                                std::shared_ptr<GroupChannel>* channel) {
   uint64_t bytes = 0;
@@ -357,10 +321,11 @@ Status ChannelTable::Make(const ChannelName& name, device::host::TimelinePtr ord
   const auto size = static_cast<uint32_t>(name.ranks.size());
   GroupChannel::Part part;
   part.bytes = bytes;
-  // The id of a pair's or a pipeline's channel is never used again.
+  // An id that is derived from another channel's key is never used again.
   for (const int32_t rank : name.ranks) part.reaches.push_back(comm_->members()[static_cast<size_t>(rank)].reach);
   uint32_t once = 0;
-  uint32_t& created = name.messages_on.empty() && name.pipeline_on.empty() ? created_[name.Hash()] : once;
+  const bool derived = !name.messages_on.empty() || !name.pipeline_on.empty() || !name.tag_on.empty();
+  uint32_t& created = derived ? once : created_[name.Hash()];
   part.generation = created;
   part.key = KeyOf(name, created);
   AXCCL_RETURN_IF_ERROR(Enter(&part));
@@ -411,7 +376,7 @@ void ChannelTable::FillSlot(const GroupChannel& channel, uint64_t offset, const 
   slot->generation = part.generation;
   slot->size = static_cast<uint32_t>(ranks.size());
   const ChannelName& name = channel.name();
-  const bool on_other = !name.messages_on.empty() || !name.pipeline_on.empty();
+  const bool on_other = !name.messages_on.empty() || !name.pipeline_on.empty() || !name.tag_on.empty();
   slot->use = (!name.messages_on.empty()   ? ChannelSlot::kMessages
                : !name.pipeline_on.empty() ? ChannelSlot::kPipeline
                                            : ChannelSlot::kCalls) |
@@ -472,15 +437,22 @@ Status ChannelTable::TakeArea(GroupChannel::Part* part) {
 
 std::shared_ptr<GroupChannel> ChannelTable::Release(GroupChannel* channel, const std::function<bool()>& last) {
   std::lock_guard lock(mutex_);
-  // First, because it may throw; a channel that is removed must be destroyed without the lock.
-  retired_.push_back(channel->order());
-  if (!last()) {
-    retired_.pop_back();
-    return nullptr;
-  }
+  // First, because it may throw; channels that are removed must be destroyed without the lock.
+  const uint64_t key = channel->order_key();
+  const auto tags = std::pair(tags_.lower_bound({key, 0}), tags_.lower_bound({key + 1, 0}));
+  const auto num_tags = static_cast<size_t>(std::distance(tags.first, tags.second));
+  retired_.reserve(retired_.size() + num_tags + 1);
+  channel->tags.reserve(num_tags);
+  if (!last()) return nullptr;
   const auto it = channels_.find(channel->name());
   std::shared_ptr<GroupChannel> released = std::move(it->second);
   channels_.erase(it);
+  retired_.push_back(released->order());
+  for (auto tag = tags.first; tag != tags.second; ++tag) {
+    retired_.push_back(tag->second->order());
+    released->tags.push_back(std::move(tag->second));
+  }
+  tags_.erase(tags.first, tags.second);
   return released;
 }
 
@@ -541,16 +513,20 @@ std::vector<device::host::Mark> ChannelTable::Outstanding() {
   std::lock_guard lock(mutex_);
   std::vector<device::host::Mark> marks;
   for (const auto& [name, channel] : channels_) marks.push_back({channel->order(), channel->order()->issued()});
+  for (const auto& [key, tag] : tags_) marks.push_back({tag->order(), tag->order()->issued()});
   for (const device::host::TimelinePtr& order : retired_) marks.push_back({order, order->issued()});
   return marks;
 }
 
 std::vector<void*> ChannelTable::Close() {
   std::map<ChannelName, std::shared_ptr<GroupChannel>> channels;
+  std::map<std::pair<uint64_t, int>, std::shared_ptr<GroupChannel>> tags;
   {
     std::lock_guard lock(mutex_);
     channels.swap(channels_);
+    tags.swap(tags_);
   }
+  tags.clear();
   channels.clear();
   std::lock_guard lock(mutex_);
   Sweep();

@@ -39,8 +39,8 @@ class Communicator;
 struct ChannelName {
   int64_t id = 0;
   std::vector<int32_t> ranks;  // of the communicator, in group order
-  // For a pair (sender, receiver), and for a pipeline: the text of the channel from whose key the id is derived.
-  std::string messages_on = {}, pipeline_on = {};
+  // For a pair (sender, receiver), a pipeline and a tag: the text of the channel from whose key the id is derived.
+  std::string messages_on = {}, pipeline_on = {}, tag_on = {};
   // The id of that channel, if it was created.
   std::optional<int64_t> on_id = {};
 
@@ -78,7 +78,8 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   // For the first channel of a pipeline: returns an error if a member has created another one under the same number.
   // Looks at the members that have been found to agree no more. Used by the thread that drives the pipeline.
   Status CompareCreated();
-  void* user = nullptr;  // set by the API; guarded by the table
+  void* user = nullptr;                             // set by the API; guarded by the table
+  std::vector<std::shared_ptr<GroupChannel>> tags;  // of this channel, once it is released
 
  private:
   friend class ChannelTable;
@@ -137,6 +138,9 @@ class ChannelTable {
   // take an area have one for each on which something runs. To be released one by one.
   Result<std::vector<GroupChannel*>> AddForPipeline(exec::Channel* on, const std::string& name, const exec::Call& call,
                                                     std::span<const Needs> needs);
+  // The channel for the messages with that tag (not 0) on the channel `on`; made when a rank first uses it. Nothing
+  // runs on it but messages (PairChannel), in an order of their own. It lives as long as `on`.
+  Result<GroupChannel*> TagOn(exec::Channel* on, int tag);
   // Removes the channel if `last` returns true, which is called while no other thread can acquire it; otherwise returns
   // null. The channel is destroyed when the caller and its running operations have dropped it.
   std::shared_ptr<GroupChannel> Release(GroupChannel* channel, const std::function<bool()>& last);
@@ -178,6 +182,7 @@ class ChannelTable {
   Communicator* const comm_;
   std::mutex mutex_;  // guards everything below
   std::map<ChannelName, std::shared_ptr<GroupChannel>> channels_;
+  std::map<std::pair<uint64_t, int>, std::shared_ptr<GroupChannel>> tags_;  // by order key of the channel, and tag
   std::unordered_map<uint64_t, uint32_t> created_;    // how often, by hash of the name; grows with the names ever used
   std::unordered_map<uint64_t, uint32_t> pipelines_;  // how many so far, by the key of the channel that they are on
   std::bitset<exec::kChannelWords> taken_;            // words of the table

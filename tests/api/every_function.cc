@@ -149,6 +149,14 @@ constexpr int64_t kExtents[] = {1, 3}, kOnes[] = {1, 1}, kOffsets[] = {0, 1}, kT
 constexpr int64_t kPairs[] = {0, 1, 1, 0};
 constexpr int32_t kRoots[] = {0};
 
+// Two blocks that follow each other, the first at `first`.
+struct Halves {
+  explicit Halves(const axcclView_t& first) : views{first, first} {
+    views[1].data = static_cast<int*>(first.data) + kCount;
+  }
+  axcclView_t views[World::kRanks];
+};
+
 // A collective and its twin with settings, with these arguments of rank r before the communicator.
 #define COLLECTIVE(name, ...)                                                                                      \
   {"nccl" #name,                                                                                                   \
@@ -167,6 +175,16 @@ constexpr int32_t kRoots[] = {0};
         return axccl##name(1, &in, &out, __VA_ARGS__, w.channels[r], nullptr, w.Stream(r)); \
       });                                                                                   \
     }                                                                                       \
+  }
+// A collective with a view for every rank, with these arguments before the channel.
+#define WITH_LISTS(name, ...)                                                                                    \
+  {                                                                                                              \
+    "axccl" #name, [](W w) {                                                                                     \
+      return Both(w, [&](int r) {                                                                                \
+        const Halves in(w.InView(r, 1)), out(w.OutView(r, 1));                                                   \
+        return axccl##name(in.views, out.views __VA_OPT__(, ) __VA_ARGS__, w.channels[r], nullptr, w.Stream(r)); \
+      });                                                                                                        \
+    }                                                                                                            \
   }
 #define UNSUPPORTED(name, ...)                                                  \
   {                                                                             \
@@ -209,6 +227,11 @@ constexpr ExportedFunction kFunctions[] = {
     ON_VIEWS(ReduceTo, 1, 1, ncclSum, kRoots),
     ON_VIEWS(Scatter, 2, 1, 0, 0),
     ON_VIEWS(ScatterV, 2, 2, 0, 0, kExtents),
+    WITH_LISTS(AllGatherList),
+    WITH_LISTS(ReduceScatterList, ncclSum),
+    WITH_LISTS(AllToAllList),
+    WITH_LISTS(GatherList, 0),
+    WITH_LISTS(ScatterList, 0),
     {"axcclSend", ExchangeViews},
     {"axcclRecv", ExchangeViews},
 

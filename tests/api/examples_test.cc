@@ -109,6 +109,10 @@ const std::map<std::string, MakeCall>& AllCalls() {
   {                                                                                                            \
 #name, [](const Call& c) { return name(c.count, c.in, c.out, __VA_ARGS__, c.channel, nullptr, c.stream); } \
   }
+#define AXCCL_LIST_CALL(name, ...)                                                                                  \
+  {                                                                                                                 \
+#name, [](const Call& c) { return name(c.in, c.out __VA_OPT__(, ) __VA_ARGS__, c.channel, nullptr, c.stream); } \
+  }
   static const std::map<std::string, MakeCall> calls = {
       AXCCL_CALL(axcclAllGather, c.Get("dim")),
       AXCCL_CALL(axcclReduceScatter, c.Get("dim"), c.op()),
@@ -128,6 +132,11 @@ const std::map<std::string, MakeCall>& AllCalls() {
       AXCCL_CALL(axcclBroadcastFrom, c.roots.data()),
       AXCCL_CALL(axcclReduceTo, c.op(), c.roots.data()),
       AXCCL_CALL(axcclCollectivePermute, c.pairs.data(), static_cast<int>(c.pairs.size() / 2)),
+      AXCCL_LIST_CALL(axcclAllGatherList),
+      AXCCL_LIST_CALL(axcclReduceScatterList, c.op()),
+      AXCCL_LIST_CALL(axcclAllToAllList),
+      AXCCL_LIST_CALL(axcclGatherList, c.Get("root")),
+      AXCCL_LIST_CALL(axcclScatterList, c.Get("root")),
       // Two ranks: the one with an input sends to the other.
       {"axcclSend",
        [](const Call& c) {
@@ -136,6 +145,7 @@ const std::map<std::string, MakeCall>& AllCalls() {
        }},
   };
 #undef AXCCL_CALL
+#undef AXCCL_LIST_CALL
   return calls;
 }
 

@@ -236,44 +236,50 @@ const BadCall kBadCalls[] = {
                              s.stream);
      }},
     {"Options",
-     {"axcclAllReduce: the options are not initialised (their size is 3)"},
+     {"axcclAllReduce: the options have size 3, and this library knows"},
      [](const Setting& s) {
-       const axcclOptions_t options = {3, 0, 0, 0};
+       axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+       options.size = 3;
        return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), &options,
                              s.stream);
      }},
     {"Flags",
      {"axcclAllReduce: the options have unknown flags 0x80000000"},
      [](const Setting& s) {
-       const axcclOptions_t options = {sizeof(axcclOptions_t), 0x80000000u, 0, 0};
+       axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+       options.flags = 0x80000000u;
        return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), &options,
                              s.stream);
      }},
     {"ScaleOfIntegers",
      {"axcclAllReduce: the options have scale 0.5, which goes with ncclSum of floats", "blocks [4] int32"},
      [](const Setting& s) {
-       const axcclOptions_t options = {sizeof(axcclOptions_t), 0, 0, 0.5};
+       axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+       options.scale = 0.5;
        return axcclAllReduce(1, View(s.in, {4}), View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), &options,
                              s.stream);
      }},
     {"ScaleOfAverage",
      {"axcclReduceScatter: the options have scale -2, which goes with ncclSum of floats", "along dimension 0 avg"},
      [](const Setting& s) {
-       const axcclOptions_t options = {sizeof(axcclOptions_t), 0, 0, -2};
+       axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+       options.scale = -2;
        return axcclReduceScatter(1, View(s.in, {4}, {}, ncclFloat32), View(s.out, {2}, {}, ncclFloat32), 0, ncclAvg,
                                  axcclDefaultChannel(s.comm), &options, s.stream);
      }},
     {"ScaleOfNoNumber",
      {"axcclAllReduce: the options have scale NaN; pass a number"},
      [](const Setting& s) {
-       const axcclOptions_t options = {sizeof(axcclOptions_t), 0, 0, std::numeric_limits<double>::quiet_NaN()};
+       axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+       options.scale = std::numeric_limits<double>::quiet_NaN();
        return axcclAllReduce(1, View(s.in, {4}, {}, ncclFloat32), View(s.out, {4}, {}, ncclFloat32), ncclSum,
                              axcclDefaultChannel(s.comm), &options, s.stream);
      }},
     {"ScaleOfNoReduction",
      {"axcclAllGather: the options have scale 0.5, and the call reduces nothing; pass 0"},
      [](const Setting& s) {
-       const axcclOptions_t options = {sizeof(axcclOptions_t), 0, 0, 0.5};
+       axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+       options.scale = 0.5;
        return axcclAllGather(1, View(s.in, {4}), View(s.out, {8}), 0, axcclDefaultChannel(s.comm), &options, s.stream);
      }},
     {"ShapeInList",

@@ -79,7 +79,9 @@ TEST_P(DeadlineTest, OfACallAndOfACommunicator) {
       ASSERT_TRUE(context.Barrier());
       if (context.rank() == 0) {
         ASSERT_OK(sum());
-        if (!of_call) ASSERT_OK(axcclCommSetTimeout(clique.comm(), 0.7));
+        if (!of_call) {
+          ASSERT_OK(axcclCommSetTimeout(clique.comm(), 0.7));
+        }
       }
       ASSERT_NO_FATAL_FAILURE(ExpectTimeout(
           context, &clique,

@@ -99,6 +99,11 @@ Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& ca
   return LaunchGroup({StreamCall{owner->shared_from_this(), this, channel, call, stream, nullptr, channel->Hold()}});
 }
 
+Status CudaRank::ReceiveAny(ChannelOwner*, AnySource, StreamRef) {
+  return MakeStatus(Code::kInvalidUsage,
+                    "argument peer is AXCCL_ANY_SOURCE, which ranks on GPUs do not have; name the rank");
+}
+
 Status CudaRank::ShareBuffers(PipelinePart* part, std::span<const int32_t> ranks) {
   const auto reader = std::find_if(ranks.begin(), ranks.end(), [&](int32_t r) { return !links_.of(r).addresses(); });
   if (reader == ranks.end() || links_.buffers() == nullptr) return Status();

@@ -49,6 +49,7 @@ class CudaRank final : public RankDevice {
   void Disconnect() override;
   bool slow_to_disconnect() const override { return links_.slow_to_disconnect(); }
   Status ShareBuffers(PipelinePart* part, std::span<const int32_t> ranks) override;
+  Status ReceiveAny(ChannelOwner* owner, AnySource any, StreamRef stream) override;
   Result<std::shared_ptr<Pipeline>> MakePipeline(Channel* on, std::vector<PipelinePart> parts) override;
   const char* LinkName(const Member& peer) const override;
   DeviceStatistics statistics() const override;

@@ -25,6 +25,7 @@ class HostRank final : public RankDevice {
     return std::make_unique<HostChannel>(members);
   }
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
+  Status ReceiveAny(ChannelOwner* owner, AnySource any, StreamRef stream) override;
   Result<std::shared_ptr<Pipeline>> MakePipeline(Channel* on, std::vector<PipelinePart> parts) override;
   // Operations check their peers themselves, and end when their communicator has failed.
   Status CheckReport() override { return Status(); }

@@ -68,6 +68,9 @@ class RankDevice : public StateMaker {
   // Checks and launches one call, on the caller's thread as far as it can go without waiting.
   virtual Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) = 0;
 
+  // As LaunchOne, for a message from the first rank that sends one.
+  virtual Status ReceiveAny(ChannelOwner* owner, AnySource any, StreamRef stream) = 0;
+
   // Must come before MakePipeline, and before the part has a channel: lets the part's ranks find the buffers that they
   // will read. kInvalidUsage if they cannot.
   virtual Status ShareBuffers(PipelinePart*, std::span<const int32_t> /*ranks*/) { return Status(); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "src/device/host/stream.h"
 #include "src/exec/call/call.h"
@@ -28,6 +29,19 @@ struct StreamCall {
   std::shared_ptr<Channel> hold = nullptr;
   bool local = false;     // a copy within the rank (host/local_copy.h), in the order of the channel
   bool captured = false;  // into a graph; Platform::Prepare finds out
+};
+
+// A receive from any rank.
+struct AnySource {
+  struct Sender {
+    Channel* pair;  // of its messages to this rank
+    int position;   // what is reported as its rank
+  };
+  std::vector<Sender> from;
+  Call call;
+  int tag = 0;
+  int* source = nullptr;     // set when the message is there; may be null
+  Channel* order = nullptr;  // the channel in whose order the message is
 };
 
 }  // namespace axccl::exec
