@@ -57,6 +57,9 @@ function(axccl_install_programs)
   endforeach()
 endfunction()
 
+set(AXCCL_PROGRAMS axccl-info axccl-plan all_reduce_perf all_gather_perf reduce_scatter_perf broadcast_perf reduce_perf
+  alltoall_perf gather_perf scatter_perf sendrecv_perf hypercube_perf strided_perf)
+
 function(axccl_install)
   install(TARGETS axccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(FILES ${PROJECT_SOURCE_DIR}/include/nccl.h ${PROJECT_SOURCE_DIR}/include/axccl/axccl.h
@@ -66,8 +69,7 @@ function(axccl_install)
                 ${PROJECT_SOURCE_DIR}/include/axccl/types.h ${PROJECT_SOURCE_DIR}/include/axccl/views.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axccl)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-  axccl_install_programs(axccl-info axccl-plan all_reduce_perf all_gather_perf reduce_scatter_perf broadcast_perf
-    reduce_perf alltoall_perf gather_perf scatter_perf sendrecv_perf hypercube_perf strided_perf)
+  axccl_install_programs(${AXCCL_PROGRAMS})
 
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/axccl)
   configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/axcclConfig.cmake.in

@@ -41,6 +41,34 @@ LIST
 # The package with which tools/test checks the formatting.
 formatting_packages() { echo "clang-format have_command clang-format"; }
 
+# The packages with which tools/test also builds and checks the Python package.
+have_python_headers() { "${AXCCL_PYTHON:-python3}" -c '
+import os, sysconfig
+raise SystemExit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))'; } 2>/dev/null
+have_venv() { "${AXCCL_PYTHON:-python3}" -c 'import venv, ensurepip'; } 2>/dev/null
+python_packages() {
+  cat <<'LIST'
+python3-dev have_python_headers
+python3-venv have_venv
+LIST
+}
+
+# python_environment FOLDER [PACKAGE...]: makes a virtual environment with what the Python package is built and checked with
+# (tools/python/requirements.txt), and with other packages of PyPI. Done before: returns at once.
+python_environment() {
+  local folder=$1 wanted
+  shift
+  wanted=$(cat tools/python/requirements.txt; printf '%s\n' "$@")
+  [ -e "$folder/done" ] && [ "$(cat "$folder/done")" = "$wanted" ] && return 0
+  (install_packages python_packages) || return 1
+  "${AXCCL_PYTHON:-python3}" -m venv "$folder" &&
+    "$folder/bin/pip" install -q --disable-pip-version-check -r tools/python/requirements.txt "$@" || {
+    echo "The packages of tools/python/requirements.txt cannot be installed from PyPI." >&2
+    return 1
+  }
+  echo "$wanted" >"$folder/done"
+}
+
 # The packages that tools/test also needs, to fuzz.
 fuzzing_packages() {
   cat <<'LIST'
@@ -85,18 +113,21 @@ install_packages() {
   fi
 }
 
-# configure FOLDER [OPTION...]: makes a build folder; uses ccache if possible.
+# The options of CMake by which it uses ccache, if possible. Paths inside the checkout are ignored, so that another clone
+# finds what this one has compiled. What is not in the cache is not preprocessed for it besides: the compiler writes which
+# files it has read.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
+launcher_options() {
+  # ccache requires this sloppiness for precompiled headers; nothing here uses the time of compilation.
+  have_cache && echo "-DCMAKE_C_COMPILER_LAUNCHER=ccache" \
+    "-DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache"
+}
+
+# configure FOLDER [OPTION...]: makes a build folder.
 configure() {
   local folder=$1
   shift
-  # Paths inside the checkout are ignored, so that another clone finds what this one has compiled. What is not in the cache
-  # is not preprocessed for it besides: the compiler writes which files it has read.
-  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
-  local launcher=""
-  # ccache requires this sloppiness for precompiled headers; nothing here uses the time of compilation.
-  have_cache && launcher="-DCMAKE_C_COMPILER_LAUNCHER=ccache
-    -DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache"
-  cmake -G Ninja -S . -B "$folder" $launcher "$@" >"$folder.configure.log" 2>&1 || {
+  cmake -G Ninja -S . -B "$folder" $(launcher_options) "$@" >"$folder.configure.log" 2>&1 || {
     cat "$folder.configure.log" >&2
     echo "Configuring $folder failed; the text above says why." >&2
     return 1

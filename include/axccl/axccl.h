@@ -72,7 +72,7 @@ ncclResult_t axcclStreamDestroy(axcclStream_t stream);
 ncclResult_t axcclStreamSynchronize(axcclStream_t stream);
 /* As axcclStreamSynchronize, but returns ncclInProgress if the work is not done after `seconds` (it looks at the clock
  * every 20 ms), and the work goes on. For programs that must look at something else while they wait, such as signals in
- * an interpreter. 0: looks for work that it can do before it returns. ncclInvalidArgument: seconds is negative or NaN. */
+ * an interpreter. 0: looks for work that it can do before it returns. Negative or NaN: ncclInvalidArgument. */
 ncclResult_t axcclStreamSynchronizeFor(axcclStream_t stream, double seconds);
 /* ncclSuccess when all work is done, ncclInProgress otherwise, or the first unreported error. Never waits. */
 ncclResult_t axcclStreamQuery(axcclStream_t stream);

@@ -82,5 +82,5 @@ class Strided:
 
 def check_equal(found, content, what):
     if found.dtype != content.dtype or found.shape != content.shape or \
-            not np.array_equal(np.ascontiguousarray(found).view(np.uint8), np.ascontiguousarray(content).view(np.uint8)):
+            np.ascontiguousarray(found).tobytes() != np.ascontiguousarray(content).tobytes():
         raise AssertionError(f"{what}: found\n{found!r}\nin place of\n{content!r}")

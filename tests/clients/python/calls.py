@@ -1,5 +1,5 @@
-"""Random calls with NumPy as the oracle. Each takes numbers from a generator that all ranks of the channel share, so that
-every rank knows the inputs of all, and returns this rank's input, what it must get, and the call."""
+"""Random calls with NumPy as the oracle. Each takes numbers from a generator that all ranks of the channel share, so
+that every rank knows the inputs of all, and returns this rank's input, what it must get, and the call."""
 
 import numpy as np
 
@@ -7,8 +7,8 @@ import arrays
 
 
 class Call:
-    """x: this rank's input, or None. expected: its result, or None. run(comm, x, out). own_part(out): where x lies when the
-    call is made in place."""
+    """x: this rank's input, or None. expected: its result, or None. run(comm, x, out). own_part(out): where x lies when
+    the call is made in place."""
 
     def __init__(self, x, expected, run, own_part=None):
         self.x, self.expected, self.run, self.own_part = x, expected, run, own_part
@@ -40,7 +40,8 @@ def _with(shape, axis, rows):
 def all_reduce(rng, comm, dtype, op):
     shape = _shape(rng, int(rng.integers(0, 5)))
     inputs = _inputs(rng, [shape] * comm.size, dtype)
-    return Call(inputs[comm.rank], arrays.fold(op, inputs), lambda c, x, out: c.all_reduce(x, op, out=out), lambda out: out)
+    return Call(inputs[comm.rank], arrays.fold(op, inputs), lambda c, x, out: c.all_reduce(x, op, out=out),
+                lambda out: out)
 
 
 def reduce(rng, comm, dtype, op):

@@ -1,8 +1,11 @@
 """The examples of the docstrings, and that everything public has one."""
 
+import ast
 import doctest
 import inspect
+import re
 import unittest
+from pathlib import Path
 
 import numpy as np
 
@@ -43,6 +46,23 @@ class Documentation(unittest.TestCase):
                 log = []
                 runner.run(parser.get_doctest(text, {"np": np, "axccl": axccl}, name, None, 0), out=log.append)
                 self.assertFalse(log, "".join(log))
+
+    def test_stubs(self):
+        """_core.pyi has what the extension module has, with its parameters in their order."""
+        stub = ast.parse(Path(axccl.__file__).with_name("_core.pyi").read_text(encoding="utf-8"))
+        for scope, module in [(stub, axccl._core), *((c, getattr(axccl._core, c.name)) for c in stub.body
+                                                     if isinstance(c, ast.ClassDef))]:
+            known = {node.name: node for node in scope.body if hasattr(node, "name")}
+            known |= {node.target.id: node for node in scope.body if isinstance(node, ast.AnnAssign)}
+            there = {name for name in vars(module) if not name.startswith("_")}
+            self.assertEqual({name for name in known if not name.startswith("_")}, there)
+            for name, node in known.items():
+                signature = getattr(getattr(module, name, None), "__nb_signature__", None)
+                if signature is None or not isinstance(node, ast.FunctionDef) or name.startswith("__"):
+                    continue
+                names = [argument.arg for argument in node.args.args + node.args.kwonlyargs]
+                text = signature[0][0]
+                self.assertEqual(names, re.findall(r"[(,] (\w+)(?=[:,)])", text.replace("(", "( ", 1)), text)
 
 
 if __name__ == "__main__":

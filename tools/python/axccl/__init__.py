@@ -11,13 +11,16 @@ from axccl._core import Channel, Communicator, unique_id
 from axccl._errors import ArgumentError, Code, Error
 from axccl._local import local
 from axccl._memory import empty
+from axccl._programs import get_dropin, get_include, get_library_dir
 
 Communicator.from_env = classmethod(_environment.from_env)  # type: ignore[assignment]
-for _public in (Channel, Communicator, unique_id, ArgumentError, Code, Error, local, empty):
+for _public in (Channel, Communicator, unique_id, ArgumentError, Code, Error, local, empty, get_dropin, get_include,
+                get_library_dir):
     try:
         _public.__module__ = "axccl"  # where a reader finds them
     except (AttributeError, TypeError):
         pass
 del _public
 
-__all__ = ["ArgumentError", "Channel", "Code", "Communicator", "Error", "empty", "local", "unique_id"]
+__all__ = ["ArgumentError", "Channel", "Code", "Communicator", "Error", "empty", "get_dropin", "get_include",
+           "get_library_dir", "local", "unique_id"]

@@ -30,11 +30,12 @@ def place(environment: Mapping[str, str]) -> tuple[int, int]:
             try:
                 return int(environment[rank]), int(environment[size])
             except ValueError:
-                raise Error(f"Communicator.from_env: {rank}={environment[rank]} and {size}={environment[size]} are not "
-                            "both numbers; set them to a rank and the number of ranks", Code.INVALID_USAGE) from None
+                raise Error(f"Communicator.from_env: {rank}={environment[rank]} and {size}={environment[size]} are "
+                            "not both numbers; set them to a rank and the number of ranks",
+                            Code.INVALID_USAGE) from None
     names = ", ".join(f"{rank} and {size}" for rank, size in _LAUNCHERS)
-    raise Error(f"Communicator.from_env: the environment has none of {names}; start the program with torchrun, mpirun or "
-                "srun, or set the first two", Code.INVALID_USAGE)
+    raise Error(f"Communicator.from_env: the environment has none of {names}; start the program with torchrun, mpirun "
+                "or srun, or set the first two", Code.INVALID_USAGE)
 
 
 def meeting_point(environment: Mapping[str, str]) -> str:
@@ -48,8 +49,9 @@ def meeting_point(environment: Mapping[str, str]) -> str:
         return environment["NCCL_COMM_ID"]
     host, port = environment.get("MASTER_ADDR"), environment.get("MASTER_PORT")
     if not host or not port:
-        raise Error("Communicator.from_env: the environment has neither NCCL_COMM_ID nor MASTER_ADDR and MASTER_PORT, by "
-                    "which ranks meet; set NCCL_COMM_ID=<host of rank 0>:<a free port> on all ranks", Code.INVALID_USAGE)
+        raise Error("Communicator.from_env: the environment has neither NCCL_COMM_ID nor MASTER_ADDR and MASTER_PORT, "
+                    "by which ranks meet; set NCCL_COMM_ID=<host of rank 0>:<a free port> on all ranks",
+                    Code.INVALID_USAGE)
     if not port.isdigit():
         raise Error(f"Communicator.from_env: MASTER_PORT={port} is not a number; set a port", Code.INVALID_USAGE)
     number = int(port) + (1 if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else 0)
@@ -79,8 +81,8 @@ def from_env(cls: type[_core.Communicator], *, name: str | None = None,
     try:
         unique_id = _core.unique_id()
         if before is None and unique_id != _core.unique_id():
-            raise Error("Communicator.from_env: axccl.unique_id() was called before, when NCCL_COMM_ID was not set, and "
-                        f"the library reads it once; call from_env first, or set NCCL_COMM_ID={point} for all ranks",
+            raise Error("Communicator.from_env: axccl.unique_id() was called before, when NCCL_COMM_ID was not set, "
+                        f"and the library reads it once; call from_env first, or set NCCL_COMM_ID={point}",
                         Code.INVALID_USAGE)
     finally:
         if before is None:

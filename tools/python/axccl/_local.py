@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class _Run(Generic[Result]):
-    """One run of a function on all ranks. The first error is the cause; those of ranks that were aborted follow from it."""
+    """One run of a function on all ranks. The first error is the cause; those of aborted ranks follow from it."""
 
     def __init__(self, communicators: list[_core.Communicator], function: Callable[..., Result],
                  arguments: tuple[Any, ...]) -> None:

@@ -26,4 +26,5 @@ def empty(shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray[Any
     if element.hasobject or element.itemsize == 0:
         raise TypeError(f"empty: argument dtype is {element}; pass one of numbers")
     size = math.prod(int(one) for one in sizes)
-    return _core.allocate(size * element.itemsize).view(element).reshape(sizes)
+    array: np.ndarray[Any, Any] = _core.allocate(size * element.itemsize).view(element).reshape(sizes)
+    return array

@@ -197,8 +197,8 @@ All ranks call it; one that passes color=None gets None.
 
 inline constexpr const char* kMakeChannel = R"(A channel of groups of ranks: each group communicates by itself.
 
-groups: lists of ids; without, one group of all ranks. mode: what an id is, "ranks" or, where rank = replica * partitions
-+ partition of a grid with `replicas` replicas, "cross_replica", "cross_partition", "cross_replica_and_partition" as in
+groups: lists of ids; without, one group of all ranks. mode: what an id is: "ranks", or on a grid of replicas
+(rank = replica * partitions + partition) "cross_replica", "cross_partition" or "cross_replica_and_partition", as in
 StableHLO. id: channels of different ids are independent. group_order: reductions fold in the order of the group.
 All ranks of a group create it; this waits for none.
 

@@ -103,6 +103,9 @@ void DefineCommunicator(nb::module_* m) {
         "replicas"_a = nb::none(), "group_order"_a = false, kMakeChannel);
   c.def("mesh_channel", &Communicator::MakeMeshChannel, "mesh"_a, "along"_a, nb::kw_only(), "id"_a = 0,
         "group_order"_a = false, kMeshChannel);
+  c.def_prop_ro(
+      "handle", [](const Communicator& self) { return reinterpret_cast<uintptr_t>(self.owner()->comm("handle")); },
+      "The library's ncclComm_t as a number, for calls by ctypes. It lives until close or abort.");
   c.def("link", &Communicator::Link, "peer"_a, kLink);
   c.def_prop_ro("last_algorithm", &Communicator::LastAlgorithm,
                 "The algorithm of the last operation that has ended; \"\" before the first.");

@@ -31,6 +31,11 @@ std::string TypeName(nb::handle object) { return nb::cast<std::string>(nb::type_
   RaiseArgument("%s is read-only; pass an array that can be written, such as a copy", Describe(place).c_str());
 }
 
+[[noreturn]] void RaiseDims(const Place& place, size_t dims) {
+  RaiseArgument("%s has %zu dimensions; the library takes %d at most, so join some with reshape",
+                Describe(place).c_str(), dims, AXCCL_MAX_DIMS);
+}
+
 }  // namespace
 
 Operand::~Operand() {
@@ -73,17 +78,13 @@ void Operand::ReadBuffer(const Place& place, nb::handle object, bool writable) {
     const nb::object dtype = nb::getattr(object, "dtype", nb::none());
     type = FromDtype(dtype);
     if (!type) RaiseDatatype(place, dtype.is_none() ? TypeName(object) : nb::cast<std::string>(nb::str(dtype)));
-    if (!Hold(object, PyBUF_STRIDES | access))
-      RaiseArgument("%s does not give its memory; pass a copy of it", Describe(place).c_str());
+    if (!Hold(object, PyBUF_STRIDES | access)) return ReadDlpack(place, object, writable);  // JAX's bfloat16
   }
   SetView(place, *type);
 }
 
 void Operand::SetView(const Place& place, ncclDataType_t type) {
-  if (buffer_.ndim > AXCCL_MAX_DIMS) {
-    RaiseArgument("%s has %d dimensions; the library takes %d at most, so join some with reshape",
-                  Describe(place).c_str(), buffer_.ndim, AXCCL_MAX_DIMS);
-  }
+  if (buffer_.ndim > AXCCL_MAX_DIMS) RaiseDims(place, static_cast<size_t>(buffer_.ndim));
   for (int d = 0; d < buffer_.ndim; ++d) {
     sizes_[d] = buffer_.shape[d];
     strides_[d] = buffer_.strides[d] / buffer_.itemsize;
@@ -99,37 +100,34 @@ void Operand::SetView(const Place& place, ncclDataType_t type) {
 }
 
 void Operand::ReadDlpack(const Place& place, nb::handle object, bool writable) {
-  nb::ndarray<nb::ro> array;
-  if (!nb::try_cast(object, array)) {
+  // JAX's arrays never change, but it does not mark them.
+  const bool immutable = nb::cast<std::string>(nb::str(object.type().attr("__module__"))).starts_with("jax");
+  nb::ndarray<> array;
+  read_only_ = immutable || !nb::try_cast(object, array);
+  if (!read_only_) {
+    imported_ = nb::ndarray<nb::ro>(array);
+  } else if (!nb::try_cast(object, imported_)) {
     // What the object itself says is the best explanation: it may require gradients, say.
     (void)object.attr("__dlpack__")();
     RaiseType("%s is of type %s, whose __dlpack__ gives no memory that can be read; pass numpy.asarray(...) of it",
               Describe(place).c_str(), TypeName(object).c_str());
   }
-  if (array.device_type() != nb::device::cpu::value) {
+  if (imported_.device_type() != nb::device::cpu::value) {
     RaiseType(
         "%s is on a device (DLPack device type %d); this package's ranks are on the host: pass a copy in its memory, "
         "for PyTorch x.cpu()",
-        Describe(place).c_str(), array.device_type());
+        Describe(place).c_str(), imported_.device_type());
   }
-  nb::ndarray<> written;
-  // JAX's arrays never change, but it does not mark them.
-  const bool immutable = nb::cast<std::string>(nb::str(object.type().attr("__module__"))).starts_with("jax");
-  if (writable && (immutable || !nb::try_cast(object, written))) RaiseReadOnly(place);
-  const std::optional<ncclDataType_t> type = FromDlpack(array.dtype());
+  if (writable && read_only_) RaiseReadOnly(place);
+  const std::optional<ncclDataType_t> type = FromDlpack(imported_.dtype());
   if (!type) RaiseDatatype(place, nb::cast<std::string>(nb::str(nb::getattr(object, "dtype", nb::str("?")))));
-  if (array.ndim() > AXCCL_MAX_DIMS) {
-    RaiseArgument("%s has %zu dimensions; the library takes %d at most, so join some with reshape",
-                  Describe(place).c_str(), array.ndim(), AXCCL_MAX_DIMS);
+  const size_t dims = imported_.ndim();
+  if (dims > AXCCL_MAX_DIMS) RaiseDims(place, dims);
+  for (size_t d = 0; d < dims; ++d) {
+    sizes_[d] = static_cast<int64_t>(imported_.shape(d));
+    strides_[d] = imported_.stride(d);
   }
-  for (size_t d = 0; d < array.ndim(); ++d) {
-    sizes_[d] = static_cast<int64_t>(array.shape(d));
-    strides_[d] = array.stride(d);
-  }
-  view_ = {
-      sizeof(axcclView_t), const_cast<void*>(array.data()), *type, static_cast<int>(array.ndim()), sizes_, strides_};
-  read_only_ = immutable || !nb::try_cast(object, written);
-  imported_ = std::move(array);
+  view_ = {sizeof view_, const_cast<void*>(imported_.data()), *type, static_cast<int>(dims), sizes_, strides_};
 }
 
 nb::object Operand::Make(const char* call, ncclDataType_t type, int num_dims, const int64_t* sizes) {

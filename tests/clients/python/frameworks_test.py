@@ -1,0 +1,55 @@
+"""Tensors of other packages as operands. Those of packages that are not installed are skipped."""
+
+import unittest
+
+import numpy as np
+
+import axccl
+import harness  # noqa: F401 (the deadline)
+
+try:
+    import jax.numpy as jnp
+except ImportError:
+    jnp = None
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+@unittest.skipIf(jnp is None, "jax is not installed")
+class Jax(unittest.TestCase):
+    def test_inputs(self):
+        def rank(comm):
+            for dtype in (jnp.float32, jnp.bfloat16, jnp.int8, jnp.bool_, jnp.complex64):
+                found = comm.all_gather(jnp.array([[comm.rank, 1]], dtype), axis=1)
+                np.testing.assert_array_equal(found, jnp.array([[0, 1, 1, 1]], dtype))
+                self.assertEqual(found.dtype, dtype)
+            return comm.broadcast(jnp.full(2, comm.rank) if comm.rank == 1 else np.zeros(2, np.int32), root=1).tolist()
+        self.assertEqual(axccl.local(2).run(rank), [[1, 1], [1, 1]])
+
+    def test_arrays_never_change(self):
+        def rank(comm):
+            for dtype in (jnp.float32, jnp.bfloat16):
+                with self.assertRaisesRegex(axccl.ArgumentError, "argument out is read-only"):
+                    comm.all_reduce(np.ones(2, dtype), out=jnp.zeros(2, dtype))
+        axccl.local(1).run(rank)
+
+
+@unittest.skipIf(torch is None, "torch is not installed")
+class Torch(unittest.TestCase):
+    def test_operands(self):
+        def rank(comm):
+            for dtype in (torch.float32, torch.bfloat16, torch.int16, torch.bool, torch.complex64):
+                x = torch.ones(2, 3).to(dtype).T
+                out = torch.zeros(3, 4).to(dtype)
+                self.assertIs(comm.all_gather(x, axis=1, out=out), out)
+                self.assertTrue(torch.equal(out, torch.ones(3, 4).to(dtype)))
+            out = torch.zeros(2)
+            comm.all_reduce([torch.full((2,), 1.0 + comm.rank)], out=[out])
+            return out.tolist()
+        self.assertEqual(axccl.local(2).run(rank), [[3.0, 3.0], [3.0, 3.0]])
+
+
+if __name__ == "__main__":
+    unittest.main()
