@@ -11,7 +11,9 @@ namespace axccl::torch {
 void Check(ncclResult_t result, const char* call, ncclComm_t comm) {
   if (result == ncclSuccess || result == ncclInProgress) return;
   const char* const text = ncclGetLastError(comm);
-  C10_THROW_ERROR(DistBackendError, std::string("axccl: ") + call + ": " + ncclGetErrorString(result) +
+  // Programs look for PyTorch's words in the texts of timeouts.
+  const std::string kind = result == ncclTimeout ? "Timed out waiting" : ncclGetErrorString(result);
+  C10_THROW_ERROR(DistBackendError, std::string("axccl: ") + call + ": " + kind +
                                         (text != nullptr && *text != 0 ? std::string(": ") + text : ""));
 }
 
