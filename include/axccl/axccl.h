@@ -98,6 +98,8 @@ ncclResult_t axcclEventRecord(axcclEvent_t event, axcclStream_t stream);
 /* ncclSuccess when that work is done (or the event was never recorded), else ncclInProgress. */
 ncclResult_t axcclEventQuery(axcclEvent_t event);
 ncclResult_t axcclEventSynchronize(axcclEvent_t event);
+/* As axcclEventSynchronize, but returns ncclInProgress after `seconds`, as axcclStreamSynchronizeFor does. */
+ncclResult_t axcclEventSynchronizeFor(axcclEvent_t event, double seconds);
 
 /* A host stream as NCCL's stream argument and back (no conversion takes place). */
 AXCCL_INLINE cudaStream_t axcclStreamToCuda(axcclStream_t stream) { return AXCCL_POINTER_CAST(cudaStream_t, stream); }

@@ -76,10 +76,10 @@ typedef struct axcclOptions {
    * the communicator has failed. 0: as for all calls of the communicator (axcclCommSetTimeout). Each rank's own setting
    * counts. Calls in a captured graph have the communicator's. */
   double timeout;
-  /* axcclSend and axcclRecv: 0, or a positive number. Messages of different tags are as independent as calls on
-   * different channels; those of one tag between two ranks arrive in order. A tag takes what a channel of two ranks
-   * takes for each peer and direction (channels.h), from its first message to the end of the channel that it is used
-   * on. */
+  /* axcclSend and axcclRecv: 0, or a positive number. A message with a tag is ordered only with those of the same tag
+   * between the same ranks in the same direction: on streams of their own, it may overtake all others. Each tag takes
+   * what a channel of two ranks takes for each peer and direction (channels.h), from its first message to the end of
+   * the channel that it is used on. */
   int tag;
   /* axcclRecv: where the rank is written that the message comes from, before the stream goes on; or NULL. */
   int* source;
@@ -274,10 +274,10 @@ ncclResult_t axcclSend(int count, const axcclView_t* in, int peer, axcclChannel_
 ncclResult_t axcclRecv(int count, const axcclView_t* out, int peer, axcclChannel_t channel,
                        const axcclOptions_t* options, cudaStream_t stream);
 
-/* A peer of axcclRecv, on host ranks: the rank whose message (of the options' tag) is there first. On a channel without
- * tag the receive holds its place among all calls on the channel until then. While no message comes, ranks that die or
- * fail are an error, and so is that all of them have left. ncclInvalidUsage: GPU ranks, or inside a group, because the
- * calls of a group are matched by their ranks. */
+/* A peer of axcclRecv, on host ranks: the rank whose message (of the options' tag) is there first. The receive
+ * has its place among the messages from every rank; without a tag, among all calls on the channel. While no message
+ * comes, ranks that die or fail are an error, and so is that all of them have left. ncclInvalidUsage: GPU ranks, or
+ * inside a group, because the calls of a group are matched by their ranks. */
 #define AXCCL_ANY_SOURCE (-1)
 
 /* pairs: num_pairs times (source, target), ranks of the channel; the same on all of them, in any order. The target's

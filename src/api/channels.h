@@ -52,7 +52,7 @@ Result<ChannelPin> PinChannel(axcclChannel_t channel, const char* call, bool out
 
 // The channel of the messages with that tag between this rank and another one of its group.
 Result<exec::Channel*> PairOf(const char* call, const ChannelPin& pin, int peer, bool sending, int tag = 0);
-// The channel in whose order the messages with that tag are.
+// The channel in whose order the messages of the rank to itself with that tag are.
 Result<exec::Channel*> OrderOf(const char* call, const ChannelPin& pin, int tag);
 
 }  // namespace axccl::api

@@ -42,7 +42,6 @@ Status ReceiveAny(const ViewRequest& r, const ChannelPin& pin, const std::vector
         r.name, calls.size());
   exec::AnySource any{{}, calls[0], r.options.tag, r.options.source};
   any.call.second_name = true;
-  AXCCL_ASSIGN_OR_RETURN(any.order, OrderOf(r.name, pin, r.options.tag));
   for (int peer = 0; peer < pin.place.ranks; ++peer) {
     if (peer == pin.place.rank) continue;
     AXCCL_ASSIGN_OR_RETURN(exec::Channel * pair, PairOf(r.name, pin, peer, false, r.options.tag));

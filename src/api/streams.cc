@@ -132,6 +132,14 @@ bool IsDone(axcclStream_t handle) {
   return Synchronize(target, deadline);
 }
 
+// Helps to do the work of the device that the event was recorded on.
+Status SynchronizeEvent(const char* call, axcclEvent_t handle, Clock::time_point deadline) {
+  AXCCL_ASSIGN_OR_RETURN(const EventPin event, FindEvent(handle, call));
+  Device* const device = event->device();
+  const bool done = WaitUntil(device != nullptr ? device : Device::Get(CurrentDevice()), event->mark(), deadline);
+  return done ? Status() : Status::WithoutText(Code::kInProgress);
+}
+
 Clock::time_point After(double seconds) {
   constexpr double kLongest = 1e9;  // 30 years; the clock has nanoseconds in 64 bits
   if (seconds >= kLongest) return Clock::time_point::max();
@@ -264,7 +272,8 @@ AXCCL_API ncclResult_t axcclEventRecord(axcclEvent_t event_handle, axcclStream_t
   return Entry("axcclEventRecord", [&](const char* call) -> Status {
     AXCCL_ASSIGN_OR_RETURN(const Target target, FindTarget(handle, call));
     AXCCL_ASSIGN_OR_RETURN(const EventPin event, FindEvent(event_handle, call));
-    event->Record(target.stream != nullptr ? RecordMark(target.device, target.stream) : RecordNullMark());
+    event->Record(target.stream != nullptr ? RecordMark(target.device, target.stream) : RecordNullMark(),
+                  target.device);
     return Status();
   });
 }
@@ -277,10 +286,14 @@ AXCCL_API ncclResult_t axcclEventQuery(axcclEvent_t handle) {
 }
 
 AXCCL_API ncclResult_t axcclEventSynchronize(axcclEvent_t handle) {
-  return Entry("axcclEventSynchronize", [&](const char* call) -> Status {
-    AXCCL_ASSIGN_OR_RETURN(const EventPin event, FindEvent(handle, call));
-    const Mark mark = event->mark();
-    WaitFor(Device::Get(CurrentDevice()), mark);
-    return Status();
+  return Entry("axcclEventSynchronize",
+               [&](const char* call) -> Status { return SynchronizeEvent(call, handle, Clock::time_point::max()); });
+}
+
+AXCCL_API ncclResult_t axcclEventSynchronizeFor(axcclEvent_t handle, double seconds) {
+  return Entry("axcclEventSynchronizeFor", [&](const char* call) -> Status {
+    if (!(seconds >= 0))
+      return InvalidArgument("%s: argument seconds is %g; pass 0 or a positive number", call, seconds);
+    return SynchronizeEvent(call, handle, After(seconds));
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "src/base/hash.h"
@@ -106,12 +107,21 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
     ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
     name.on_id = name_.tag_on.empty() ? name_.id : name_.on_id;
     std::lock_guard table_lock(table_->mutex_);
-    AXCCL_RETURN_IF_ERROR(table_->MakeUsual(name, order(), false, &fresh));
+    const bool apart = !name_.tag_on.empty();
+    AXCCL_RETURN_IF_ERROR(
+        table_->MakeUsual(name, apart ? std::make_shared<device::host::Timeline>() : order(), false, &fresh));
     fresh->main_key_ = part_.key;
-    AddPair(theirs, sending, fresh.get());
+    if (!apart) AddPair(theirs, sending, fresh.get());
     pair = std::move(fresh);
   }
   return pair.get();
+}
+
+void GroupChannel::AddOrdersOfPairs(std::vector<device::host::TimelinePtr>* orders) {
+  std::lock_guard lock(pairs_mutex_);
+  for (const auto& [place, pair] : pairs_) {
+    if (pair != nullptr && pair->order() != order()) orders->push_back(pair->order());
+  }
 }
 
 // Whether a slot of a peer belongs to this channel.
@@ -440,18 +450,19 @@ std::shared_ptr<GroupChannel> ChannelTable::Release(GroupChannel* channel, const
   // First, because it may throw; channels that are removed must be destroyed without the lock.
   const uint64_t key = channel->order_key();
   const auto tags = std::pair(tags_.lower_bound({key, 0}), tags_.lower_bound({key + 1, 0}));
-  const auto num_tags = static_cast<size_t>(std::distance(tags.first, tags.second));
-  retired_.reserve(retired_.size() + num_tags + 1);
-  channel->tags.reserve(num_tags);
+  std::vector<device::host::TimelinePtr> orders{channel->order()};
+  for (auto tag = tags.first; tag != tags.second; ++tag) {
+    orders.push_back(tag->second->order());
+    tag->second->AddOrdersOfPairs(&orders);
+  }
+  retired_.reserve(retired_.size() + orders.size());
+  channel->tags.reserve(static_cast<size_t>(std::distance(tags.first, tags.second)));
   if (!last()) return nullptr;
   const auto it = channels_.find(channel->name());
   std::shared_ptr<GroupChannel> released = std::move(it->second);
   channels_.erase(it);
-  retired_.push_back(released->order());
-  for (auto tag = tags.first; tag != tags.second; ++tag) {
-    retired_.push_back(tag->second->order());
-    released->tags.push_back(std::move(tag->second));
-  }
+  std::move(orders.begin(), orders.end(), std::back_inserter(retired_));
+  for (auto tag = tags.first; tag != tags.second; ++tag) released->tags.push_back(std::move(tag->second));
   tags_.erase(tags.first, tags.second);
   return released;
 }
@@ -513,7 +524,12 @@ std::vector<device::host::Mark> ChannelTable::Outstanding() {
   std::lock_guard lock(mutex_);
   std::vector<device::host::Mark> marks;
   for (const auto& [name, channel] : channels_) marks.push_back({channel->order(), channel->order()->issued()});
-  for (const auto& [key, tag] : tags_) marks.push_back({tag->order(), tag->order()->issued()});
+  std::vector<device::host::TimelinePtr> orders;
+  for (const auto& [key, tag] : tags_) {
+    marks.push_back({tag->order(), tag->order()->issued()});
+    tag->AddOrdersOfPairs(&orders);
+  }
+  for (device::host::TimelinePtr& order : orders) marks.push_back({order, order->issued()});
   for (const device::host::TimelinePtr& order : retired_) marks.push_back({order, order->issued()});
   return marks;
 }

@@ -71,8 +71,10 @@ class GroupChannel : private exec::Connector, public exec::Channel {
   const ChannelName& name() const { return name_; }
   const Part& part() const { return part_; }
   // The channel for messages between this rank and the one at `position` (another rank). `sending`: from here to there.
-  // It shares this channel's order and lives as long.
+  // It shares this channel's order and lives as long. For a tag, it has an order of its own.
   Result<exec::Channel*> PairChannel(int position, bool sending);
+  // The orders of those channels, if they have some of their own.
+  void AddOrdersOfPairs(std::vector<device::host::TimelinePtr>* orders);
   // This is the channel of a pipeline on that one.
   void PutOn(exec::Channel* on);
   // For the first channel of a pipeline: returns an error if a member has created another one under the same number.
@@ -139,7 +141,7 @@ class ChannelTable {
   Result<std::vector<GroupChannel*>> AddForPipeline(exec::Channel* on, const std::string& name, const exec::Call& call,
                                                     std::span<const Needs> needs);
   // The channel for the messages with that tag (not 0) on the channel `on`; made when a rank first uses it. Nothing
-  // runs on it but messages (PairChannel), in an order of their own. It lives as long as `on`.
+  // runs on it but messages (PairChannel). It lives as long as `on`.
   Result<GroupChannel*> TagOn(exec::Channel* on, int tag);
   // Removes the channel if `last` returns true, which is called while no other thread can acquire it; otherwise returns
   // null. The channel is destroyed when the caller and its running operations have dropped it.

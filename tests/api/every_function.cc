@@ -366,6 +366,7 @@ constexpr ExportedFunction kFunctions[] = {
     {"axcclEventDestroy", [](W w) { return Destroyed(axcclEventDestroy(w.spare.event), &w.spare.event); }},
     {"axcclEventRecord", [](W w) { return axcclEventRecord(w.spare.event, w.spare.stream); }},
     {"axcclEventQuery", [](W w) { return axcclEventQuery(w.spare.event); }},
+    {"axcclEventSynchronizeFor", [](W w) { return axcclEventSynchronizeFor(w.spare.event, 1); }},
     {"axcclEventSynchronize", [](W w) { return axcclEventSynchronize(w.spare.event); }},
 
     // ---- versions, errors and parameters ----

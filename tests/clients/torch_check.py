@@ -4,7 +4,8 @@
     LD_PRELOAD=$PWD/build/dropin/libnccl.so.2 python3 tests/clients/torch_check.py --ranks 2
 
 Collectives of many sizes and types, CUDA graphs, and a few steps of training with DDP and FSDP2 (torch_training.py). With
-`--backend gloo --device cpu` the same without a GPU and without the library, to check this script. Every input is a function of rank, operation and element, so each process knows the inputs of all and computes what it must
+`--backend axccl --device cpu` the same on CPU tensors (package axccl), and with `--backend gloo --device cpu` without the
+library, to check this script. Every input is a function of rank, operation and element, so each process knows the inputs of all and computes what it must
 get. Values are small integers: sums are exact in every type, whatever their order.
 """
 
@@ -169,6 +170,8 @@ def choose_device(kind, rank):
 def process(rank, ranks, port, backend, kind):
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
     device = choose_device(kind, rank)
+    if "axccl" in backend:
+        import axccl.torch  # noqa: F401  registers the backend
     try:
         dist.init_process_group(backend, rank=rank, world_size=ranks, timeout=TIMEOUT)
         check_all(Rank(rank, ranks, device))

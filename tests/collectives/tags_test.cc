@@ -151,6 +151,34 @@ TEST_P(TagsTest, AReceiveFromAnySourceTakesWhatComes) {
   });
 }
 
+// All ranks receive before they send, and each direction, tag and peer has a stream of its own: no call holds another.
+TEST_P(TagsTest, DirectionsAndPeersAreIndependent) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    const int ranks = context.nranks(), self = context.rank();
+    ASSERT_TRUE(clique.Init(context, 2 * ranks));
+    const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+    const Tagged options(1);
+    for (int round = 0; round < 10; ++round) {
+      harness::DeviceVector<int32_t> in(static_cast<size_t>(ranks), -1), out(static_cast<size_t>(ranks), self);
+      for (const bool sending : {false, true}) {
+        for (int peer = 0; peer < ranks; ++peer) {
+          if (peer == self) continue;
+          const View view(&(sending ? out : in)[static_cast<size_t>(peer)], {1});
+          const cudaStream_t stream = Cuda(clique.stream(0, 2 * peer + sending));
+          ASSERT_OK(sending ? axcclSend(1, view, peer, channel, &options, stream)
+                            : axcclRecv(1, view, peer, channel, &options, stream));
+        }
+      }
+      ASSERT_TRUE(clique.Synchronize());
+      for (int peer = 0; peer < ranks; ++peer) {
+        EXPECT_EQ(in[static_cast<size_t>(peer)], peer == self ? -1 : peer);
+      }
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
 // A mixture of named and any sources, with another tag under way that never comes until later.
 TEST_P(TagsTest, AnySourceLeavesOtherTagsAlone) {
   RunRanks(GetParam(), [](RankContext& context) {

@@ -88,6 +88,23 @@ TEST(Stream, SynchronizeForGivesUp) {
   });
 }
 
+TEST(Stream, EventSynchronizeForGivesUp) {
+  RunRanks(Processes(1), [](RankContext&) {
+    Stream stream;
+    Event event;
+    EXPECT_OK(axcclEventSynchronizeFor(event, 0));
+    Gate gate;
+    ASSERT_OK(axcclLaunchHostFunc(stream, WaitAtGate, &gate));
+    ASSERT_OK(axcclEventRecord(event, stream));
+    EXPECT_EQ(axcclEventSynchronizeFor(event, 0), ncclInProgress);
+    EXPECT_EQ(axcclEventSynchronizeFor(event, 0.05), ncclInProgress);
+    EXPECT_EQ(axcclEventSynchronizeFor(event, -1), ncclInvalidArgument);
+    gate.Open();
+    EXPECT_OK(axcclEventSynchronizeFor(event, 600));
+    EXPECT_OK(axcclEventQuery(event));
+  });
+}
+
 // An error is returned once, by the call that finds the work done.
 TEST(Stream, SynchronizeForReturnsTheErrorWhenTheWorkIsDone) {
   RunRanks(Processes(1), [](RankContext&) {

@@ -58,9 +58,15 @@ class Nothing : public Work {
 
 }  // namespace
 
-void Event::Record(Mark mark) {
+void Event::Record(Mark mark, Device* device) {
   std::lock_guard lock(mutex_);
   mark_ = std::move(mark);
+  device_ = device;
+}
+
+Device* Event::device() const {
+  std::lock_guard lock(mutex_);
+  return device_;
 }
 
 Mark Event::mark() const {

@@ -43,12 +43,15 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
 class Event {
  public:
-  void Record(Mark mark);
+  // `device`: on which the work is; null: on several.
+  void Record(Mark mark, Device* device);
   Mark mark() const;
+  Device* device() const;
 
  private:
   mutable std::mutex mutex_;
   Mark mark_;
+  Device* device_ = nullptr;
 };
 
 // One host device: its queue, its NULL stream, and its blocking streams.

@@ -1,9 +1,9 @@
 // A receive from any rank: work that looks for a rank which has begun to send, and then receives from that one.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "src/base/log.h"
 #include "src/device/host/waiting.h"
@@ -22,8 +22,9 @@ using device::host::TimelinePtr;
 
 class ReceiveFromAny final : public device::host::Work {
  public:
-  ReceiveFromAny(ChannelOwner* owner, AnySource any)
-      : owner_(owner->shared_from_this()), hold_(any.order->Hold()), any_(std::move(any)) {}
+  ReceiveFromAny(ChannelOwner* owner, AnySource any) : owner_(owner->shared_from_this()), any_(std::move(any)) {
+    for (const AnySource::Sender& sender : any_.from) holds_.push_back(sender.pair->Hold());
+  }
 
   Poll Progress() override {
     if (operation_ == nullptr) {
@@ -120,8 +121,8 @@ class ReceiveFromAny final : public device::host::Work {
   }
 
   const std::shared_ptr<ChannelOwner> owner_;
-  const std::shared_ptr<Channel> hold_;  // must be destroyed before its owner
   const AnySource any_;
+  std::vector<std::shared_ptr<Channel>> holds_;  // must be destroyed before their owner
   std::unique_ptr<Operation> operation_;
   const device::host::Awaited none_{};
   Polling polling_;
@@ -134,8 +135,13 @@ class ReceiveFromAny final : public device::host::Work {
 
 Status HostRank::ReceiveAny(ChannelOwner* owner, AnySource any, StreamRef stream) {
   auto item = std::make_unique<Item>();
-  const TimelinePtr order = any.order->order();
-  const std::array<const TimelinePtr*, 1> orders{&order};
+  // It takes its place among the messages from each rank.
+  std::vector<const TimelinePtr*> orders;
+  for (const AnySource::Sender& sender : any.from) {
+    const bool known = std::any_of(orders.begin(), orders.end(),
+                                   [&](const TimelinePtr* order) { return *order == sender.pair->order(); });
+    if (!known) orders.push_back(&sender.pair->order());
+  }
   item->work = std::make_shared<ReceiveFromAny>(owner, std::move(any));
   owner->CountOperation();
   SubmitTo(device_->Effective(stream.host), std::move(item), device_, orders);

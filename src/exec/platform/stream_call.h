@@ -40,8 +40,7 @@ struct AnySource {
   std::vector<Sender> from;
   Call call;
   int tag = 0;
-  int* source = nullptr;     // set when the message is there; may be null
-  Channel* order = nullptr;  // the channel in whose order the message is
+  int* source = nullptr;  // set when the message is there; may be null
 };
 
 }  // namespace axccl::exec

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""PyTorch's own tests of torch.distributed, those in its wheel (DistributedTest), on the CPU, with a backend of choice.
+
+    python3 tests/clients/torch_distributed_test.py --backend axccl --compare gloo [--ranks 4] [TEST...]
+
+The tests list backends by name; where gloo is named, axccl is named, too. Prints every test that fails on the backend, and
+whether it also fails on the other one. Exit status 1 if one fails on the former alone that is not known to name gloo by
+design (KNOWN).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+# What fails, and why that is right.
+KNOWN = {
+    "test_ddp_logging_data_cpu": "PyTorch logs every backend but its own as \"custom\"",
+}
+
+RUNNER = """
+import os, sys, unittest, torch
+if {backend!r} == "axccl":
+    import axccl.torch
+sys.path.insert(0, {folder!r})
+from torch.testing._internal import common_distributed
+for feature in common_distributed.DistTestCases.backend_feature.values():
+    if "gloo" in feature and isinstance(feature, set):
+        feature.add("axccl")
+import patched_distributed_test as tests
+class Forked(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
+    def setUp(self):
+        super().setUp()
+        self._start_processes(torch.multiprocessing.get_context("fork").Process)
+class Result(unittest.TextTestResult):
+    def startTest(self, test):
+        super().startTest(test)
+        self.stream.flush()
+if __name__ == "__main__":
+    names = {names!r} or unittest.TestLoader().getTestCaseNames(Forked)
+    suite = unittest.TestSuite(Forked(name) for name in names)
+    result = unittest.TextTestRunner(verbosity=2, resultclass=Result).run(suite)
+    import json
+    report = {{"failed": sorted(test.id().split(".")[-1] for test, _ in result.failures + result.errors),
+               "skipped": len(result.skipped), "ran": result.testsRun}}
+    with open({report!r}, "w", encoding="utf-8") as file:
+        json.dump(report, file)
+"""
+
+
+def patched(source):
+    """The tests with axccl wherever they name gloo as a choice of backends."""
+    source = re.sub(r'BACKEND != "gloo"', 'BACKEND not in ("gloo", "axccl")', source)
+    source = re.sub(r'BACKEND == "gloo"', 'BACKEND in ("gloo", "axccl")', source)
+    return re.sub(r'([\[{(] *|, *)"gloo"( *[\]},])', r'\1"gloo", "axccl"\2', source)
+
+
+def run(backend, ranks, names):
+    import torch
+
+    original = pathlib.Path(torch.__file__).parent / "testing/_internal/distributed/distributed_test.py"
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "patched_distributed_test.py").write_text(patched(original.read_text(encoding="utf-8")),
+                                                                       encoding="utf-8")
+        report = os.path.join(folder, "report.json")
+        script = pathlib.Path(folder, "runner.py")
+        script.write_text(RUNNER.format(backend=backend, folder=folder, names=names, report=report), encoding="utf-8")
+        for name in ("barrier", "test_dir", "init_dir"):
+            os.makedirs(os.path.join(folder, name))
+        environment = dict(os.environ, BACKEND=backend, WORLD_SIZE=str(ranks), TEMP_DIR=folder, MASTER_ADDR="127.0.0.1",
+                           MASTER_PORT="29531", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+        subprocess.run([sys.executable, str(script)], env=environment, check=False)
+        with open(report, encoding="utf-8") as file:
+            return json.load(file)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="axccl")
+    parser.add_argument("--compare", default="")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("tests", nargs="*")
+    arguments = parser.parse_args()
+    ours = run(arguments.backend, arguments.ranks, arguments.tests)
+    print(f"{arguments.backend}: {ours['ran']} tests, {len(ours['failed'])} failed, {ours['skipped']} skipped")
+    theirs = run(arguments.compare, arguments.ranks, ours["failed"]) if arguments.compare and ours["failed"] else {"failed": []}
+    alone = []
+    for test in ours["failed"]:
+        why = f"fails on {arguments.compare}, too" if test in theirs["failed"] else KNOWN.get(test, "")
+        if not why:
+            alone.append(test)
+        print(f"  {test}: {why or 'fails here alone'}")
+    sys.exit(1 if alone else 0)
+
+
+if __name__ == "__main__":
+    main()

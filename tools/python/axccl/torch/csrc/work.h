@@ -1,0 +1,86 @@
+// The work of one call: what a program waits for, and what keeps its tensors alive.
+#pragma once
+
+#include <axccl/axccl.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "tensors.h"
+
+namespace axccl::torch {
+
+// A communicator, and what its works share with the backend. Thread-safe.
+class Group {
+ public:
+  explicit Group(ncclComm_t comm) : comm_(comm) {}
+  ~Group();
+  ncclComm_t comm() const { return comm_; }
+  // Ends the communicator: waits for its work, or not. Returns the first error.
+  ncclResult_t Close(bool abort);
+  bool closed() const;
+  // Lets go of the communicator without ending it.
+  void Release();
+  // Keeps tensors of work that nobody waits for until it is done.
+  void Retire(axcclEvent_t event, std::vector<at::Tensor> tensors);
+
+ private:
+  struct Retired {
+    axcclEvent_t event;
+    std::vector<at::Tensor> tensors;
+  };
+  void Sweep();
+
+  mutable std::mutex mutex_;
+  const ncclComm_t comm_;
+  bool closed_ = false;
+  std::vector<Retired> retired_;
+};
+
+// Waits like Python: looks for signals now and then, and throws what a handler raises, after the communicator has been
+// aborted. `wait(seconds)` returns ncclInProgress while it lasts. `limit`: c10d's kNoTimeout for none.
+ncclResult_t WaitLikePython(Group* group, const char* call, std::chrono::milliseconds limit,
+                            ncclResult_t (*wait)(void* what, double seconds), void* what);
+
+class AxcclWork : public c10d::Work {
+ public:
+  // Work that has been enqueued on `stream`. `source`: where the library writes the rank that a message came from; null
+  // if it is known.
+  AxcclWork(std::shared_ptr<Group> group, int rank, c10d::OpType type, const char* call, axcclStream_t stream,
+            Operands operands, std::vector<at::Tensor> outputs, std::shared_ptr<int> source = nullptr);
+  // Work that is done.
+  AxcclWork(int rank, c10d::OpType type, const char* call, std::vector<at::Tensor> outputs);
+  ~AxcclWork() override;
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override { (void)wait(kNoTimeout); }
+  void abort() override;
+  std::vector<at::Tensor> result() override { return outputs_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+ private:
+  // The work is done: copies outputs to where they belong, and finds out whether it failed. Once.
+  void Finish();
+  void Complete(const c10::intrusive_ptr<c10::ivalue::Future>& future);
+
+  const std::shared_ptr<Group> group_;  // null: done from the start
+  const char* const call_;
+  const axcclStream_t stream_ = nullptr;
+  axcclEvent_t event_ = nullptr;
+  std::vector<at::Tensor> keep_, outputs_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
+  std::shared_ptr<int> source_;
+  mutable std::mutex mutex_;  // guards what follows
+  bool finished_ = false;
+  std::exception_ptr error_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace axccl::torch
