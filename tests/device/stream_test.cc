@@ -143,7 +143,8 @@ TEST_F(StreamTest, LaterWorkWaitsForAMark) {
   const auto gate = SubmitGate(a.get());
   Event event;
   EXPECT_TRUE(event.mark().Reached()) << "an event that was never recorded is reached";
-  event.Record(RecordMark(device_, a.get()));
+  event.Record(RecordMark(device_, a.get()), device_);
+  EXPECT_EQ(event.device(), device_);
   EXPECT_FALSE(event.mark().Reached());
   const auto before = SubmitProbe(b.get());
   WaitFor(device_, b.get(), event.mark());

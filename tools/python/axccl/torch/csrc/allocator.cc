@@ -21,7 +21,8 @@ class PeerAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate(size_t bytes) override {
     if (static_cast<int64_t>(bytes) < least_bytes.load(std::memory_order_relaxed)) return other_->allocate(bytes);
-    void* const memory = axcclAlignedAlloc(c10::gAlignment, (bytes + c10::gAlignment - 1) / c10::gAlignment * c10::gAlignment);
+    void* const memory =
+        axcclAlignedAlloc(c10::gAlignment, (bytes + c10::gAlignment - 1) / c10::gAlignment * c10::gAlignment);
     TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "axccl: no memory for a tensor of ", bytes, " bytes");
     return {memory, memory, &axcclFree, at::Device(at::kCPU)};
   }

@@ -40,7 +40,8 @@ ncclResult_t WaitForComm(void* comm, double seconds) {
 }
 
 // Non-blocking, so that it can be interrupted.
-ncclComm_t Init(const ncclUniqueId& id, int rank, int size, const std::string& name, std::chrono::milliseconds timeout) {
+ncclComm_t Init(const ncclUniqueId& id, int rank, int size, const std::string& name,
+                std::chrono::milliseconds timeout) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.commName = name.c_str();
@@ -64,12 +65,13 @@ void CheckOne(const char* call, const std::vector<at::Tensor>& tensors) {
 
 void CheckList(const char* call, const char* what, const std::vector<std::vector<at::Tensor>>& lists, int size) {
   TORCH_CHECK_VALUE(lists.size() == 1 && lists[0].size() == static_cast<size_t>(size), "axccl: ", call, ": ", what,
-                    " has ", lists.empty() ? 0 : lists[0].size(), " tensors; pass one for each of the ", size, " ranks");
+                    " has ", lists.empty() ? 0 : lists[0].size(), " tensors; pass one for each of the ", size,
+                    " ranks");
 }
 
 void CheckRank(const char* call, const char* what, int64_t rank, int size) {
-  TORCH_CHECK_VALUE(rank >= 0 && rank < size, "axccl: ", call, ": ", what, " is ", rank, "; pass a rank of the group (0..",
-                    size - 1, ")");
+  TORCH_CHECK_VALUE(rank >= 0 && rank < size, "axccl: ", call, ": ", what, " is ", rank,
+                    "; pass a rank of the group (0..", size - 1, ")");
 }
 
 void CheckSameType(const char* call, const at::Tensor& a, const at::Tensor& b) {
@@ -119,7 +121,8 @@ void AxcclBackend::abort() { (void)group_->Close(true); }
 
 c10d::ErrorType AxcclBackend::getError() {
   ncclResult_t state = ncclSuccess;
-  if (group_->closed() || ncclCommGetAsyncError(group_->comm(), &state) != ncclSuccess) return c10d::ErrorType::COMM_ERROR;
+  if (group_->closed() || ncclCommGetAsyncError(group_->comm(), &state) != ncclSuccess)
+    return c10d::ErrorType::COMM_ERROR;
   switch (state) {
     case ncclSuccess:
     case ncclInProgress:
@@ -143,14 +146,16 @@ at::Tensor AxcclBackend::allocateTensor(long size, at::TensorOptions options) {
   const size_t bytes = static_cast<size_t>(size) * options.dtype().itemsize();
   void* memory = nullptr;
   Check(ncclMemAlloc(&memory, std::max<size_t>(bytes, 1)), "allocate_tensor");
-  return at::from_blob(memory, {size}, [](void* p) { (void)ncclMemFree(p); }, options.device(at::kCPU));
+  return at::from_blob(
+      memory, {size}, [](void* p) { (void)ncclMemFree(p); }, options.device(at::kCPU));
 }
 
 // ---- the way of a call ----
 
 void AxcclBackend::CheckOpen(const char* call) const {
   if (!group_->closed()) return;
-  C10_THROW_ERROR(DistBackendError, std::string("axccl: ") + call + ": the group was aborted or destroyed; make a new one");
+  C10_THROW_ERROR(DistBackendError,
+                  std::string("axccl: ") + call + ": the group was aborted or destroyed; make a new one");
 }
 
 AxcclBackend::WorkPtr AxcclBackend::Finished(const char* call, OpType type, axcclStream_t stream, Operands operands,
@@ -165,7 +170,8 @@ template <class Function>
 AxcclBackend::WorkPtr AxcclBackend::Run(const char* call, OpType type, Operands operands, Tensors outputs,
                                         Milliseconds timeout, bool async, const Function& launch) {
   CheckOpen(call);
-  Launch with{AXCCL_OPTIONS_INITIALIZER, axcclDefaultChannel(group_->comm()), axcclStreamToCuda(stream_), group_->comm()};
+  Launch with{AXCCL_OPTIONS_INITIALIZER, axcclDefaultChannel(group_->comm()), axcclStreamToCuda(stream_),
+              group_->comm()};
   if (timeout.count() > 0) with.options.timeout = std::chrono::duration<double>(timeout).count();
   Check(launch(with), call, group_->comm());
   ++sequence_;
@@ -281,7 +287,8 @@ AxcclBackend::WorkPtr AxcclBackend::reduce_scatter(Tensors& outputs, Lists& inpu
   const axcclView_t to = operands.View(operands.Output(outputs[0]));
   return Run(call, OpType::REDUCE_SCATTER, std::move(operands), outputs, options.timeout, options.asyncOp,
              [&](const Launch& with) {
-               return axcclReduceScatterList(from.data(), &to, reduction.op(), with.channel, &with.options, with.stream);
+               return axcclReduceScatterList(from.data(), &to, reduction.op(), with.channel, &with.options,
+                                             with.stream);
              });
 }
 
@@ -377,11 +384,11 @@ AxcclBackend::WorkPtr AxcclBackend::gather(Lists& outputs, Tensors& inputs, cons
                     "axccl: gather: gather_list is given on a rank that is not dst; pass None there");
   Operands operands("gather");
   const axcclView_t from = operands.View(operands.Input(inputs[0]));
-  const std::vector<axcclView_t> to =
-      gets ? operands.Views(outputs[0], &Operands::Output) : std::vector<axcclView_t>();
+  const std::vector<axcclView_t> to = gets ? operands.Views(outputs[0], &Operands::Output) : std::vector<axcclView_t>();
   return Run("gather", OpType::GATHER, std::move(operands), gets ? outputs[0] : Tensors(), options.timeout,
              options.asyncOp, [&](const Launch& with) {
-               return axcclGatherList(&from, gets ? to.data() : nullptr, root, with.channel, &with.options, with.stream);
+               return axcclGatherList(&from, gets ? to.data() : nullptr, root, with.channel, &with.options,
+                                      with.stream);
              });
 }
 
@@ -500,7 +507,8 @@ AxcclBackend::WorkPtr AxcclBackend::Message(const char* call, OpType type, Opera
   TORCH_CHECK_VALUE(tag >= 0 && tag < std::numeric_limits<int>::max(), "axccl: ", call, ": tag is ", tag,
                     "; pass 0 or a positive number below 2^31 - 1");
   axcclStream_t const stream = StreamOf(peer, type == OpType::SEND, tag);
-  Launch with{AXCCL_OPTIONS_INITIALIZER, axcclDefaultChannel(group_->comm()), axcclStreamToCuda(stream), group_->comm()};
+  Launch with{AXCCL_OPTIONS_INITIALIZER, axcclDefaultChannel(group_->comm()), axcclStreamToCuda(stream),
+              group_->comm()};
   // Without a tag of the library's, a message would wait for its turn among all calls of the group.
   with.options.tag = tag + 1;
   with.options.source = source.get();
@@ -530,10 +538,9 @@ AxcclBackend::WorkPtr AxcclBackend::recv(Tensors& tensors, int peer, int tag) {
   CheckRank("recv", "src", peer, size_);
   Operands operands("recv");
   const axcclView_t view = operands.View(operands.Output(tensors[0]));
-  return Message("recv", OpType::RECV, std::move(operands), tensors, peer, tag, std::make_shared<int>(peer),
-                 [&](const Launch& with) {
-                   return axcclRecv(1, &view, peer, with.channel, &with.options, with.stream);
-                 });
+  return Message(
+      "recv", OpType::RECV, std::move(operands), tensors, peer, tag, std::make_shared<int>(peer),
+      [&](const Launch& with) { return axcclRecv(1, &view, peer, with.channel, &with.options, with.stream); });
 }
 
 AxcclBackend::WorkPtr AxcclBackend::recvAnysource(Tensors& tensors, int tag) {

@@ -82,8 +82,8 @@ class AxcclBackend : public c10d::Backend {
   };
   // Runs `launch`, from (const Launch&) to ncclResult_t, and makes its work.
   template <class Function>
-  WorkPtr Run(const char* call, c10d::OpType type, Operands operands, Tensors outputs, Milliseconds timeout,
-              bool async, const Function& launch);
+  WorkPtr Run(const char* call, c10d::OpType type, Operands operands, Tensors outputs, Milliseconds timeout, bool async,
+              const Function& launch);
   template <class Function>
   WorkPtr Message(const char* call, c10d::OpType type, Operands operands, Tensors outputs, int peer, int tag,
                   std::shared_ptr<int> source, const Function& launch);

@@ -69,8 +69,9 @@ void CheckTensor(const char* call, const at::Tensor& tensor) {
 at::Tensor Operands::Hold(const at::Tensor& tensor, bool copies_in, bool copies_out) {
   CheckTensor(call_, tensor);
   if (tensor.is_contiguous()) return keep.emplace_back(tensor);
-  TORCH_CHECK_VALUE(!copies_out || !tensor.is_conj(), "axccl: ", call_, ": the output is a lazy conjugate; pass a "
-                                                                        "tensor of its own (resolve_conj())");
+  TORCH_CHECK_VALUE(!copies_out || !tensor.is_conj(), "axccl: ", call_,
+                    ": the output is a lazy conjugate; pass a "
+                    "tensor of its own (resolve_conj())");
   at::Tensor dense = at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
   if (copies_in) dense.copy_(tensor);
   if (copies_out) copies.emplace_back(tensor, dense);

@@ -33,7 +33,8 @@ class Operands {
   at::Tensor Both(const at::Tensor& tensor);
   // A view of a tensor that one of these returned.
   axcclView_t View(const at::Tensor& dense);
-  std::vector<axcclView_t> Views(const std::vector<at::Tensor>& tensors, at::Tensor (Operands::*side)(const at::Tensor&));
+  std::vector<axcclView_t> Views(const std::vector<at::Tensor>& tensors,
+                                 at::Tensor (Operands::*side)(const at::Tensor&));
 
   // Takes over what another object holds.
   void Take(Operands&& other);

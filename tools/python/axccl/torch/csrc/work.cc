@@ -116,8 +116,9 @@ void AxcclWork::Finish() {
   try {
     ncclResult_t state = ncclSuccess;
     if (group_->closed())
-      C10_THROW_ERROR(DistBackendError, std::string("axccl: ") + call_ + ": the group was aborted, or destroyed, "
-                                                                         "before the call was done");
+      C10_THROW_ERROR(DistBackendError, std::string("axccl: ") + call_ +
+                                            ": the group was aborted, or destroyed, "
+                                            "before the call was done");
     Check(ncclCommGetAsyncError(group_->comm(), &state), call_);
     Check(state, call_, group_->comm());
     for (const auto& [to, from] : copies_) to.copy_(from);
@@ -154,9 +155,7 @@ bool AxcclWork::wait(std::chrono::milliseconds timeout) {
   if (group_ != nullptr) {
     const ncclResult_t result = WaitLikePython(
         group_.get(), call_, timeout,
-        [](void* event, double seconds) {
-          return axcclEventSynchronizeFor(static_cast<axcclEvent_t>(event), seconds);
-        },
+        [](void* event, double seconds) { return axcclEventSynchronizeFor(static_cast<axcclEvent_t>(event), seconds); },
         event_);
     if (result == ncclInProgress)
       C10_THROW_ERROR(DistBackendError, std::string("axccl: ") + call_ + ": not done after " +
