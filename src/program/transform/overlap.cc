@@ -30,21 +30,24 @@ class OverlapWriter {
     out_ = &after;
     for (const Value& argument : function_.arguments) ReduceFrom(argument.id);
     for (Operation& operation : function_.operations) {
-      if (IsWritten(operation)) continue;
-      const bool is_pending =
-          std::any_of(pending_.begin(), pending_.end(), [&](const Operation* o) { return o->id == operation.id; });
-      if (is_pending) continue;  // goes out when its bucket is full, or needed
+      if (IsTaken(operation)) continue;
       FlushWhatItNeeds(operation);
+      if (IsTaken(operation)) continue;  // a reduction of what a bucket has reduced
       Write(std::move(operation));
       if (operation.kind == OpKind::kAllGather) GatherNext();
     }
-    Flush(pending_);
+    while (!pending_.empty()) Flush(BucketOf(*pending_.front()));
     function_.operations = std::move(after);
     return std::move(function_);
   }
 
  private:
   bool IsWritten(const Operation& operation) const { return written_.Find(operation.id) != 0; }
+  // Whether it has been written, or goes out when its bucket is full, or needed.
+  bool IsTaken(const Operation& operation) const {
+    return IsWritten(operation) ||
+           std::any_of(pending_.begin(), pending_.end(), [&](const Operation* o) { return o->id == operation.id; });
+  }
 
   void Write(Operation&& operation) {
     written_[operation.id] = true;
