@@ -1,5 +1,6 @@
 // cuGraph*: whole graphs, their structure, instantiation and launch; user objects.
 #include <algorithm>
+#include <fstream>
 
 #include "tools/softgpu/cuda/driver/graph_nodes.h"
 
@@ -16,6 +17,28 @@ CUresult PutNodes(const std::vector<Node*>& nodes, CUgraphNode* handles, size_t*
   for (size_t i = 0; i < *count; ++i) handles[i] = i < nodes.size() ? HandleOf(nodes[i]) : nullptr;
   *count = std::min(*count, nodes.size());
   return CUDA_SUCCESS;
+}
+
+const char* NameOf(const Node& node) {
+  if (node.child != nullptr) return "graph";
+  switch (node.operation->type()) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return "kernel";
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return "copy";
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return "set";
+    case CU_GRAPH_NODE_TYPE_HOST:
+      return "host function";
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return "wait for an event";
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return "record an event";
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      return "empty";
+    default:
+      return "other";
+  }
 }
 
 CUresult Instantiate(CUgraphExec* handle, CUgraph graph, unsigned long long flags) {
@@ -187,6 +210,23 @@ CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateR
       }
       return same ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     });
+  });
+}
+
+// In Graphviz's language; `flags` ask for more details than these.
+CUresult cuGraphDebugDotPrint(CUgraph handle, const char* path, unsigned) {
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return WithGraph(handle, [&](const GraphPtr& graph) {
+    std::ofstream file(path);
+    const StreamLock lock = LockStreams();
+    file << "digraph graph_" << graph->id << " {\n";
+    for (const NodePtr& node : graph->nodes) {
+      file << "  node_" << node.get() << " [label=\"" << NameOf(*node) << "\"];\n";
+      for (const Node* before : node->dependencies) file << "  node_" << before << " -> node_" << node.get() << ";\n";
+    }
+    file << "}\n";
+    file.close();
+    return file ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
   });
 }
 

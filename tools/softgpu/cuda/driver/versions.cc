@@ -36,6 +36,37 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error_n
   if (result != nullptr) *result = info.result;
   return error;
 }
+namespace {
+
+CUDA_KERNEL_NODE_PARAMS_v2 Newer(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
+  return {p.func,      p.gridDimX,       p.gridDimY,     p.gridDimZ, p.blockDimX, p.blockDimY,
+          p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra,    nullptr,     nullptr};
+}
+
+}  // namespace
+
+CUresult cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                              const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
+  const CUDA_KERNEL_NODE_PARAMS_v2 newer = Newer(*parameters);
+  return cuGraphAddKernelNode_v2(node, graph, dependencies, count, &newer);
+}
+CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1* p) {
+  CUDA_KERNEL_NODE_PARAMS_v2 newer = {};
+  const CUresult error = cuGraphKernelNodeGetParams_v2(node, &newer);
+  if (error != CUDA_SUCCESS) return error;
+  *p = {newer.func,      newer.gridDimX,  newer.gridDimY,       newer.gridDimZ,     newer.blockDimX,
+        newer.blockDimY, newer.blockDimZ, newer.sharedMemBytes, newer.kernelParams, newer.extra};
+  return error;
+}
+CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
+  const CUDA_KERNEL_NODE_PARAMS_v2 newer = Newer(*parameters);
+  return cuGraphKernelNodeSetParams_v2(node, &newer);
+}
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
+  const CUDA_KERNEL_NODE_PARAMS_v2 newer = Newer(*parameters);
+  return cuGraphExecKernelNodeSetParams_v2(exec, node, &newer);
+}
 CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, size_t count) {
   return cuGraphAddDependencies_v2(graph, from, to, nullptr, count);
 }

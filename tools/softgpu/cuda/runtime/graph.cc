@@ -97,6 +97,9 @@ cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, siz
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   return Call([&] { return cuGraphNodeGetType(node, reinterpret_cast<CUgraphNodeType*>(type)); });
 }
+cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path, unsigned flags) {
+  return Call([&] { return cuGraphDebugDotPrint(graph, path, flags); });
+}
 cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node) {
   return Call([&] { return cuGraphDestroyNode(node); });
 }

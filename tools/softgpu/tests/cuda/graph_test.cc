@@ -1,6 +1,11 @@
 // Captures and graphs.
+#include <unistd.h>
+
 #include <atomic>
+#include <fstream>
 #include <functional>
+#include <sstream>
+#include <string>
 
 #include "tools/softgpu/tests/cuda/fixture.h"
 
@@ -156,6 +161,51 @@ TEST_F(Graphs, CapturesCanBeInspectedAndChanged) {
   EXPECT_EQ(Word(word), 2u);
 }
 
+// Programs built with CUDA 11 have kernel nodes without the two last members.
+TEST_F(Graphs, HaveKernelNodesOfOlderHeaders) {
+  using AddNode = CUresult (*)(CUgraphNode*, CUgraph, const CUgraphNode*, size_t, const CUDA_KERNEL_NODE_PARAMS_v1*);
+  using GetParams = CUresult (*)(CUgraphNode, CUDA_KERNEL_NODE_PARAMS_v1*);
+  using SetParams = CUresult (*)(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1*);
+  const auto find = [](const char* name) {
+    void* found = nullptr;
+    EXPECT_EQ(cuGetProcAddress(name, &found, 11080, CU_GET_PROC_ADDRESS_DEFAULT, nullptr), CUDA_SUCCESS) << name;
+    return found;
+  };
+  const auto add_node = reinterpret_cast<AddNode>(find("cuGraphAddKernelNode"));
+  const auto get = reinterpret_cast<GetParams>(find("cuGraphKernelNodeGetParams"));
+  const auto set = reinterpret_cast<SetParams>(find("cuGraphExecKernelNodeSetParams"));
+  ASSERT_TRUE(add_node != nullptr && get != nullptr && set != nullptr);
+  CUdeviceptr words = Zeroed(8);
+  uint32_t seven = 7;
+  void* arguments[] = {&words, &seven};
+  struct {
+    CUDA_KERNEL_NODE_PARAMS_v1 kernel = {};
+    uint64_t behind[2] = {~0ull, ~0ull};  // not members
+  } p;
+  p.kernel.func = Function("add");
+  p.kernel.gridDimX = p.kernel.gridDimY = p.kernel.gridDimZ = 1;
+  p.kernel.blockDimX = p.kernel.blockDimY = p.kernel.blockDimZ = 1;
+  p.kernel.kernelParams = arguments;
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  OK(add_node(&node, graph, nullptr, 0, &p.kernel));
+  const CUgraphExec exec = Instantiate(graph);
+  OK(cuGraphLaunch(exec, nullptr));
+  OK(cuStreamSynchronize(nullptr));
+  EXPECT_EQ(Word(words), 7u);
+  seven = 9;
+  OK(set(exec, node, &p.kernel));
+  OK(cuGraphLaunch(exec, nullptr));
+  OK(cuStreamSynchronize(nullptr));
+  EXPECT_EQ(Word(words), 16u);
+  p.kernel = {};
+  OK(get(node, &p.kernel));
+  EXPECT_EQ(p.kernel.gridDimX, 1u);
+  EXPECT_EQ(*static_cast<uint32_t*>(p.kernel.kernelParams[1]), 7u);
+  EXPECT_EQ(p.behind[0] & p.behind[1], ~0ull);
+}
+
 TEST_F(Graphs, CanBeMadeByHand) {
   CUdeviceptr words = Zeroed(8);
   uint32_t seven = 7;
@@ -197,6 +247,15 @@ TEST_F(Graphs, CanBeMadeByHand) {
   CUDA_KERNEL_NODE_PARAMS read = {};
   OK(cuGraphKernelNodeGetParams(add, &read));
   EXPECT_EQ(*static_cast<uint32_t*>(read.kernelParams[1]), 7u);
+
+  const std::string path = testing::TempDir() + "graph_" + std::to_string(getpid()) + ".dot";
+  OK(cuGraphDebugDotPrint(graph, path.c_str(), 0));
+  std::stringstream dot;
+  dot << std::ifstream(path).rdbuf();
+  for (const char* part : {"digraph graph_", "[label=\"set\"]", "[label=\"graph\"]", "[label=\"copy\"]", " -> node_"})
+    EXPECT_NE(dot.str().find(part), std::string::npos) << part << " in " << dot.str();
+  unlink(path.c_str());
+  EXPECT_EQ(cuGraphDebugDotPrint(graph, "/nowhere/graph.dot", 0), CUDA_ERROR_OPERATING_SYSTEM);
   const CUgraphNode circle[] = {copy}, back[] = {fill};
   OK(cuGraphAddDependencies(graph, circle, back, nullptr, 1));
   CUgraphExec none = nullptr;
