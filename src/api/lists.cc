@@ -9,6 +9,7 @@
 #include "src/api/channels.h"
 #include "src/api/export.h"
 #include "src/api/view_calls.h"
+#include "src/exec/layout.h"
 
 namespace axccl::api {
 namespace {
@@ -40,13 +41,16 @@ const int32_t* OwnersFrom(int first) {
   return numbers->data() + first;
 }
 
+// The words that an operand takes in an announcement, as in operands.cc: its form, and what each rank has of it.
+int WordsOfGathered(int ranks) { return 4 + 2 * AXCCL_MAX_DIMS + 2 + 4 * ranks; }
+
 // One operation for as many ranks as an announcement has room for.
 Status GatherOnHost(const ListRequest& r, const std::vector<axcclView_t>& inputs, int ranks) {
-  constexpr int kTogether = 64;
+  const int together = std::max(1, std::min(64, static_cast<int>(exec::kAnnouncementWords) / WordsOfGathered(ranks)));
   return InGroup(r.name, [&]() -> Status {
-    for (int first = 0; first < ranks; first += kTogether) {
+    for (int first = 0; first < ranks; first += together) {
       const int32_t* const owners = OwnersFrom(first);
-      const ViewRequest part{r.name,         Kind::kAllGather, std::min(kTogether, ranks - first),
+      const ViewRequest part{r.name,         Kind::kAllGather, std::min(together, ranks - first),
                              &inputs[first], r.output + first, r.options};
       AXCCL_RETURN_IF_ERROR(
           OnLate(part, {nullptr, nullptr, nullptr, nullptr, owners}, {owners}, kNoReduction, r.channel, r.stream));

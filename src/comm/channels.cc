@@ -97,6 +97,13 @@ void GroupChannel::Leave() {
 
 Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
   std::shared_ptr<GroupChannel> fresh;
+  {
+    std::lock_guard lock(pairs_mutex_);
+    if (const auto known = pairs_.find({position, sending}); known != pairs_.end() && known->second)
+      return known->second.get();
+  }
+  // The table's lock goes first: who has it looks at the pairs of tags, too.
+  std::lock_guard table_lock(table_->mutex_);
   std::lock_guard lock(pairs_mutex_);
   std::shared_ptr<GroupChannel>& pair = pairs_[{position, sending}];
   if (pair == nullptr) {
@@ -106,7 +113,6 @@ Result<exec::Channel*> GroupChannel::PairChannel(int position, bool sending) {
     const uint64_t id = Mix(Mix(part_.key, static_cast<uint64_t>(from)), static_cast<uint64_t>(to));
     ChannelName name{static_cast<int64_t>(id), {from, to}, name_.Text()};
     name.on_id = name_.tag_on.empty() ? name_.id : name_.on_id;
-    std::lock_guard table_lock(table_->mutex_);
     const bool apart = !name_.tag_on.empty();
     AXCCL_RETURN_IF_ERROR(
         table_->MakeUsual(name, apart ? std::make_shared<device::host::Timeline>() : order(), false, &fresh));

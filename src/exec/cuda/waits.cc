@@ -58,7 +58,11 @@ void CudaWaits::Misses(const Wait* record, int position) {
 
 void CudaWaits::Allow(const Wait* record, uint64_t sequence, double seconds) {
   std::lock_guard lock(mutex_);
-  channels_[static_cast<size_t>(record - records_)].allowed[sequence] = seconds;
+  // Kernels report numbers of 32 bits. Launches run ahead by less than these records.
+  constexpr size_t kMost = 4096;
+  std::map<uint32_t, double>& allowed = channels_[static_cast<size_t>(record - records_)].allowed;
+  if (allowed.size() >= kMost) allowed.erase(allowed.begin());
+  allowed[static_cast<uint32_t>(sequence)] = seconds;
 }
 
 void CudaWaits::Replays(const Wait* record) {
@@ -78,7 +82,8 @@ Status CudaWaits::Check(std::mutex& calls) {
       watched.since = Clock::now();
       watched.gone_for = 0;
       watched.notified = false;
-      watched.allowed.erase(watched.allowed.begin(), watched.allowed.lower_bound(Wait::SequenceOf(look)));
+      const auto now = watched.allowed.lower_bound(static_cast<uint32_t>(Wait::SequenceOf(look)));
+      watched.allowed.erase(watched.allowed.begin(), now);
     }
     watched.look = look;
     AXCCL_RETURN_IF_ERROR(Judge(records_[i], &watched, calls));
@@ -118,7 +123,7 @@ double CudaWaits::SecondsSince(Clock::time_point since) {
 }
 
 Deadline CudaWaits::DeadlineOf(const Watched& watched) {
-  const auto allowed = watched.allowed.find(Wait::SequenceOf(watched.look));
+  const auto allowed = watched.allowed.find(static_cast<uint32_t>(Wait::SequenceOf(watched.look)));
   if (allowed != watched.allowed.end() && !watched.replays) return {allowed->second, "of the call's options"};
   return watched.channel->owner()->deadline();
 }

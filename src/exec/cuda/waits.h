@@ -56,7 +56,7 @@ class CudaWaits {
     uint64_t look = 0;
     Clock::time_point since{};           // when that was first seen
     bool notified = false;               // the user got a notice about it
-    std::map<uint64_t, double> allowed;  // by operation: seconds that it may wait
+    std::map<uint32_t, double> allowed;  // by operation: seconds that it may wait
     int gone_for = 0;                    // reports since the member is known to be gone
     uint32_t gone = 0;                   // that member
   };
