@@ -66,7 +66,7 @@ class Spreader {
   Result<SpreadStep> EachBesideTheOther(const Use& use) {
     SpreadStep all;
     if (!rules_.carries_terms && Any(use, Kind::kTerms) && Any(use, Kind::kSplit))
-      return Refuse(*use.operation, "some operands are there for each part, others when all have run");
+      return Refuse(*use.operation, "%s", "some operands are there for each part, others when all have run");
     for (size_t i = 0; i < use.operation->results.size(); ++i) {
       const Use one{use.operation,
                     {use.types[i]},
