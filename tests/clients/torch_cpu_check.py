@@ -310,6 +310,8 @@ def test_refused(rank, ranks):
            torch.zeros(2))
     raises(ValueError, ["all_to_all_single", "split sizes of input"], dist.all_to_all_single, torch.zeros(ranks),
            torch.zeros(ranks), None, [2] * ranks)
+    raises(ValueError, ["all_to_all_single", "gives 2", "room for 1"], dist.all_to_all_single, torch.zeros(ranks),
+           torch.zeros(2 * ranks))
     raises(TypeError, ["all_reduce", "to_dense"], dist.all_reduce, torch.zeros(3).to_sparse())
     raises(dist.DistBackendError, ["all_reduce", "bool"], dist.all_reduce,
            torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG)
@@ -322,7 +324,7 @@ def test_mismatch(rank, ranks):
     """On a group of its own, which is lost with it."""
     group = dist.new_group(list(range(ranks)))
     dist.barrier()  # or a late rank would meet the error while it makes the group
-    words = ["mismatch", "count 3", "count 4"] if ranks == 2 else ["mismatch"]
+    words = ["mismatch", "blocks [3]", "blocks [4]"] if ranks == 2 else ["mismatch"]
     raises(dist.DistBackendError, words, dist.all_reduce, torch.ones(3 + rank % 2), group=group)
     dist.barrier()
 

@@ -56,4 +56,4 @@ def monitored_barrier(group: Any = None, timeout: datetime.timedelta | None = No
     """
     group = group or torch.distributed.group.WORLD
     backend = group._get_backend(torch.device("cpu"))
-    backend.monitored_barrier(timeout or torch.distributed.constants.default_pg_timeout, True)
+    backend.monitored_barrier(timeout or datetime.timedelta(milliseconds=-1), True)  # below 0: the group's

@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import os
 import pathlib
+import shutil
 import sys
 import sysconfig
 from types import ModuleType
@@ -84,7 +85,10 @@ def load() -> ModuleType:
 def _compile(name: str, folder: pathlib.Path, library: pathlib.Path) -> None:
     import torch.utils.cpp_extension as extension
 
+    # Not where it is loaded from: another process must not find half of it.
+    building = folder.with_name(f"{name}.build")
     folder.mkdir(parents=True, exist_ok=True)
+    building.mkdir(parents=True, exist_ok=True)
     print(f"axccl.torch: compiling the extension for PyTorch {torch.__version__} in {folder}, once", file=sys.stderr)
     try:
         # Holds a lock on the folder, so that processes which start together compile once.
@@ -94,9 +98,12 @@ def _compile(name: str, folder: pathlib.Path, library: pathlib.Path) -> None:
             extra_cflags=["-O2", "-DUSE_C10D"],
             extra_include_paths=[str(_include()), str(_SOURCE)],
             extra_ldflags=[str(library), f"-Wl,-rpath,{library.parent}"],
-            build_directory=str(folder),
+            build_directory=str(building),
             is_python_module=False,
         )
+        copy = folder / f"{name}.so.{os.getpid()}"
+        shutil.copyfile(building / f"{name}.so", copy)
+        os.replace(copy, folder / f"{name}.so")
     except (RuntimeError, OSError) as error:
         raise ImportError(f"axccl.torch: the extension cannot be compiled: {error}; it needs a C++17 compiler and ninja "
                           "(pip install ninja)") from error

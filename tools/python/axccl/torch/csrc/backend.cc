@@ -104,7 +104,14 @@ AxcclBackend::AxcclBackend(const c10::intrusive_ptr<c10d::Store>& store, int ran
   const ncclComm_t comm = Init(id, rank, size, name, timeout);
   group_ = std::make_shared<Group>(comm);
   Check(axcclCommSetTimeout(comm, std::chrono::duration<double>(timeout).count()), "init", comm);
-  Check(axcclStreamCreate(&stream_, axcclStreamNonBlocking), "init");
+  stream_ = group_->AddStream("init");
+  if (rank == 0) {
+    // All have read it; a group of the same name that is made later must not find it.
+    try {
+      store->deleteKey(key);
+    } catch (const std::exception&) {  // stores of files cannot
+    }
+  }
 }
 
 AxcclBackend::~AxcclBackend() { shutdown(); }
@@ -112,9 +119,6 @@ AxcclBackend::~AxcclBackend() { shutdown(); }
 void AxcclBackend::shutdown() {
   if (group_ == nullptr) return;
   (void)group_->Close(false);
-  for (const auto& [place, stream] : streams_) (void)axcclStreamDestroy(stream);
-  streams_.clear();
-  if (stream_ != nullptr) (void)axcclStreamDestroy(std::exchange(stream_, nullptr));
 }
 
 void AxcclBackend::abort() { (void)group_->Close(true); }
@@ -162,41 +166,56 @@ AxcclBackend::WorkPtr AxcclBackend::Finished(const char* call, OpType type, axcc
                                              Tensors outputs, Milliseconds timeout) {
   const ncclResult_t result = WaitLikePython(group_.get(), call, kNoTimeout, WaitForStream, stream);
   Check(result, call, group_->comm());
-  for (const auto& [to, from] : operands.copies) to.copy_(from);
+  Check(group_->Error(), call, group_->comm());  // another thread may have got the stream's error
+  CopyBack(operands.copies);
   return c10::make_intrusive<AxcclWork>(rank_, type, call, std::move(outputs));
+}
+
+AxcclBackend::Launch AxcclBackend::LaunchOn(axcclStream_t stream, Milliseconds timeout) const {
+  Launch with{AXCCL_OPTIONS_INITIALIZER, axcclDefaultChannel(group_->comm()), axcclStreamToCuda(stream),
+              group_->comm()};
+  if (timeout.count() > 0) with.options.timeout = std::chrono::duration<double>(timeout).count();
+  return with;
+}
+
+void AxcclBackend::Coalesce(Operands operands, Tensors outputs, std::function<ncclResult_t()> launch) {
+  coalesced_.operands.Take(std::move(operands));
+  coalesced_.outputs.insert(coalesced_.outputs.end(), outputs.begin(), outputs.end());
+  coalesced_.launches.push_back(std::move(launch));
 }
 
 template <class Function>
 AxcclBackend::WorkPtr AxcclBackend::Run(const char* call, OpType type, Operands operands, Tensors outputs,
                                         Milliseconds timeout, bool async, const Function& launch) {
   CheckOpen(call);
-  Launch with{AXCCL_OPTIONS_INITIALIZER, axcclDefaultChannel(group_->comm()), axcclStreamToCuda(stream_),
-              group_->comm()};
-  if (timeout.count() > 0) with.options.timeout = std::chrono::duration<double>(timeout).count();
-  Check(launch(with), call, group_->comm());
+  const Launch with = LaunchOn(stream_, timeout);
   ++sequence_;
   if (coalescing_) {
-    coalesced_.Take(std::move(operands));
-    coalesced_outputs_.insert(coalesced_outputs_.end(), outputs.begin(), outputs.end());
+    Coalesce(std::move(operands), std::move(outputs), [launch, with] { return launch(with); });
     return nullptr;
   }
+  Check(launch(with), call, group_->comm());
   if (!async) return Finished(call, type, stream_, std::move(operands), std::move(outputs), timeout);
   return c10::make_intrusive<AxcclWork>(group_, rank_, type, call, stream_, std::move(operands), std::move(outputs));
 }
 
 void AxcclBackend::startCoalescing() {
   CheckOpen("coalescing");
-  Check(ncclGroupStart(), "coalescing");
+  coalesced_ = Coalesced();  // what an exception has left
   coalescing_ = true;
 }
 
 AxcclBackend::WorkPtr AxcclBackend::endCoalescing() {
   coalescing_ = false;
-  Operands operands = std::exchange(coalesced_, Operands("coalesced calls"));
-  Tensors outputs = std::exchange(coalesced_outputs_, {});
-  Check(ncclGroupEnd(), "coalesced calls", group_->comm());
+  Coalesced calls = std::exchange(coalesced_, Coalesced());
+  CheckOpen("coalesced calls");
+  Check(ncclGroupStart(), "coalesced calls");
+  ncclResult_t result = ncclSuccess;
+  for (size_t i = 0; i < calls.launches.size() && result == ncclSuccess; ++i) result = calls.launches[i]();
+  const ncclResult_t ended = ncclGroupEnd();
+  Check(result != ncclSuccess ? result : ended, "coalesced calls", group_->comm());
   return c10::make_intrusive<AxcclWork>(group_, rank_, OpType::COALESCED, "coalesced calls", stream_,
-                                        std::move(operands), std::move(outputs));
+                                        std::move(calls.operands), std::move(calls.outputs));
 }
 
 // ---- reductions ----
@@ -204,18 +223,11 @@ AxcclBackend::WorkPtr AxcclBackend::endCoalescing() {
 AxcclBackend::WorkPtr AxcclBackend::Reduce(const char* call, OpType type, Tensors& tensors,
                                            const c10d::AllreduceOptions& options) {
   TORCH_CHECK_VALUE(!tensors.empty(), "axccl: ", call, ": no tensors; pass one or more");
-  const Reduction reduction(call, options.reduceOp, tensors[0], group_->comm());
+  const auto reduction = std::make_shared<const Reduction>(call, options.reduceOp, tensors[0], group_->comm());
   Operands operands(call);
-  if (tensors.size() == 1 && options.timeout.count() <= 0) {
-    const at::Tensor dense = operands.Both(tensors[0]);
-    return Run(call, type, std::move(operands), tensors, options.timeout, options.asyncOp, [&](const Launch& with) {
-      return ncclAllReduce(dense.data_ptr(), dense.data_ptr(), dense.numel(), TypeOf(dense), reduction.op(), with.comm,
-                           with.stream);
-    });
-  }
   const std::vector<axcclView_t> views = operands.Views(tensors, &Operands::Both);
-  return Run(call, type, std::move(operands), tensors, options.timeout, options.asyncOp, [&](const Launch& with) {
-    return axcclAllReduce(static_cast<int>(views.size()), views.data(), views.data(), reduction.op(), with.channel,
+  return Run(call, type, std::move(operands), tensors, options.timeout, options.asyncOp, [=](const Launch& with) {
+    return axcclAllReduce(static_cast<int>(views.size()), views.data(), views.data(), reduction->op(), with.channel,
                           &with.options, with.stream);
   });
 }
@@ -234,13 +246,13 @@ AxcclBackend::WorkPtr AxcclBackend::reduce(Tensors& tensors, const c10d::ReduceO
   CheckOne("reduce", tensors);
   const auto root = static_cast<int>(options.rootRank);
   CheckRank("reduce", "dst", root, size_);
-  const Reduction reduction("reduce", options.reduceOp, tensors[0], group_->comm());
+  const auto reduction = std::make_shared<const Reduction>("reduce", options.reduceOp, tensors[0], group_->comm());
   // Only the root's tensor is written.
   Operands operands("reduce");
   const axcclView_t view = operands.View(rank_ == root ? operands.Both(tensors[0]) : operands.Input(tensors[0]));
   return Run("reduce", OpType::REDUCE, std::move(operands), tensors, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
-               return axcclReduce(1, &view, rank_ == root ? &view : nullptr, reduction.op(), root, with.channel,
+             [=](const Launch& with) {
+               return axcclReduce(1, &view, rank_ == root ? &view : nullptr, reduction->op(), root, with.channel,
                                   &with.options, with.stream);
              });
 }
@@ -249,13 +261,12 @@ AxcclBackend::WorkPtr AxcclBackend::_reduce_scatter_base(at::Tensor& output, at:
                                                          const c10d::ReduceScatterOptions& options) {
   const char* const call = "reduce_scatter_tensor";
   CheckMultiple(call, input, output, size_);
-  const Reduction reduction(call, options.reduceOp, input, group_->comm());
+  const auto reduction = std::make_shared<const Reduction>(call, options.reduceOp, input, group_->comm());
   Operands operands(call);
-  const at::Tensor from = operands.Input(input), to = operands.Output(output);
+  const axcclView_t from = operands.View(operands.Input(input)), to = operands.View(operands.Output(output));
   return Run(call, OpType::_REDUCE_SCATTER_BASE, std::move(operands), {output}, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
-               return ncclReduceScatter(from.data_ptr(), to.data_ptr(), to.numel(), TypeOf(from), reduction.op(),
-                                        with.comm, with.stream);
+             [=](const Launch& with) {
+               return axcclReduceScatter(1, &from, &to, 0, reduction->op(), with.channel, &with.options, with.stream);
              });
 }
 
@@ -265,13 +276,13 @@ AxcclBackend::WorkPtr AxcclBackend::reduce_scatter_tensor_coalesced(Tensors& out
   TORCH_CHECK_VALUE(!inputs.empty() && inputs.size() == outputs.size(), "axccl: ", call, ": ", inputs.size(),
                     " inputs and ", outputs.size(), " outputs; pass as many of each");
   for (size_t i = 0; i < inputs.size(); ++i) CheckMultiple(call, inputs[i], outputs[i], size_);
-  const Reduction reduction(call, options.reduceOp, inputs[0], group_->comm());
+  const auto reduction = std::make_shared<const Reduction>(call, options.reduceOp, inputs[0], group_->comm());
   Operands operands(call);
   const std::vector<axcclView_t> from = operands.Views(inputs, &Operands::Input);
   const std::vector<axcclView_t> to = operands.Views(outputs, &Operands::Output);
   return Run(call, OpType::COALESCED, std::move(operands), outputs, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
-               return axcclReduceScatter(static_cast<int>(from.size()), from.data(), to.data(), 0, reduction.op(),
+             [=](const Launch& with) {
+               return axcclReduceScatter(static_cast<int>(from.size()), from.data(), to.data(), 0, reduction->op(),
                                          with.channel, &with.options, with.stream);
              });
 }
@@ -281,13 +292,13 @@ AxcclBackend::WorkPtr AxcclBackend::reduce_scatter(Tensors& outputs, Lists& inpu
   const char* const call = "reduce_scatter";
   CheckOne(call, outputs);
   CheckList(call, "the input list", inputs, size_);
-  const Reduction reduction(call, options.reduceOp, outputs[0], group_->comm());
+  const auto reduction = std::make_shared<const Reduction>(call, options.reduceOp, outputs[0], group_->comm());
   Operands operands(call);
   const std::vector<axcclView_t> from = operands.Views(inputs[0], &Operands::Input);
   const axcclView_t to = operands.View(operands.Output(outputs[0]));
   return Run(call, OpType::REDUCE_SCATTER, std::move(operands), outputs, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
-               return axcclReduceScatterList(from.data(), &to, reduction.op(), with.channel, &with.options,
+             [=](const Launch& with) {
+               return axcclReduceScatterList(from.data(), &to, reduction->op(), with.channel, &with.options,
                                              with.stream);
              });
 }
@@ -301,7 +312,7 @@ AxcclBackend::WorkPtr AxcclBackend::broadcast(Tensors& tensors, const c10d::Broa
   Operands operands("broadcast");
   const axcclView_t view = operands.View(rank_ == root ? operands.Input(tensors[0]) : operands.Output(tensors[0]));
   return Run("broadcast", OpType::BROADCAST, std::move(operands), tensors, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
+             [=](const Launch& with) {
                return axcclBroadcast(1, &view, &view, root, with.channel, &with.options, with.stream);
              });
 }
@@ -311,11 +322,10 @@ AxcclBackend::WorkPtr AxcclBackend::_allgather_base(at::Tensor& output, at::Tens
   const char* const call = "all_gather_into_tensor";
   CheckMultiple(call, output, input, size_);
   Operands operands(call);
-  const at::Tensor from = operands.Input(input), to = operands.Output(output);
-  return Run(call, OpType::_ALLGATHER_BASE, std::move(operands), {output}, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
-               return ncclAllGather(from.data_ptr(), to.data_ptr(), from.numel(), TypeOf(from), with.comm, with.stream);
-             });
+  const axcclView_t from = operands.View(operands.Input(input)), to = operands.View(operands.Output(output));
+  return Run(
+      call, OpType::_ALLGATHER_BASE, std::move(operands), {output}, options.timeout, options.asyncOp,
+      [=](const Launch& with) { return axcclAllGather(1, &from, &to, 0, with.channel, &with.options, with.stream); });
 }
 
 AxcclBackend::WorkPtr AxcclBackend::allgather(Lists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
@@ -325,7 +335,7 @@ AxcclBackend::WorkPtr AxcclBackend::allgather(Lists& outputs, Tensors& inputs, c
   const axcclView_t from = operands.View(operands.Input(inputs[0]));
   const std::vector<axcclView_t> to = operands.Views(outputs[0], &Operands::Output);
   return Run("all_gather", OpType::ALLGATHER, std::move(operands), outputs[0], options.timeout, options.asyncOp,
-             [&](const Launch& with) {
+             [=](const Launch& with) {
                return axcclAllGatherList(&from, to.data(), with.channel, &with.options, with.stream);
              });
 }
@@ -349,7 +359,7 @@ AxcclBackend::WorkPtr AxcclBackend::allgather_coalesced(Lists& outputs, Tensors&
     all.insert(all.end(), parts.begin(), parts.end());
   }
   return Run(call, OpType::ALLGATHER_COALESCED, std::move(operands), std::move(all), options.timeout, options.asyncOp,
-             [&](const Launch& with) {
+             [=](const Launch& with) {
                ncclResult_t result = ncclGroupStart();
                for (size_t i = 0; i < from.size() && result == ncclSuccess; ++i)
                  result = axcclAllGatherList(&from[i], to[i].data(), with.channel, &with.options, with.stream);
@@ -368,7 +378,7 @@ AxcclBackend::WorkPtr AxcclBackend::allgather_into_tensor_coalesced(Tensors& out
   const std::vector<axcclView_t> from = operands.Views(inputs, &Operands::Input);
   const std::vector<axcclView_t> to = operands.Views(outputs, &Operands::Output);
   return Run(call, OpType::COALESCED, std::move(operands), outputs, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
+             [=](const Launch& with) {
                return axcclAllGather(static_cast<int>(from.size()), from.data(), to.data(), 0, with.channel,
                                      &with.options, with.stream);
              });
@@ -386,7 +396,7 @@ AxcclBackend::WorkPtr AxcclBackend::gather(Lists& outputs, Tensors& inputs, cons
   const axcclView_t from = operands.View(operands.Input(inputs[0]));
   const std::vector<axcclView_t> to = gets ? operands.Views(outputs[0], &Operands::Output) : std::vector<axcclView_t>();
   return Run("gather", OpType::GATHER, std::move(operands), gets ? outputs[0] : Tensors(), options.timeout,
-             options.asyncOp, [&](const Launch& with) {
+             options.asyncOp, [=](const Launch& with) {
                return axcclGatherList(&from, gets ? to.data() : nullptr, root, with.channel, &with.options,
                                       with.stream);
              });
@@ -405,7 +415,7 @@ AxcclBackend::WorkPtr AxcclBackend::scatter(Tensors& outputs, Lists& inputs, con
       gives ? operands.Views(inputs[0], &Operands::Input) : std::vector<axcclView_t>();
   const axcclView_t to = operands.View(operands.Output(outputs[0]));
   return Run("scatter", OpType::SCATTER, std::move(operands), outputs, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
+             [=](const Launch& with) {
                return axcclScatterList(gives ? from.data() : nullptr, &to, root, with.channel, &with.options,
                                        with.stream);
              });
@@ -418,7 +428,7 @@ AxcclBackend::WorkPtr AxcclBackend::alltoall(Tensors& outputs, Tensors& inputs, 
   const std::vector<axcclView_t> from = operands.Views(inputs, &Operands::Input);
   const std::vector<axcclView_t> to = operands.Views(outputs, &Operands::Output);
   return Run("all_to_all", OpType::ALLTOALL, std::move(operands), outputs, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
+             [=](const Launch& with) {
                return axcclAllToAllList(from.data(), to.data(), with.channel, &with.options, with.stream);
              });
 }
@@ -456,30 +466,25 @@ AxcclBackend::WorkPtr AxcclBackend::alltoall_base(at::Tensor& output, at::Tensor
   CheckSameType(call, input, output);
   const std::vector<int64_t> sent = Extents("input", input, input_sizes, size_);
   const std::vector<int64_t> received = Extents("output", output, output_sizes, size_);
+  const auto self = static_cast<size_t>(rank_);
+  TORCH_CHECK_VALUE(sent[self] == received[self], "axccl: ", call, ": rank ", rank_, " gives ", sent[self],
+                    " elements to itself, and its output has room for ", received[self], " there; they must agree");
   Operands operands(call);
-  const at::Tensor from = operands.Input(input), to = operands.Output(output);
-  if (output_sizes.empty() && input_sizes.empty() && options.timeout.count() <= 0) {
-    CheckMultiple(call, output, input, 1);
-    return Run(call, OpType::ALLTOALL_BASE, std::move(operands), {output}, options.timeout, options.asyncOp,
-               [&](const Launch& with) {
-                 return ncclAlltoAll(from.data_ptr(), to.data_ptr(), from.numel() / size_, TypeOf(from), with.comm,
-                                     with.stream);
-               });
-  }
-  const axcclView_t in = operands.View(from), out = operands.View(to);
+  // Also for equal parts: only this rank's may be equal.
+  const axcclView_t in = operands.View(operands.Input(input)), out = operands.View(operands.Output(output));
   return Run(call, OpType::ALLTOALL_BASE, std::move(operands), {output}, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
+             [=](const Launch& with) {
                return axcclAllToAllV(1, &in, &out, 0, sent.data(), received.data(), with.channel, &with.options,
                                      with.stream);
              });
 }
 
 AxcclBackend::WorkPtr AxcclBackend::barrier(const c10d::BarrierOptions& options) {
-  const int64_t one = 1;
+  static constexpr int64_t one = 1;  // a block of coalesced calls reads it when it ends
   axcclView_t view = AXCCL_VIEW_INITIALIZER;
   view.data = &byte_, view.datatype = ncclUint8, view.num_dims = 1, view.sizes = &one;
   return Run("barrier", OpType::BARRIER, Operands("barrier"), {}, options.timeout, options.asyncOp,
-             [&](const Launch& with) {
+             [=](const Launch& with) {
                return axcclAllReduce(1, &view, &view, ncclMax, with.channel, &with.options, with.stream);
              });
 }
@@ -496,7 +501,7 @@ void AxcclBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*
 axcclStream_t AxcclBackend::StreamOf(int peer, bool sending, int tag) {
   if (coalescing_) return stream_;  // the calls of a group start together
   axcclStream_t& stream = streams_[{peer, sending, tag}];
-  if (stream == nullptr) Check(axcclStreamCreate(&stream, axcclStreamNonBlocking), sending ? "send" : "recv");
+  if (stream == nullptr) stream = group_->AddStream(sending ? "send" : "recv");
   return stream;
 }
 
@@ -507,18 +512,16 @@ AxcclBackend::WorkPtr AxcclBackend::Message(const char* call, OpType type, Opera
   TORCH_CHECK_VALUE(tag >= 0 && tag < std::numeric_limits<int>::max(), "axccl: ", call, ": tag is ", tag,
                     "; pass 0 or a positive number below 2^31 - 1");
   axcclStream_t const stream = StreamOf(peer, type == OpType::SEND, tag);
-  Launch with{AXCCL_OPTIONS_INITIALIZER, axcclDefaultChannel(group_->comm()), axcclStreamToCuda(stream),
-              group_->comm()};
+  Launch with = LaunchOn(stream, kNoTimeout);
   // Without a tag of the library's, a message would wait for its turn among all calls of the group.
   with.options.tag = tag + 1;
   with.options.source = source.get();
-  Check(launch(with), call, group_->comm());
   ++sequence_;
   if (coalescing_) {
-    coalesced_.Take(std::move(operands));
-    coalesced_outputs_.insert(coalesced_outputs_.end(), outputs.begin(), outputs.end());
+    Coalesce(std::move(operands), std::move(outputs), [launch, with, source] { return launch(with); });
     return nullptr;
   }
+  Check(launch(with), call, group_->comm());
   return c10::make_intrusive<AxcclWork>(group_, rank_, type, call, stream, std::move(operands), std::move(outputs),
                                         std::move(source));
 }
@@ -528,7 +531,7 @@ AxcclBackend::WorkPtr AxcclBackend::send(Tensors& tensors, int peer, int tag) {
   CheckRank("send", "dst", peer, size_);
   Operands operands("send");
   const axcclView_t view = operands.View(operands.Input(tensors[0]));
-  return Message("send", OpType::SEND, std::move(operands), {}, peer, tag, nullptr, [&](const Launch& with) {
+  return Message("send", OpType::SEND, std::move(operands), {}, peer, tag, nullptr, [=](const Launch& with) {
     return axcclSend(1, &view, peer, with.channel, &with.options, with.stream);
   });
 }
@@ -540,7 +543,7 @@ AxcclBackend::WorkPtr AxcclBackend::recv(Tensors& tensors, int peer, int tag) {
   const axcclView_t view = operands.View(operands.Output(tensors[0]));
   return Message(
       "recv", OpType::RECV, std::move(operands), tensors, peer, tag, std::make_shared<int>(peer),
-      [&](const Launch& with) { return axcclRecv(1, &view, peer, with.channel, &with.options, with.stream); });
+      [=](const Launch& with) { return axcclRecv(1, &view, peer, with.channel, &with.options, with.stream); });
 }
 
 AxcclBackend::WorkPtr AxcclBackend::recvAnysource(Tensors& tensors, int tag) {
@@ -548,7 +551,7 @@ AxcclBackend::WorkPtr AxcclBackend::recvAnysource(Tensors& tensors, int tag) {
   Operands operands("recv");
   const axcclView_t view = operands.View(operands.Output(tensors[0]));
   return Message("recv", OpType::RECVANYSOURCE, std::move(operands), tensors, AXCCL_ANY_SOURCE, tag,
-                 std::make_shared<int>(-1), [&](const Launch& with) {
+                 std::make_shared<int>(-1), [=](const Launch& with) {
                    return axcclRecv(1, &view, AXCCL_ANY_SOURCE, with.channel, &with.options, with.stream);
                  });
 }

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -91,6 +92,8 @@ class AxcclBackend : public c10d::Backend {
   void CheckOpen(const char* call) const;
   WorkPtr Finished(const char* call, c10d::OpType type, axcclStream_t stream, Operands operands, Tensors outputs,
                    Milliseconds timeout);
+  Launch LaunchOn(axcclStream_t stream, Milliseconds timeout) const;
+  void Coalesce(Operands operands, Tensors outputs, std::function<ncclResult_t()> launch);
   WorkPtr Reduce(const char* call, c10d::OpType type, Tensors& tensors, const c10d::AllreduceOptions& options);
 
   std::shared_ptr<Group> group_;
@@ -98,9 +101,14 @@ class AxcclBackend : public c10d::Backend {
   std::map<std::tuple<int, bool, int>, axcclStream_t> streams_;  // by peer, whether sending, and tag
   uint64_t sequence_ = 0;
   uint8_t byte_ = 0;  // of barriers
+  // Launched when the block of coalesced calls ends: an exception in it must leave no open group.
+  struct Coalesced {
+    Operands operands{"coalesced calls"};
+    Tensors outputs;
+    std::vector<std::function<ncclResult_t()>> launches;
+  };
   bool coalescing_ = false;
-  Operands coalesced_{"coalesced calls"};
-  Tensors coalesced_outputs_;
+  Coalesced coalesced_;
 };
 
 }  // namespace axccl::torch

@@ -1,6 +1,7 @@
 #include "tensors.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
 #include <iterator>
@@ -68,10 +69,12 @@ void CheckTensor(const char* call, const at::Tensor& tensor) {
 
 at::Tensor Operands::Hold(const at::Tensor& tensor, bool copies_in, bool copies_out) {
   CheckTensor(call_, tensor);
-  if (tensor.is_contiguous()) return keep.emplace_back(tensor);
-  TORCH_CHECK_VALUE(!copies_out || !tensor.is_conj(), "axccl: ", call_,
-                    ": the output is a lazy conjugate; pass a "
-                    "tensor of its own (resolve_conj())");
+  const bool lazy = tensor.is_conj() || tensor.is_neg();
+  TORCH_CHECK_VALUE(
+      !copies_out || !lazy, "axccl: ", call_,
+      ": the output is a lazy conjugate or negative; pass a tensor of its own (resolve_conj(), resolve_neg())");
+  if (tensor.is_contiguous() && !lazy) return keep.emplace_back(tensor);
+  const at::AutoDispatchBelowADInplaceOrView memory_alone;
   at::Tensor dense = at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
   if (copies_in) dense.copy_(tensor);
   if (copies_out) copies.emplace_back(tensor, dense);
@@ -99,7 +102,13 @@ std::vector<axcclView_t> Operands::Views(const std::vector<at::Tensor>& tensors,
   return views;
 }
 
+void CopyBack(const std::vector<std::pair<at::Tensor, at::Tensor>>& copies) {
+  const at::AutoDispatchBelowADInplaceOrView memory_alone;
+  for (const auto& [to, from] : copies) to.copy_(from);
+}
+
 void Operands::Take(Operands&& other) {
+  std::move(other.sizes_.begin(), other.sizes_.end(), std::back_inserter(sizes_));
   std::move(other.keep.begin(), other.keep.end(), std::back_inserter(keep));
   std::move(other.copies.begin(), other.copies.end(), std::back_inserter(copies));
 }

@@ -50,6 +50,9 @@ class Operands {
   std::vector<std::unique_ptr<int64_t>> sizes_;
 };
 
+// Copies stand-ins of outputs to where they belong: memory alone, without autograd.
+void CopyBack(const std::vector<std::pair<at::Tensor, at::Tensor>>& copies);
+
 // A reduction for tensors of a type; one that was made for the call is destroyed with this.
 class Reduction {
  public:

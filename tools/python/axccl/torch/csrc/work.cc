@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <string>
 
 #include "completer.h"
@@ -21,43 +22,86 @@ constexpr double kSecondsBetweenLooks = 0.1;
 
 // ---- group ----
 
-Group::~Group() { (void)Close(true); }
+Group::~Group() {
+  (void)Close(true);
+  for (const axcclStream_t stream : streams_) (void)axcclStreamDestroy(stream);
+}
+
+axcclStream_t Group::AddStream(const char* call) {
+  axcclStream_t stream = nullptr;
+  Check(axcclStreamCreate(&stream, axcclStreamNonBlocking), call);
+  std::lock_guard lock(mutex_);
+  return streams_.emplace_back(stream);
+}
 
 ncclResult_t Group::Close(bool abort) {
+  std::vector<Retired> retired;  // tensors are dropped without the lock: that may need Python's
   {
-    std::lock_guard lock(mutex_);
-    if (std::exchange(closed_, true)) return ncclSuccess;
+    std::unique_lock lock(mutex_);
+    if (state_ == State::kClosed) return ncclSuccess;
+    if (state_ == State::kClosing) {
+      if (abort && !std::exchange(aborted_, true)) {
+        lock.unlock();
+        (void)ncclCommAbort(comm_);  // ends the wait of the other thread
+        lock.lock();
+      }
+      ended_.wait(lock, [&] { return state_ == State::kClosed; });
+      return ncclSuccess;
+    }
+    state_ = State::kClosing;
+    aborted_ = abort;
+  }
+  ncclResult_t error = ncclSuccess;
+  if (!abort) {
+    (void)ncclCommFinalize(comm_);
+    (void)ncclCommGetAsyncError(comm_, &error);
   }
   const ncclResult_t result = abort ? ncclCommAbort(comm_) : ncclCommDestroy(comm_);
-  std::lock_guard lock(mutex_);
-  for (const Retired& retired : retired_) (void)axcclEventDestroy(retired.event);
-  retired_.clear();
+  {
+    std::lock_guard lock(mutex_);
+    state_ = State::kClosed;
+    error_ = error;
+    retired.swap(retired_);
+  }
+  ended_.notify_all();
+  for (const Retired& one : retired) (void)axcclEventDestroy(one.event);
   return result;
 }
 
 bool Group::closed() const {
   std::lock_guard lock(mutex_);
-  return closed_;
+  return state_ != State::kOpen;
+}
+
+bool Group::aborted() const {
+  std::lock_guard lock(mutex_);
+  return aborted_;
+}
+
+ncclResult_t Group::Error() {
+  std::lock_guard lock(mutex_);
+  if (state_ != State::kOpen) return error_;
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
+  return asked != ncclSuccess ? asked : state == ncclInProgress ? ncclSuccess : state;
 }
 
 void Group::Release() {
   std::lock_guard lock(mutex_);
-  closed_ = true;
+  state_ = State::kClosed;
 }
 
-void Group::Sweep() {
-  const auto done = [](const Retired& retired) {
-    if (axcclEventQuery(retired.event) == ncclInProgress) return false;
-    (void)axcclEventDestroy(retired.event);
-    return true;
-  };
-  retired_.erase(std::remove_if(retired_.begin(), retired_.end(), done), retired_.end());
-}
-
-void Group::Retire(axcclEvent_t event, std::vector<at::Tensor> tensors) {
-  std::lock_guard lock(mutex_);
-  Sweep();
-  retired_.push_back({event, std::move(tensors)});
+void Group::Retire(axcclEvent_t event, std::vector<at::Tensor> tensors, std::shared_ptr<int> source) {
+  std::vector<Retired> done;
+  {
+    std::lock_guard lock(mutex_);
+    const auto still_runs = [](const Retired& one) { return axcclEventQuery(one.event) == ncclInProgress; };
+    const auto first = std::partition(retired_.begin(), retired_.end(), still_runs);
+    std::move(first, retired_.end(), std::back_inserter(done));
+    retired_.erase(first, retired_.end());
+    retired_.push_back({event, std::move(tensors), std::move(source)});
+  }
+  for (const Retired& one : done) (void)axcclEventDestroy(one.event);
 }
 
 ncclResult_t WaitLikePython(Group* group, const char* call, std::chrono::milliseconds limit,
@@ -107,26 +151,33 @@ AxcclWork::~AxcclWork() {
     return;
   }
   // Nobody waited. The copies of strided outputs are not made then; nobody could tell when to read them.
-  group_->Retire(event_, std::move(keep_));
+  group_->Retire(event_, std::move(keep_), std::move(source_));
 }
 
 void AxcclWork::Finish() {
-  std::lock_guard lock(mutex_);
-  if (std::exchange(finished_, true)) return;
-  try {
-    ncclResult_t state = ncclSuccess;
-    if (group_->closed())
-      C10_THROW_ERROR(DistBackendError, std::string("axccl: ") + call_ +
-                                            ": the group was aborted, or destroyed, "
-                                            "before the call was done");
-    Check(ncclCommGetAsyncError(group_->comm(), &state), call_);
-    Check(state, call_, group_->comm());
-    for (const auto& [to, from] : copies_) to.copy_(from);
-  } catch (...) {
-    error_ = std::current_exception();
+  // Dropped without the lock: that may need Python's.
+  std::vector<at::Tensor> keep;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  std::lock_guard finishing(finishing_);
+  {
+    std::lock_guard lock(mutex_);
+    if (finished_) return;
+    keep.swap(keep_);
+    copies.swap(copies_);
   }
-  keep_.clear();
-  copies_.clear();
+  std::exception_ptr error;
+  try {
+    if (group_->aborted())
+      C10_THROW_ERROR(DistBackendError,
+                      std::string("axccl: ") + call_ + ": the group was aborted before the call was done");
+    Check(group_->Error(), call_, group_->closed() ? nullptr : group_->comm());
+    CopyBack(copies);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::lock_guard lock(mutex_);
+  error_ = error;
+  finished_ = true;
 }
 
 bool AxcclWork::isCompleted() {
@@ -191,20 +242,28 @@ c10::intrusive_ptr<Future> AxcclWork::getFuture() {
     Complete(future);
     return future;
   }
-  // The stream's thread hands over to another one, because callbacks may wait for the stream.
+  // On a stream of its own, so that later work of the group does not delay it; and its thread hands over to another
+  // one, because callbacks may wait for the group.
   using Self = c10::intrusive_ptr<AxcclWork>;
   auto* const self = new Self(c10::intrusive_ptr<AxcclWork>::reclaim_copy(this));
   const auto done = [](void* argument) {
     Self* const work = static_cast<Self*>(argument);
     RunApart([work] {
       const std::unique_ptr<Self> owned(work);
-      const c10::intrusive_ptr<Future> future = (*owned)->future_;
       (*owned)->Finish();
-      (*owned)->Complete(future);
+      (*owned)->Complete((*owned)->future_);
     });
   };
-  const ncclResult_t launched = axcclLaunchHostFunc(stream_, done, self);
-  if (launched != ncclSuccess) delete self;
+  axcclStream_t stream = nullptr;
+  ncclResult_t launched = axcclStreamCreate(&stream, axcclStreamNonBlocking);
+  if (launched == ncclSuccess) launched = axcclStreamWaitEvent(stream, event_);
+  if (launched == ncclSuccess) launched = axcclLaunchHostFunc(stream, done, self);
+  if (stream != nullptr) (void)axcclStreamDestroy(stream);  // its work is still done
+  if (launched != ncclSuccess) {
+    delete self;
+    std::lock_guard lock(mutex_);
+    future_ = nullptr;
+  }
   Check(launched, call_);
   return future;
 }

@@ -4,6 +4,7 @@
 #include <axccl/axccl.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -13,31 +14,42 @@
 
 namespace axccl::torch {
 
-// A communicator, and what its works share with the backend. Thread-safe.
+// A communicator with its streams, and what its works share with the backend. Thread-safe.
 class Group {
  public:
   explicit Group(ncclComm_t comm) : comm_(comm) {}
   ~Group();
   ncclComm_t comm() const { return comm_; }
-  // Ends the communicator: waits for its work, or not. Returns the first error.
+  // A stream of this group, which lives as long: works may outlive the backend.
+  axcclStream_t AddStream(const char* call);
+  // Ends the communicator, and returns when it has ended: after its work is done, or by an abort, which also ends a
+  // close in another thread that waits. Returns the first error.
   ncclResult_t Close(bool abort);
   bool closed() const;
+  bool aborted() const;
+  // The communicator's error, or what it was when it was closed.
+  ncclResult_t Error();
   // Lets go of the communicator without ending it.
   void Release();
-  // Keeps tensors of work that nobody waits for until it is done.
-  void Retire(axcclEvent_t event, std::vector<at::Tensor> tensors);
+  // Keeps what a call uses that nobody waits for until it is done.
+  void Retire(axcclEvent_t event, std::vector<at::Tensor> tensors, std::shared_ptr<int> source);
 
  private:
+  enum class State { kOpen, kClosing, kClosed };
   struct Retired {
     axcclEvent_t event;
     std::vector<at::Tensor> tensors;
+    std::shared_ptr<int> source;
   };
-  void Sweep();
 
   mutable std::mutex mutex_;
+  std::condition_variable ended_;
   const ncclComm_t comm_;
-  bool closed_ = false;
+  State state_ = State::kOpen;
+  bool aborted_ = false;
+  ncclResult_t error_ = ncclSuccess;  // when it was closed
   std::vector<Retired> retired_;
+  std::vector<axcclStream_t> streams_;
 };
 
 // Waits like Python: looks for signals now and then, and throws what a handler raises, after the communicator has been
@@ -77,6 +89,7 @@ class AxcclWork : public c10d::Work {
   std::vector<at::Tensor> keep_, outputs_;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
   std::shared_ptr<int> source_;
+  std::mutex finishing_;      // one thread finishes, the others wait until it has
   mutable std::mutex mutex_;  // guards what follows
   bool finished_ = false;
   std::exception_ptr error_;
