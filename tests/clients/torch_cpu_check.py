@@ -267,7 +267,8 @@ def test_groups(rank, ranks):
         dist.all_reduce(x, group=group)
         same(x, torch.full((2,), float(ranks)), f"group {i}")
         dist.destroy_process_group(group)
-    assert len(os.listdir("/proc/self/fd")) <= before + 4, "descriptors leak"
+    after = len(os.listdir("/proc/self/fd"))
+    assert after <= before + 4, f"descriptors leak: {before} before, {after} after"
     dist.barrier()
 
 
@@ -401,16 +402,76 @@ def test_training(rank, ranks):
             same(other, mine, "parameters of the ranks")
 
 
-TESTS = [value for name, value in list(globals().items()) if name.startswith("test_")]
+def after_death(rank, ranks, how):
+    """The last rank dies; the others learn it in the call that they are in, and go on without it."""
+    group = dist.new_group(list(range(ranks)))
+    dist.barrier(group)
+    if rank == ranks - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    call = {"all_reduce": lambda: dist.all_reduce(torch.ones(1000), group=group), "barrier": lambda: dist.barrier(group),
+            "recv": lambda: dist.recv(torch.ones(5), ranks - 1, group=group),
+            "wait": lambda: dist.all_reduce(torch.ones(3), group=group, async_op=True).wait()}[how]
+    raises(dist.DistBackendError, [f"rank {ranks - 1} (pid ", "died"], call)
+    took = time.monotonic() - start
+    assert took < 10, f"after {took:.1f} s"
+    if not hasattr(dist, "shrink_group"):
+        return
+    smaller = dist.shrink_group([ranks - 1], group=group, shrink_flags=1)  # SHRINK_ABORT
+    x = torch.tensor([rank + 1.0])
+    dist.all_reduce(x, group=smaller)
+    same(x, torch.tensor([ranks * (ranks - 1) / 2]), "all_reduce of the ranks that are left")
+    dist.destroy_process_group(smaller)
 
 
-def process(rank, ranks, port, names):
-    torch.set_num_threads(1)
-    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+def dying_process(rank, ranks, port, how):
     import axccl.torch  # noqa: F401
 
     try:
-        dist.init_process_group("axccl", rank=rank, world_size=ranks, timeout=datetime.timedelta(seconds=60))
+        init(rank, ranks, port)
+        after_death(rank, ranks, how)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)  # the default group has lost a rank
+
+
+def check_deaths(ranks):
+    """Each in processes of its own."""
+    for how in ("all_reduce", "barrier", "recv", "wait"):
+        port = free_port()
+        context = mp.get_context("spawn")
+        processes = [context.Process(target=dying_process, args=(rank, ranks, port, how)) for rank in range(ranks)]
+        for one in processes:
+            one.start()
+        for one in processes:
+            one.join(120)
+        codes = [one.exitcode for one in processes]
+        assert codes == [0] * (ranks - 1) + [-signal.SIGKILL], f"a rank dies in {how}: exit codes {codes}"
+        print(f"a rank dies in {how}: the others go on", flush=True)
+
+
+TESTS = [value for name, value in list(globals().items()) if name.startswith("test_")]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def init(rank, ranks, port):
+    torch.set_num_threads(1)
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    dist.init_process_group("axccl", rank=rank, world_size=ranks, timeout=datetime.timedelta(seconds=60))
+
+
+def process(rank, ranks, port, names):
+    import axccl.torch  # noqa: F401
+
+    try:
+        init(rank, ranks, port)
         for test in TESTS:
             if not names or test.__name__[5:] in names:
                 start = time.monotonic()
@@ -436,10 +497,9 @@ def main():
         parser.error(f"no test {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
     import axccl.torch  # noqa: F401  compiled here, not by several processes
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    mp.spawn(process, (arguments.ranks, port, arguments.tests), nprocs=arguments.ranks)
+    mp.spawn(process, (arguments.ranks, free_port(), arguments.tests), nprocs=arguments.ranks)
+    if arguments.ranks > 2 and not arguments.tests:
+        check_deaths(arguments.ranks)
     print(f"all right on {arguments.ranks} ranks, PyTorch {torch.__version__}")
 
 

@@ -39,22 +39,51 @@ ncclResult_t WaitForComm(void* comm, double seconds) {
   return state;
 }
 
-// Non-blocking, so that it can be interrupted.
-ncclComm_t Init(const ncclUniqueId& id, int rank, int size, const std::string& name,
-                std::chrono::milliseconds timeout) {
+// Non-blocking, so that it can be interrupted while it is made.
+ncclConfig_t ConfigOf(const std::string& name) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.commName = name.c_str();
+  return config;
+}
+
+// Returns `comm` when it is made.
+ncclComm_t Made(const char* call, ncclComm_t comm, const std::string& name, std::chrono::milliseconds timeout) {
+  Group pending(comm);
+  const ncclResult_t made = WaitLikePython(&pending, call, timeout, WaitForComm, comm);
+  if (made == ncclInProgress)
+    C10_THROW_ERROR(DistBackendError, std::string("axccl: ") + call + ": not all ranks of group '" + name +
+                                          "' came within " + std::to_string(timeout.count()) + " ms (timeout)");
+  Check(made, call, comm);
+  pending.Release();
+  return comm;
+}
+
+// Ranks find each other through the store.
+ncclComm_t Init(c10d::Store* store, int rank, int size, const std::string& name, std::chrono::milliseconds timeout) {
+  ncclUniqueId id;
+  const std::string key = "axccl_unique_id";
+  if (rank == 0) {
+    Check(ncclGetUniqueId(&id), "init");
+    store->set(key, std::vector<uint8_t>(id.internal, id.internal + sizeof(id.internal)));
+  } else {
+    const std::vector<uint8_t> found = store->get(key);
+    TORCH_CHECK(found.size() == sizeof(id.internal), "axccl: init: rank 0 has put ", found.size(),
+                " bytes into the store, not ", sizeof(id.internal), "; all ranks must use the same version of axccl");
+    std::memcpy(id.internal, found.data(), sizeof(id.internal));
+  }
+  ncclConfig_t config = ConfigOf(name);
   ncclComm_t comm = nullptr;
   Check(axcclHostSetDevice(ProcessDevice()), "init");
   Check(ncclCommInitRankConfig(&comm, size, id, rank, &config), "init");
-  Group pending(comm);
-  const ncclResult_t made = WaitLikePython(&pending, "init", timeout, WaitForComm, comm);
-  if (made == ncclInProgress)
-    C10_THROW_ERROR(DistBackendError, "axccl: init: not all ranks of group '" + name + "' came within " +
-                                          std::to_string(timeout.count()) + " ms (timeout)");
-  Check(made, "init", comm);
-  pending.Release();
+  comm = Made("init", comm, name, timeout);
+  if (rank == 0) {
+    // All have read it; a group of the same name that is made later must not find it.
+    try {
+      store->deleteKey(key);
+    } catch (const std::exception&) {  // stores of files cannot
+    }
+  }
   return comm;
 }
 
@@ -89,29 +118,12 @@ void CheckMultiple(const char* call, const at::Tensor& large, const at::Tensor& 
 
 AxcclBackend::AxcclBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout,
                            std::string name)
-    : Backend(rank, size) {
-  ncclUniqueId id;
-  const std::string key = "axccl_unique_id";
-  if (rank == 0) {
-    Check(ncclGetUniqueId(&id), "init");
-    store->set(key, std::vector<uint8_t>(id.internal, id.internal + sizeof(id.internal)));
-  } else {
-    const std::vector<uint8_t> found = store->get(key);
-    TORCH_CHECK(found.size() == sizeof(id.internal), "axccl: init: rank 0 has put ", found.size(),
-                " bytes into the store, not ", sizeof(id.internal), "; all ranks must use the same version of axccl");
-    std::memcpy(id.internal, found.data(), sizeof(id.internal));
-  }
-  const ncclComm_t comm = Init(id, rank, size, name, timeout);
-  group_ = std::make_shared<Group>(comm);
-  Check(axcclCommSetTimeout(comm, std::chrono::duration<double>(timeout).count()), "init", comm);
+    : AxcclBackend(Init(store.get(), rank, size, name, timeout), rank, size, timeout, name) {}
+
+AxcclBackend::AxcclBackend(ncclComm_t comm, int rank, int size, Milliseconds timeout, std::string name)
+    : Backend(rank, size), name_(std::move(name)), group_(std::make_shared<Group>(comm)) {
+  setTimeout(timeout);
   stream_ = group_->AddStream("init");
-  if (rank == 0) {
-    // All have read it; a group of the same name that is made later must not find it.
-    try {
-      store->deleteKey(key);
-    } catch (const std::exception&) {  // stores of files cannot
-    }
-  }
 }
 
 AxcclBackend::~AxcclBackend() { shutdown(); }
@@ -144,6 +156,23 @@ void AxcclBackend::setTimeout(Milliseconds timeout) {
   CheckOpen("set_timeout");
   Check(axcclCommSetTimeout(group_->comm(), std::chrono::duration<double>(timeout).count()), "set_timeout",
         group_->comm());
+  timeout_ = timeout;
+}
+
+c10::intrusive_ptr<c10d::Backend> AxcclBackend::shrink(const std::vector<int64_t>& excluded, int flags,
+                                                       const c10::intrusive_ptr<Options>& /*options*/) {
+  const char* const call = "shrink_group";
+  CheckOpen(call);
+  std::vector<int> ranks(excluded.begin(), excluded.end());
+  ncclConfig_t config = ConfigOf(name_);
+  ncclComm_t comm = nullptr;
+  Check(ncclCommShrink(group_->comm(), ranks.data(), static_cast<int>(ranks.size()), &comm, &config, flags), call,
+        group_->comm());
+  comm = Made(call, comm, name_, timeout_);
+  int rank = 0, size = 0;
+  Check(ncclCommUserRank(comm, &rank), call, comm);
+  Check(ncclCommCount(comm, &size), call, comm);
+  return c10::make_intrusive<AxcclBackend>(comm, rank, size, timeout_, name_);
 }
 
 at::Tensor AxcclBackend::allocateTensor(long size, at::TensorOptions options) {

@@ -32,6 +32,8 @@ class AxcclBackend : public c10d::Backend {
   // Collective: ranks find each other through the store.
   AxcclBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout,
                std::string name);
+  // Takes the communicator.
+  AxcclBackend(ncclComm_t comm, int rank, int size, Milliseconds timeout, std::string name);
   ~AxcclBackend() override;
 
   const std::string getBackendName() const override { return "axccl"; }
@@ -43,6 +45,11 @@ class AxcclBackend : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+
+  // Of torch.distributed.shrink_group; PyTorch before 2.10 has none to override.
+  virtual bool supportsShrinking() const { return true; }
+  virtual c10::intrusive_ptr<Backend> shrink(const std::vector<int64_t>& excluded, int flags,
+                                             const c10::intrusive_ptr<Options>& options);
 
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
@@ -96,7 +103,9 @@ class AxcclBackend : public c10d::Backend {
   void Coalesce(Operands operands, Tensors outputs, std::function<ncclResult_t()> launch);
   WorkPtr Reduce(const char* call, c10d::OpType type, Tensors& tensors, const c10d::AllreduceOptions& options);
 
-  std::shared_ptr<Group> group_;
+  const std::string name_;
+  const std::shared_ptr<Group> group_;
+  Milliseconds timeout_{};
   axcclStream_t stream_ = nullptr;
   std::map<std::tuple<int, bool, int>, axcclStream_t> streams_;  // by peer, whether sending, and tag
   uint64_t sequence_ = 0;
