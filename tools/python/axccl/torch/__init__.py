@@ -49,11 +49,14 @@ def stop_using_allocator() -> None:
     _extension.stop_using_allocator()
 
 
-def monitored_barrier(group: Any = None, timeout: datetime.timedelta | None = None) -> None:
+def monitored_barrier(group: Any = None, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = True) -> None:
     """A barrier whose error names all ranks that have not come within `timeout` (default: the group's).
 
-    torch.distributed.monitored_barrier serves gloo alone. After the error the group can no longer be used.
+    torch.distributed.monitored_barrier, whose arguments these are, serves gloo alone. All missing ranks are named without
+    `wait_all_ranks`, too. After the error the group can no longer be used.
     """
+    if group is torch.distributed.GroupMember.NON_GROUP_MEMBER:  # as PyTorch's functions
+        return
     group = group or torch.distributed.group.WORLD
     backend = group._get_backend(torch.device("cpu"))
-    backend.monitored_barrier(timeout or datetime.timedelta(milliseconds=-1), True)  # below 0: the group's
+    backend.monitored_barrier(timeout or datetime.timedelta(milliseconds=-1), wait_all_ranks)  # below 0: the group's
