@@ -164,7 +164,7 @@ class Plan {
       if (nic.node == node) devices.boxes.push_back({title, "", "nic", "", {}});
     }
     for (const Gpu& gpu : machine_.gpus)
-      if (gpu.node == node) devices.boxes.push_back({"GPU " + gpu.address, "", "gpu", "", {}});
+      if (gpu.node == node) devices.boxes.push_back({Describe(gpu), "", "gpu", "", {}});
     return devices;
   }
 
