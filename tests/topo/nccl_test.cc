@@ -79,6 +79,13 @@ TEST(NcclTopology, WhatAFileLeavesOpenComesFromThisMachine) {
   const Machine machine = topo::MachineOf(file, ReadMachine("two_packages"), {{"eth7", "0000:01:00.0"}});
   EXPECT_EQ(topo::RangeText(machine.Processors()), "16-23,48-55");
   EXPECT_EQ(machine.nics, (std::vector<Nic>{{"eth7", NicKind::kEthernet, 0, 2}}));
+  // Processors that a file lists belong to no other node.
+  const NcclFile both =
+      topo::ParseNccl("<system version='1'><cpu numaid='2'/><cpu numaid='0' affinity='30000'/></system>").value();
+  const Machine moved = topo::MachineOf(both, ReadMachine("two_packages"), {});
+  EXPECT_EQ(moved.packages[0].groups[0].node, 0);
+  EXPECT_EQ(moved.packages[0].groups[0].cores.size(), 2u);
+  EXPECT_EQ(moved.packages[1].groups[0].cores.size(), 14u);
   const Machine none =
       topo::MachineOf(topo::ParseNccl("<system version='1'/>").value(), ReadMachine("two_packages"), {});
   EXPECT_EQ(none.packages, ReadMachine("two_packages").packages);
