@@ -30,6 +30,7 @@ libxxhash-dev have_header xxhash.h
 libzstd-dev have_header zstd.h
 libucx-dev have_header ucp/api/ucp.h
 libhwloc-dev have_header hwloc.h
+libexpat1-dev have_header expat.h
 nlohmann-json3-dev have_header nlohmann/json.hpp
 iproute2 have_command tc
 pkg-config have_command pkg-config

@@ -11,7 +11,7 @@ namespace axccl::perf {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kQuietTime = 2 * kSecond;  // shorter operations need no status line
+constexpr int64_t kQuietTime = 2 * kSecond;  // shorter rows need no status line
 
 int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -25,7 +25,7 @@ Monitor::Monitor(int threads, int timeout_seconds, bool status_line)
       status_line_(status_line),
       lanes_(new Lane[static_cast<size_t>(threads)]),
       lane_count_(threads),
-      phase_since_(Now()) {
+      row_since_(Now()) {
   if (timeout_seconds_ > 0 || status_line_) thread_ = std::thread([this] { Loop(); });
 }
 
@@ -37,7 +37,7 @@ Monitor::~Monitor() {
   }
   wake_.notify_all();
   thread_.join();
-  ClearLine();
+  EndRow();
 }
 
 void Monitor::BeginWait(int thread) {
@@ -52,12 +52,12 @@ void Monitor::EndWait(int thread) {
 void Monitor::Describe(size_t bytes, const char* phase) {
   bytes_.store(bytes, std::memory_order_relaxed);
   phase_.store(phase, std::memory_order_relaxed);
-  phase_since_.store(Now(), std::memory_order_relaxed);
 }
 
-void Monitor::ClearLine() {
+void Monitor::EndRow() {
   if (!status_line_) return;
   std::lock_guard<std::mutex> lock(mutex_);
+  row_since_ = Now();
   if (!line_shown_) return;
   std::fputs("\r\033[K", stderr);
   line_shown_ = false;
@@ -87,10 +87,10 @@ void Monitor::CheckTimeouts(int64_t now) const {
 }
 
 void Monitor::ShowStatus(int64_t now) {
-  int64_t lasted = now - phase_since_.load(std::memory_order_relaxed);
+  int64_t lasted = now - row_since_;
   if (lasted < kQuietTime) return;
-  std::fprintf(stderr, "\r\033[K# %zu bytes: %s for %.0f s", bytes_.load(std::memory_order_relaxed),
-               phase_.load(std::memory_order_relaxed), static_cast<double>(lasted) / kSecond);
+  std::fprintf(stderr, "\r\033[K# %zu bytes for %.0f s: %s", bytes_.load(std::memory_order_relaxed),
+               static_cast<double>(lasted) / kSecond, phase_.load(std::memory_order_relaxed));
   line_shown_ = true;
 }
 

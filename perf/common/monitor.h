@@ -1,5 +1,5 @@
 // Watches a run from a thread of its own: ends the run when one wait lasts too long (-T), and prints a status line on a
-// terminal when a size takes long.
+// terminal when a row takes long.
 //
 // The thread exists only when it is needed, so that it does not disturb measurements otherwise. Each thread calls
 // BeginWait and EndWait for itself; thread 0 calls Describe. These are relaxed stores.
@@ -30,8 +30,8 @@ class Monitor {
   void EndWait(int thread);
   // `phase` must be a literal.
   void Describe(size_t bytes, const char* phase);
-  // Removes the status line; call before a row is printed.
-  void ClearLine();
+  // Removes the status line, and counts the time of the next row; call before a row is printed.
+  void EndRow();
 
  private:
   struct alignas(kCacheLine) Lane {
@@ -47,11 +47,11 @@ class Monitor {
   const int lane_count_;
   std::atomic<size_t> bytes_{0};
   std::atomic<const char*> phase_{"initialization"};
-  std::atomic<int64_t> phase_since_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;
   bool line_shown_ = false;
+  int64_t row_since_;  // ns; under the mutex
   std::thread thread_;
 };
 

@@ -102,7 +102,7 @@ void MeasureRow(Run* run, bool reports, Bench* bench, Outcome* outcome) {
     if (reports) run->report->Half(!in_place, m, run->options.per_iteration ? &iterations : nullptr);
   }
   if (!reports) return;
-  run->monitor->ClearLine();
+  run->monitor->EndRow();
   run->report->EndRow();
 }
 

@@ -60,8 +60,8 @@ const std::vector<Info>& Table() {
       Int("NCCL_MIN_CTAS", "1", 1, 64, "lanes an operation uses at least"),
       Int("NCCL_MAX_CTAS", "64", 1, 64, "lanes an operation uses at most; less than NCCL_MIN_CTAS is an error"),
       Text("NCCL_TOPO_FILE", "",
-           "file that describes this machine, in AxCCL's form (docs/topology.md); empty: the library looks at the "
-           "machine"),
+           "file that describes this machine, in AxCCL's form or NCCL's (docs/topology.md); empty: the library looks "
+           "at the machine"),
       Text("NCCL_TOPO_DUMP_FILE", "", "file to which a new communicator writes the description of the machine"),
       Int("NCCL_TOPO_DUMP_FILE_RANK", "0", 0, kMega, "the rank that writes NCCL_TOPO_DUMP_FILE"),
       Int("AXCCL_PLACE", "1", 0, 1,

@@ -29,6 +29,10 @@ std::string Describe(const Nic& nic) {
   return nic.name + " (" + Name(nic.kind) + (nic.megabits == 0 ? "" : ", " + SpeedText(nic.megabits)) + ")";
 }
 
+std::string Describe(const Gpu& gpu) {
+  return "GPU " + gpu.address + (gpu.megabits == 0 ? "" : " (PCI, " + SpeedText(gpu.megabits) + ")");
+}
+
 std::string Describe(const Core& core) {
   std::string text = "core";
   if (core.processors.size() > 1) text += " (" + Several(core.processors.size(), "thread") + ")";
@@ -39,7 +43,9 @@ std::string Describe(const Core& core) {
 
 std::string Describe(const Group& group) { return group.l3 == 0 ? "cores" : "L3 " + BytesText(group.l3); }
 
-std::string Describe(const Node& node) { return "node " + std::to_string(node.id) + ", " + BytesText(node.bytes); }
+std::string Describe(const Node& node) {
+  return "node " + std::to_string(node.id) + (node.bytes == 0 ? "" : ", " + BytesText(node.bytes));
+}
 
 std::string Describe(const Machine& machine) {
   size_t cores = 0;

@@ -1,5 +1,6 @@
 #include "src/topo/discover.h"
 
+#include "src/base/files.h"
 #include "src/base/log.h"
 #include "src/base/param.h"
 #include "src/topo/text.h"
@@ -26,6 +27,21 @@ Result<Machine> Finish(Machine machine) {
   return machine;
 }
 
+Result<Found> FromNccl(std::string_view text, FileUse use) {
+  AXCCL_ASSIGN_OR_RETURN(const NcclFile file, ParseNccl(text));
+  AXCCL_ASSIGN_OR_RETURN(const Machine here, Discover());
+  const Addresses addresses = KernelAddresses();
+  AXCCL_ASSIGN_OR_RETURN(Machine machine, Finish(use == FileUse::kPlace ? Corrected(file, here, addresses)
+                                                                        : MachineOf(file, here, addresses)));
+  return Found{std::move(machine), Remark(file, here, addresses)};
+}
+
+Result<Found> FromText(std::string_view text, FileUse use) {
+  if (IsXml(text)) return FromNccl(text, use);
+  AXCCL_ASSIGN_OR_RETURN(Machine machine, Parse(text));
+  return Found{std::move(machine), ""};
+}
+
 }  // namespace
 
 Result<Machine> Discover() {
@@ -37,9 +53,19 @@ Result<Machine> Discover() {
   return Finish(std::move(plain));
 }
 
-Result<Machine> FileOrDiscover() {
+Result<Found> ReadFile(const std::string& path, FileUse use) {
+  AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxFileBytes));
+  Result<Found> found = FromText(text, use);
+  if (!found.ok()) return InFile(path, found.status());
+  if (!found->remark.empty()) found->remark = path + ": " + found->remark;
+  return found;
+}
+
+Result<Found> FileOrDiscover(FileUse use) {
   const std::string path = param::Get("NCCL_TOPO_FILE");
-  return path.empty() ? Discover() : ReadFile(path);
+  if (!path.empty()) return ReadFile(path, use);
+  AXCCL_ASSIGN_OR_RETURN(Machine machine, Discover());
+  return Found{std::move(machine), ""};
 }
 
 }  // namespace axccl::topo

@@ -12,13 +12,25 @@
 
 #include "src/base/status.h"
 #include "src/topo/machine.h"
+#include "src/topo/nccl_file.h"
 
 namespace axccl::topo {
 
 // Uses hwloc, or /sys if that fails.
 Result<Machine> Discover();
-// Reads NCCL_TOPO_FILE if it is set, otherwise discovers the machine.
-Result<Machine> FileOrDiscover();
+
+// kShow: a file in NCCL's form stands for the machine that it describes, which may be another one. kPlace: it corrects
+// what is found on this one, as in NCCL.
+enum class FileUse : uint8_t { kShow, kPlace };
+struct Found {
+  Machine machine;
+  std::string remark;  // one line about the file that the user should see; or empty
+};
+// Reads NCCL_TOPO_FILE, in our form or NCCL's, if it is set, otherwise discovers the machine. The message of an error
+// names the file.
+Result<Found> FileOrDiscover(FileUse use);
+Result<Found> ReadFile(const std::string& path, FileUse use);
+
 // Whether discovery is worthwhile for this process: more than one NUMA node is online. Reads one file.
 bool HasSeveralNodes();
 
@@ -30,6 +42,8 @@ Result<Machine> DiscoverByKernel(const std::string& sys = "/sys");
 // The NICs and GPUs that the kernel lists, by name, without loopback.
 std::vector<Nic> KernelNics(const std::string& sys = "/sys");
 std::vector<Gpu> KernelGpus(const std::string& sys = "/sys");
+// The PCI addresses of those NICs that are on PCI.
+Addresses KernelAddresses(const std::string& sys = "/sys");
 // Whether a PCI device is a GPU, by its class (base class and subclass, 16 bits) and vendor. The simple displays of
 // maintenance processors are not.
 bool IsGpu(uint32_t pci_class, uint32_t vendor);

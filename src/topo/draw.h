@@ -24,6 +24,7 @@ std::string BytesText(uint64_t bytes);
 std::string SpeedText(uint64_t megabits);
 // The labels of parts: "eth0 (ethernet, 25 Gbit/s)", "core (2 threads), L2 1 MiB, L1 32 KiB", and of the whole machine.
 std::string Describe(const Nic& nic);
+std::string Describe(const Gpu& gpu);
 std::string Describe(const Core& core);
 std::string Describe(const Group& group);
 std::string Describe(const Node& node);

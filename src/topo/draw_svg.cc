@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "src/base/svg.h"
 #include "src/topo/draw.h"
 
 namespace axccl::topo {
@@ -26,29 +27,6 @@ struct Box {
   std::vector<Grid> grids;
 };
 
-std::string Escape(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
 std::string Attribute(const char* name, int value) {
   return std::string(" ") + name + "=\"" + std::to_string(value) + "\"";
 }
@@ -62,10 +40,10 @@ class Painter {
     int height = kLine + kGap / 2;
     for (const Grid& grid : box.grids) height += DrawGrid(grid, x + kGap, y + height, width - 2 * kGap);
     if (!box.grids.empty()) height += kGap / 2;
-    text_.insert(rect, "<g><title>" + Escape(box.details.empty() ? box.title : box.details) + "</title><rect class=\"" +
-                           box.style + "\"" + (box.fill.empty() ? "" : " style=\"fill:" + box.fill + "\"") +
-                           Attribute("x", x) + Attribute("y", y) + Attribute("width", width) +
-                           Attribute("height", height) + " rx=\"3\"/>");
+    text_.insert(rect, "<g><title>" + EscapeXml(box.details.empty() ? box.title : box.details) +
+                           "</title><rect class=\"" + box.style + "\"" +
+                           (box.fill.empty() ? "" : " style=\"fill:" + box.fill + "\"") + Attribute("x", x) +
+                           Attribute("y", y) + Attribute("width", width) + Attribute("height", height) + " rx=\"3\"/>");
     text_ += "</g>\n";
     return height;
   }
@@ -77,7 +55,8 @@ class Painter {
     std::string title = box.title;
     if (title.size() > room) title = room < 4 ? "" : title.substr(0, room - 2) + "..";
     if (title.empty()) return "";
-    return "<text" + Attribute("x", x + kGap / 2 + 1) + Attribute("y", y + kLine - 2) + ">" + Escape(title) + "</text>";
+    return "<text" + Attribute("x", x + kGap / 2 + 1) + Attribute("y", y + kLine - 2) + ">" + EscapeXml(title) +
+           "</text>";
   }
 
   int DrawGrid(const Grid& grid, int x, int y, int width) {
@@ -164,7 +143,7 @@ class Plan {
       if (nic.node == node) devices.boxes.push_back({title, "", "nic", "", {}});
     }
     for (const Gpu& gpu : machine_.gpus)
-      if (gpu.node == node) devices.boxes.push_back({"GPU " + gpu.address, "", "gpu", "", {}});
+      if (gpu.node == node) devices.boxes.push_back({Describe(gpu), "", "gpu", "", {}});
     return devices;
   }
 
@@ -188,18 +167,17 @@ class Plan {
 };
 
 constexpr char kStyle[] =
-    "<style>text{font:12px monospace;fill:#1d2433}rect{stroke:#5b6475;stroke-width:1}.machine{fill:#ffffff}"
+    "text{font:12px monospace;fill:#1d2433}rect{stroke:#5b6475;stroke-width:1}.machine{fill:#ffffff}"
     ".package{fill:#eef1f6}.node{fill:#dfe6ef}.group{fill:#fbf6e4}.core{fill:#ffffff}"
-    ".nic{fill:#ffd9b8}.gpu{fill:#cfe8cf}</style>\n";
+    ".nic{fill:#ffd9b8}.gpu{fill:#cfe8cf}";
 
 }  // namespace
 
 std::string DrawSvg(const Machine& machine, const std::vector<Seat>& seats) {
   Painter painter;
   const int height = painter.Draw(Plan(machine, seats).Whole(), 1, 1, kWidth - 2) + 2;
-  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\"" +
-         Attribute("width", kWidth) + Attribute("height", height) + " viewBox=\"0 0 " + std::to_string(kWidth) + " " +
-         std::to_string(height) + "\">\n" + kStyle + painter.text() + "</svg>\n";
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + BeginSvg(kWidth, height, kStyle) + painter.text() +
+         SvgWriter::kEnd;
 }
 
 }  // namespace axccl::topo

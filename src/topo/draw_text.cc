@@ -45,7 +45,7 @@ void AddDevices(const Machine& machine, int node, Branch* tree) {
   for (const Nic& nic : machine.nics)
     if (nic.node == node) Add(tree, {"NIC " + Describe(nic), {}, {}});
   for (const Gpu& gpu : machine.gpus)
-    if (gpu.node == node) Add(tree, {"GPU " + gpu.address, {}, {}});
+    if (gpu.node == node) Add(tree, {Describe(gpu), {}, {}});
 }
 
 Branch TreeOf(const Machine& machine, size_t package) {

@@ -68,6 +68,11 @@ uint64_t NodeBytes(const fs::path& node) {
   return kilobytes * 1024;
 }
 
+bool IsAddress(std::string_view name) {
+  return name.size() >= 12 && name.find_first_not_of("0123456789abcdef:.") == std::string_view::npos &&
+         name[name.size() - 2] == '.' && name[name.size() - 5] == ':' && name[name.size() - 8] == ':';
+}
+
 Group MakeGroup(int node, const std::vector<int>& processors) {
   Group group;
   group.node = node;
@@ -93,6 +98,20 @@ std::vector<Nic> KernelNics(const std::string& sys) {
                     InfinibandMegabits(adapter / "ports/1/rate"), NodeOf(adapter / "device")});
   }
   return nics;
+}
+
+Addresses KernelAddresses(const std::string& sys) {
+  Addresses addresses;
+  for (const char* kind : {"class/net", "class/infiniband"}) {
+    for (const fs::path& nic : List(fs::path(sys) / kind)) {
+      // A device of virtio, for example, is below that of PCI.
+      std::error_code error;
+      for (const fs::path& part : fs::canonical(nic / "device", error)) {
+        if (IsAddress(part.string())) addresses[PrintableName(nic.filename().string())] = part.string();
+      }
+    }
+  }
+  return addresses;
 }
 
 std::vector<Gpu> KernelGpus(const std::string& sys) {

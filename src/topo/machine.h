@@ -67,6 +67,7 @@ struct Nic {
 struct Gpu {
   std::string address;  // on PCI: "0000:65:00.0"
   int node = kNowhere;
+  uint64_t megabits = 0;  // per second, of its link to PCI; 0: not known
 
   bool operator==(const Gpu&) const = default;
 };

@@ -2,7 +2,6 @@
 
 #include <limits>
 
-#include "src/base/files.h"
 #include "src/base/text_reader.h"
 
 namespace axccl::topo {
@@ -71,7 +70,8 @@ bool ReadNic(TextReader* in, Nic* nic) {
 
 bool ReadGpu(TextReader* in, Gpu* gpu) {
   gpu->address = in->Word();
-  return ReadKnown(in, "node", 0, kMaxNumber, &gpu->node) && in->Expect("\n");
+  return ReadKnown(in, "speed", 1, kAny, &gpu->megabits) && ReadKnown(in, "node", 0, kMaxNumber, &gpu->node) &&
+         in->Expect("\n");
 }
 
 bool ReadMachine(TextReader* in, Machine* machine) {
@@ -115,26 +115,16 @@ std::string Print(const Machine& machine) {
   for (const Nic& nic : machine.nics)
     text +=
         "nic " + nic.name + " kind " + Name(nic.kind) + KnownField("speed", nic.megabits) + NodeField(nic.node) + "\n";
-  for (const Gpu& gpu : machine.gpus) text += "gpu " + gpu.address + NodeField(gpu.node) + "\n";
+  for (const Gpu& gpu : machine.gpus)
+    text += "gpu " + gpu.address + KnownField("speed", gpu.megabits) + NodeField(gpu.node) + "\n";
   return text;
 }
 
 Result<Machine> Parse(std::string_view text) {
-  if (text.starts_with('<'))
-    return MakeStatus(Code::kInvalidArgument,
-                      "topology text: this is XML, as NCCL writes it, and AxCCL has a form of its own; write one with "
-                      "NCCL_TOPO_DUMP_FILE or 'axccl-info --topology --format file' and change it as needed");
   TextReader in("topology text", text);
   Machine machine;
   if (!ReadMachine(&in, &machine)) return in.status();
   AXCCL_RETURN_IF_ERROR(Check(machine));
-  return machine;
-}
-
-Result<Machine> ReadFile(const std::string& path) {
-  AXCCL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxFileBytes));
-  Result<Machine> machine = Parse(text);
-  if (!machine.ok()) return InFile(path, machine.status());
   return machine;
 }
 

@@ -1,5 +1,5 @@
 // The text form of a machine, which NCCL_TOPO_FILE reads and NCCL_TOPO_DUMP_FILE writes. docs/topology.md shows it to
-// users.
+// users. NCCL's own form is that of nccl_file.h.
 //
 // Each machine has one text, and each text one machine: Parse accepts exactly what Print writes, for machines that pass
 // Check. Lines end in '\n', words are separated by one space, numbers are decimal without sign or leading zeros, sizes
@@ -14,7 +14,7 @@
 //   core l1 32768 l2 1048576 processors 1 65
 //   nic eth0 kind ethernet speed 25000 node 0         kind: ethernet, infiniband, virtual, other
 //   nic veth1 kind virtual                            speed and node are left out if they are not known
-//   gpu 0000:65:00.0 node 0
+//   gpu 0000:65:00.0 speed 252061 node 0              speed: of its PCI link
 //
 // Functions are pure and thread-safe. Parse accepts untrusted text: it allocates in proportion to the text only.
 #pragma once
@@ -33,10 +33,7 @@ inline constexpr size_t kMaxFileBytes = 16 << 20;
 std::string Print(const Machine& machine);
 
 // Returns kInvalidArgument with the line and column of the first character that does not fit, or with the error of
-// Check. Recognises NCCL's own form (XML), and refuses it with the remedy.
+// Check.
 Result<Machine> Parse(std::string_view text);
-
-// Parses a file; the message names the file.
-Result<Machine> ReadFile(const std::string& path);
 
 }  // namespace axccl::topo

@@ -306,7 +306,7 @@ TEST_F(PlacementTest, TheChosenRankWritesTheMachine) {
 }
 
 TEST_F(PlacementTest, FilesThatCannotBeUsedAreOnlyReported) {
-  std::ofstream(folder_.Path("machine")) << "<system version=\"1\">\n</system>\n";
+  std::ofstream(folder_.Path("machine")) << "<system version=\"1\">\n<cpu/>\n</system>\n";
   Set("NCCL_TOPO_DUMP_FILE", "/nowhere/at/all");
   RunRanks(
       Processes(2),
@@ -315,8 +315,28 @@ TEST_F(PlacementTest, FilesThatCannotBeUsedAreOnlyReported) {
         ASSERT_TRUE(clique.Init(context));
       },
       options_);
-  ExpectLogged("NCCL_TOPO_FILE is not used: " + folder_.Path("machine") + ": topology text: this is XML");
+  ExpectLogged("NCCL_TOPO_FILE is not used: " + folder_.Path("machine") + ": NCCL's topology, line 2: cpu has numaid");
   ExpectLogged("NCCL_TOPO_DUMP_FILE: open(/nowhere/at/all) to write");
+}
+
+// NCCL's form: what is of another machine is left out, and said once.
+TEST_F(PlacementTest, FilesOfNcclCorrectThisMachine) {
+  std::ofstream(folder_.Path("machine")) << "<system version=\"1\"><cpu numaid=\"0\"><rack/><pci "
+                                            "busid=\"fffe:00:00.0\" class=\"0x030200\"/></cpu></system>\n";
+  const std::string dump = folder_.Path("dump");
+  Set("NCCL_TOPO_DUMP_FILE", dump);
+  RunRanks(
+      Processes(2),
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+      },
+      options_);
+  ExpectLogged(
+      "NCCL_TOPO_FILE: " + folder_.Path("machine") +
+      ": elements that are not known there are ignored: rack; 1 of 1 GPUs of the file are not on this machine");
+  EXPECT_TRUE(Contents(dump).starts_with("axccl-topology 1\n")) << Contents(dump);
+  EXPECT_EQ(Contents(dump).find("fffe:"), std::string::npos) << Contents(dump);
 }
 
 #ifdef AXCCL_TEST_UCX

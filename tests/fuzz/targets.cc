@@ -28,6 +28,7 @@
 #include "src/program/simulate/machines.h"
 #include "src/program/stablehlo.h"
 #include "src/program/text.h"
+#include "src/topo/nccl_file.h"
 #include "src/topo/text.h"
 #include "src/tune/filter.h"
 #include "transports/ucx/line_proof.h"
@@ -346,24 +347,29 @@ void Topology(const uint8_t* data, size_t size) {
   (void)topo::ParseRanges(Text(data, size));
 }
 
+// What is accepted makes a machine that has a text, whether it is this one or not.
+void NcclTopology(const uint8_t* data, size_t size) {
+  static const topo::Machine here{"", {{0, 1}}, {{{{0, 0, {{0, 0, {0, 1}}}}}}}, {}, {}};
+  const Result<topo::NcclFile> file = topo::ParseNccl(Text(data, size));
+  if (!file.ok()) return Check(!file.status().message().empty(), "refused without a reason");
+  const topo::Machine machine = topo::MachineOf(file.value(), here, {});
+  const Status status = topo::Check(machine);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  Check(status.ok(), "an impossible machine");
+  Check(topo::Parse(topo::Print(machine)).ok(), "a machine whose text is refused");
+  Check(topo::Corrected(file.value(), here, {}) == here, "this machine changes");
+}
+
 constexpr Target kTargets[] = {
-    {"conf_file", ConfFile},
-    {"fabric", Fabric},
-    {"filter", Filter},
-    {"frame", Frame},
-    {"host_port", HostPort},
-    {"interfaces", Interfaces},
-    {"line", Line},
-    {"machine", Machine},
-    {"message", Message},
-    {"network", Network},
-    {"network_address", NetworkAddress},
-    {"number", Number},
-    {"program", Program},
-    {"schedule", Schedule},
-    {"stablehlo", Stablehlo},
-    {"topology", Topology},
-    {"tree_link", TreeLink},
+    {"conf_file", ConfFile}, {"fabric", Fabric},
+    {"filter", Filter},      {"frame", Frame},
+    {"host_port", HostPort}, {"interfaces", Interfaces},
+    {"line", Line},          {"machine", Machine},
+    {"message", Message},    {"nccl_topology", NcclTopology},
+    {"network", Network},    {"network_address", NetworkAddress},
+    {"number", Number},      {"program", Program},
+    {"schedule", Schedule},  {"stablehlo", Stablehlo},
+    {"topology", Topology},  {"tree_link", TreeLink},
     {"unique_id", UniqueId},
 };
 

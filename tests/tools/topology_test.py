@@ -1,4 +1,5 @@
 """axccl-info --topology, from its command line to its output. Usage: topology_test.py AXCCL_INFO MACHINES"""
+import json
 import os
 import subprocess
 import sys
@@ -49,9 +50,22 @@ class Topology(unittest.TestCase):
             with open(written) as file:
                 self.assertEqual(again.stdout, file.read())
 
+    # A machine that this one is not: its parts are drawn, and that they are not here is said once.
+    def test_draws_the_machine_of_nccls_file(self):
+        cloud = os.path.join("..", "nccl", "cloud.xml")
+        done = run("--topology", "--ranks", "2", machine=cloud)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("AuthenticAMD family 23 model 49: 2 packages, 2 nodes, 32 cores", done.stdout)
+        self.assertIn("GPU 000b:00:00.0 (PCI, 252 Gbit/s)", done.stdout)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertIn("cloud.xml: 2 of 2 GPUs and 2 of 2 NICs of the file are not on this machine", done.stderr)
+        answer = json.loads(run("--topology", "--json", machine=cloud).stdout)
+        self.assertEqual([(gpu["address"], gpu["node"]) for gpu in answer["gpus"]], [("000a:00:00.0", 0), ("000b:00:00.0", 1)])
+        self.assertEqual(answer["nics"][1], {"name": "010b:00:00.0", "kind": "infiniband", "megabits_per_second": 0, "node": 1})
+
     def test_failures_say_why(self):
         with tempfile.NamedTemporaryFile("w") as nccl:
-            nccl.write('<system version="1"/>')
+            nccl.write('<system version="1">\n<cpu numaid="first"/></system>')
             nccl.flush()
             cases = [
                 (("--topology", "--format", "png"), {}, 2, "--format png: expected text, svg or file"),
@@ -61,7 +75,7 @@ class Topology(unittest.TestCase):
                 (("--topology", "--output"), {}, 2, "--output needs a value"),
                 (("--topo",), {}, 2, "--topo: did you mean --topology?"),
                 (("--topology",), {"machine": "/nowhere"}, 1, "open(/nowhere): No such file"),
-                (("--topology",), {"machine": nccl.name}, 1, "this is XML, as NCCL writes it"),
+                (("--topology",), {"machine": nccl.name}, 1, nccl.name + ": NCCL's topology, line 2: cpu has"),
                 (("--topology", "--output", "/nowhere/at/all"), {}, 1, "open(/nowhere/at/all) to write"),
             ]
             for arguments, keywords, status, message in cases:

@@ -223,6 +223,21 @@ TEST_F(FakeSys, NicsAreListedWithKindSpeedAndNode) {
                                                              {"mlx5_1", NicKind::kEthernet, 0, topo::kNowhere}}));
 }
 
+TEST_F(FakeSys, NicsHaveTheAddressOfTheirPciDevice) {
+  Write("devices/pci0000:00/0000:00:03.0/virtio1/vendor", "0x1af4");
+  Write("devices/pci0000:00/0000:00:02.0/0000:c1:00.1/vendor", "0x15b3");
+  Write("devices/usb/1-1.2/vendor", "0x0bda");
+  for (const auto& [nic, device] : std::vector<std::pair<std::string, std::string>>{
+           {"net/eth0", "pci0000:00/0000:00:03.0/virtio1"},
+           {"net/usb0", "usb/1-1.2"},
+           {"infiniband/mlx5_0", "pci0000:00/0000:00:02.0/0000:c1:00.1"}}) {
+    Write("class/" + nic + "/type", "1");
+    std::filesystem::create_symlink(root_ + "/devices/" + device, root_ + "/class/" + nic + "/device");
+  }
+  Write("class/net/lo/type", "772");
+  EXPECT_EQ(topo::KernelAddresses(root_), (topo::Addresses{{"eth0", "0000:00:03.0"}, {"mlx5_0", "0000:c1:00.1"}}));
+}
+
 TEST_F(FakeSys, GpusAreRecognisedByTheirClass) {
   const auto device = [&](const std::string& address, const std::string& pci_class, const std::string& vendor) {
     Write("bus/pci/devices/" + address + "/class", pci_class);

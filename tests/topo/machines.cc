@@ -18,7 +18,7 @@ std::string MachineText(const std::string& name) {
 }
 
 topo::Machine ReadMachine(const std::string& name) {
-  Result<topo::Machine> machine = topo::ReadFile(MachinePath(name));
+  Result<topo::Machine> machine = topo::Parse(MachineText(name));
   EXPECT_TRUE(machine.ok()) << machine.status().message();
   return machine.ok() ? *machine : topo::Machine();
 }

@@ -98,20 +98,12 @@ TEST(TopologyText, RefusesImpossibleMachines) {
   for (const auto& [bad, message] : cases) EXPECT_NE(Refusal(bad).find(message), std::string::npos) << Refusal(bad);
 }
 
-TEST(TopologyText, RecognisesXmlAndExplainsHowToConvertIt) {
-  const std::string message = Refusal("<system version=\"1\">\n</system>\n");
-  for (const char* part : {"XML", "NCCL_TOPO_DUMP_FILE", "axccl-info --topology --format file"})
-    EXPECT_NE(message.find(part), std::string::npos) << message;
-}
-
-TEST(TopologyText, FilesAreNamedInMessages) {
-  const Result<Machine> missing = topo::ReadFile("/nowhere/at/all");
-  ASSERT_FALSE(missing.ok());
-  EXPECT_NE(missing.status().message().find("/nowhere/at/all"), std::string_view::npos);
-  const Result<Machine> wrong = topo::ReadFile(MachinePath("../text_test.cc"));
-  ASSERT_FALSE(wrong.ok());
-  const std::string message(wrong.status().message());
-  EXPECT_NE(message.find("text_test.cc: topology text, line 1"), std::string::npos) << message;
+TEST(TopologyText, AGpuMayHaveASpeed) {
+  const std::string text = Replaced(MachineText("laptop"), "00:02.0 node 0", "00:02.0 speed 252061 node 0");
+  const Result<Machine> machine = topo::Parse(text);
+  ASSERT_TRUE(machine.ok()) << machine.status().message();
+  EXPECT_EQ(machine.value().gpus[0].megabits, 252061u);
+  EXPECT_EQ(topo::Print(machine.value()), text);
 }
 
 TEST(Ranges, HaveTheFormatOfLinux) {

@@ -15,6 +15,7 @@
 #include "src/base/command_line.h"
 #include "src/base/format.h"
 #include "src/base/json.h"
+#include "tools/axccl-info/gpus.h"
 #include "tools/axccl-info/options.h"
 #include "tools/axccl-info/ranks.h"
 #include "tools/axccl-info/topology.h"
@@ -55,6 +56,7 @@ void PrintLibrary() {
   printf("AxCCL %s, API of NCCL %s\n", versions.own.c_str(), versions.nccl.c_str());
   printf("processor  %s, %ld cores online\n", ProcessorName().c_str(), sysconf(_SC_NPROCESSORS_ONLN));
   printf("devices    host (memory of this machine; every rank has a device of its own)\n");
+  axccl_info::PrintGpus(axccl_info::FindGpus());
 }
 
 // Prints the text in lines of `width` bytes at most, the first behind what is in its line already, broken at spaces.
@@ -101,6 +103,7 @@ void PrintJson(const std::vector<RankReport>& reports) {
   json.Key("nccl").String(versions.nccl);
   json.Key("processor").String(ProcessorName());
   json.Key("cores").Int(sysconf(_SC_NPROCESSORS_ONLN));
+  axccl_info::WriteGpus(axccl_info::FindGpus(), &json);
   json.Key("ranks").BeginList();
   for (size_t rank = 0; rank < reports.size(); ++rank) WriteRank(reports[rank], rank, reports.size(), &json);
   json.EndList();

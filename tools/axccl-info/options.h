@@ -27,7 +27,7 @@ axccl::Result<Options> ParseOptions(const std::vector<std::string>& arguments);
 inline constexpr char kUsage[] =
     "usage: axccl-info [--ranks N] [--json]\n"
     "       axccl-info --topology [--ranks N] [--format text|svg|file | --json] [--output FILE]\n"
-    "  Prints versions, processor, devices and parameters.\n"
+    "  Prints versions, processor, devices, GPUs and parameters.\n"
     "  --ranks N     also starts N processes (1..64), makes a communicator of them, and prints the link between every\n"
     "                two ranks, the time of init, and the memory a rank holds before first use and after an "
     "all_reduce\n"

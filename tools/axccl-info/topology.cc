@@ -65,6 +65,7 @@ void WriteDevices(const topo::Machine& machine, JsonWriter* json) {
   for (const topo::Gpu& gpu : machine.gpus) {
     json->BeginObject();
     json->Key("address").String(gpu.address);
+    json->Key("megabits_per_second").Int(static_cast<int64_t>(gpu.megabits));
     json->Key("node").Int(gpu.node);
     json->EndObject();
   }
@@ -101,7 +102,9 @@ std::string AsJson(const topo::Machine& machine, const std::vector<topo::Seat>& 
 }
 
 Result<std::string> Draw(const Options& options) {
-  AXCCL_ASSIGN_OR_RETURN(const topo::Machine machine, topo::FileOrDiscover());
+  AXCCL_ASSIGN_OR_RETURN(const topo::Found found, topo::FileOrDiscover(topo::FileUse::kShow));
+  if (!found.remark.empty()) std::fprintf(stderr, "axccl-info: %s\n", found.remark.c_str());
+  const topo::Machine& machine = found.machine;
   topo::PlaceOptions place;
   place.ranks = options.ranks;
   // The binding of this process does not apply to a machine read from a file.

@@ -9,6 +9,7 @@
 #include "src/base/json.h"
 #include "src/plan/text.h"
 #include "src/verify/verify.h"
+#include "tools/axccl-plan/drawing.h"
 #include "tools/axccl-plan/explain.h"
 #include "tools/axccl-plan/options.h"
 #include "tools/axccl-plan/simulate.h"
@@ -125,7 +126,7 @@ int Run(const Options& o) {
   if (!schedule.ok()) return Complain(schedule.status(), o.file.empty() ? kBadUse : kBadPlan);
   if (o.file.empty()) text = plan::Print(*schedule);
   if (o.command == Command::kVerify) return Verify(o, *schedule, text);
-  if (o.command == Command::kShow) return PrintAll(text);
+  if (o.command == Command::kShow) return PrintAll(o.svg ? DrawingOf(*schedule) : text);
   std::printf("%s\n", plan::ToString(plan::HashOf(text)).c_str());
   return kDone;
 }

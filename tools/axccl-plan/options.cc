@@ -180,7 +180,7 @@ bool IsOfExplain(const std::string& word) {
 
 // Of all commands; CheckComplete refuses those of others.
 std::vector<command_line::Option> AllOptions() {
-  std::vector<command_line::Option> all = {{"--json", false}};
+  std::vector<command_line::Option> all = {{"--json", false}, {"--format"}};
   for (const char* name :
        {"--op",       "--algo",    "--ranks",   "--root",   "--lanes",     "--machines", "--slices",
         "--produced", "--order",   "--bytes",   "--tile",   "--produce",   "--consume",  "--in-place",
@@ -342,6 +342,11 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
     const command_line::Word& word = words.words[i];
     if (word.as == "--json") {
       o.json = true;
+    } else if (word.as == "--format") {
+      if (o.command != Command::kShow) return BadUse("--format is for show");
+      if (word.text != "text" && word.text != "svg")
+        return BadUse("--format '" + word.text + "' is unknown; there is text and svg");
+      o.svg = word.text == "svg";
     } else if (word.is_option()) {
       AXCCL_RETURN_IF_ERROR(SetOption(word.as, word.text, &o, &given));
     } else if (word.text.empty() || !o.file.empty()) {
@@ -361,7 +366,8 @@ const char* HelpText() {
   return "axccl-plan: look at collective schedules, prove them, and simulate them on other machines.\n"
          "\n"
          "  axccl-plan list [--op OP]       the algorithms of each collective; --machines as below\n"
-         "  axccl-plan show PLAN            the schedule in canonical text form (docs/plan-format.md)\n"
+         "  axccl-plan show PLAN            the schedule in canonical text form (docs/plan-format.md);\n"
+         "                                  --format svg: a picture of its lanes, copies and signals\n"
          "  axccl-plan verify PLAN          prove it: structure, deadlock, races, leaks, dataflow\n"
          "  axccl-plan hash PLAN            its content hash\n"
          "  axccl-plan simulate PLAN --bytes B   how long it would take\n"

@@ -22,6 +22,7 @@ enum class Command { kHelp, kVersion, kList, kShow, kVerify, kHash, kSimulate, k
 struct Options {
   Command command = Command::kHelp;
   bool json = false;  // of list, verify, simulate and explain
+  bool svg = false;   // of show
   std::string file;   // "-" = standard input; empty: a generated schedule
   plan::Contract contract;
   bool has_op = false;

@@ -9,6 +9,7 @@
 
 #include "src/base/format.h"
 #include "src/base/hash.h"
+#include "src/base/svg.h"
 #include "src/program/check/rules.h"
 #include "src/program/facts.h"
 #include "src/program/kinds.h"
@@ -159,11 +160,11 @@ class Drawing {
     DrawLegend(height);
     DrawAxis(axis, height - 24);
     for (size_t i = 0; i < drawn; ++i) DrawRow(rows[i], kTop + kRow * static_cast<double>(i));
-    if (drawn < rows.size()) Write(kLeft, axis - 4, Format("and %zu rows more", rows.size() - drawn));
+    if (drawn < rows.size()) svg_.Words(kLeft, axis - 4, Format("and %zu rows more", rows.size() - drawn));
     for (size_t i = 0; i < curves; ++i) DrawMemory(i, axis + kAxis + kCurveRow * static_cast<double>(i));
     if (curves < program_.parts.size())
-      Write(kLeft, height - 8, Format("and %zu parts more", program_.parts.size() - curves));
-    return text_ + "</svg>\n";
+      svg_.Words(kLeft, height - 8, Format("and %zu parts more", program_.parts.size() - curves));
+    return svg_.text() + SvgWriter::kEnd;
   }
 
  private:
@@ -185,26 +186,20 @@ class Drawing {
 
   double Pixels(double seconds) const { return simulation_.seconds > 0 ? kPlot * seconds / simulation_.seconds : 0; }
 
-  void Write(double x, double y, const std::string& words, const char* anchor = "start") {
-    text_ += Format("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n", x, y, anchor, words.c_str());
-  }
-
   void DrawLegend(double height) {
     const double width = kLeft + kPlot + kRight;
-    text_ = Format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-        "font-family=\"sans-serif\" font-size=\"11\">\n<style>",
-        width, height, width, height);
-    for (size_t i = 0; i < kNumColours; ++i) text_ += Format(".c%zu{fill:%s}", i, kColours[i].value);
-    text_ +=
+    std::string style;
+    for (size_t i = 0; i < kNumColours; ++i) style += Format(".c%zu{fill:%s}", i, kColours[i].value);
+    style +=
         ".wide{stroke:white;stroke-width:0.5}.lane{fill:#f2f2f2}.grid{stroke:#d8d8d8}.live{fill:#9c755f;fill-opacity:0."
-        "35;stroke:#9c755f}</style>\n";
-    text_ += Format("<rect width=\"%.0f\" height=\"%.0f\" fill=\"white\"/>\n", width, height);
-    Write(kLeft, 16, "time " + TimeText(simulation_.seconds) + "; of each rank, computation above communication");
+        "35;stroke:#9c755f}";
+    svg_.Raw(BeginSvg(width, height, style, " font-family=\"sans-serif\" font-size=\"11\""));
+    svg_.Raw(Format("<rect width=\"%.0f\" height=\"%.0f\" fill=\"white\"/>\n", width, height));
+    svg_.Words(kLeft, 16, "time " + TimeText(simulation_.seconds) + "; of each rank, computation above communication");
     for (size_t i = 0; i < kNumColours; ++i) {
       const double x = kLeft + 122 * static_cast<double>(i);
-      text_ += Format("<rect class=\"c%zu\" x=\"%.1f\" y=\"26\" width=\"10\" height=\"10\"/>\n", i, x);
-      Write(x + 14, 35, kColours[i].name);
+      svg_.Rect(Format("c%zu", i), x, 26, 10, 10);
+      svg_.Words(x + 14, 35, kColours[i].name);
     }
   }
 
@@ -218,19 +213,17 @@ class Drawing {
     const Unit unit = UnitOfTime(total);
     for (int i = 0; i * step <= total * (1 + 1e-9); ++i) {
       const double x = kLeft + Pixels(i * step);
-      text_ +=
-          Format("<line class=\"grid\" x1=\"%.2f\" x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", x, x, kTop - 6, bottom);
-      Write(x, y + 12, Format("%.6g %s", i * step / unit.size, unit.name), "middle");
+      svg_.Line("grid", x, kTop - 6, x, bottom);
+      svg_.Words(x, y + 12, Format("%.6g %s", i * step / unit.size, unit.name), "middle");
     }
   }
 
   void DrawRow(const DrawnRow& row, double y) {
-    Write(4, y + 10, RanksText(row.ranks));
-    if (row.part != nullptr) Write(4, y + 23, row.part->function.name.substr(0, kMostLabel));
+    svg_.Words(4, y + 10, RanksText(row.ranks));
+    if (row.part != nullptr) svg_.Words(4, y + 23, row.part->function.name.substr(0, kMostLabel));
     for (const bool communication : {false, true}) {
       const double lane = y + (communication ? kLane + 1 : 0);
-      text_ += Format("<rect class=\"lane\" x=\"%.0f\" y=\"%.1f\" width=\"%.0f\" height=\"%.0f\"/>\n", kLeft, lane,
-                      kPlot, kLane);
+      svg_.Rect("lane", kLeft, lane, kPlot, kLane);
       DrawLane(*row.events, communication, lane);
     }
   }
@@ -253,14 +246,13 @@ class Drawing {
   void DrawBlock(const Block& block, double y) {
     const auto most = std::max_element(block.of_colour.begin(), block.of_colour.end());
     const double length = block.end - block.begin, share = length > 0 ? block.busy / length : 1;
-    text_ += Format("<rect class=\"c%zu%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\"",
-                    static_cast<size_t>(most - block.of_colour.begin()), Pixels(length) >= kWide ? " wide" : "",
-                    kLeft + Pixels(block.begin), y, Pixels(length), kLane);
-    if (share < 0.995) text_ += Format(" fill-opacity=\"%.2f\"", share);
     std::string what = OperationText(*block.first->operation);
     if (block.operations > 1)
       what = Format("%zu operations, ", block.operations) + what + " to " + OperationText(*block.last->operation);
-    text_ += "><title>" + what + ": " + TimeText(length) + " from " + TimeText(block.begin) + "</title></rect>\n";
+    svg_.Rect(Format("c%td%s", most - block.of_colour.begin(), Pixels(length) >= kWide ? " wide" : ""),
+              kLeft + Pixels(block.begin), y, Pixels(length), kLane,
+              what + ": " + TimeText(length) + " from " + TimeText(block.begin),
+              share < 0.995 ? Format(" fill-opacity=\"%.2f\"", share) : "");
   }
 
   // Of a part, by the events of its first rank.
@@ -268,10 +260,10 @@ class Drawing {
     const program::Part& part = program_.parts[index];
     const program::PartMemory& memory = simulation_.parts[index];
     const std::string at = memory.at == nullptr ? "of arguments" : "at " + OperationText(*memory.at);
-    Write(4, y + 18, part.function.name.substr(0, kMostLabel));
-    Write(4, y + 31, "live bytes");
-    Write(kLeft, y + 10,
-          "peak " + BytesText(memory.peak) + " " + at + ", drawn for rank " + std::to_string(part.ranks[0]));
+    svg_.Words(4, y + 18, part.function.name.substr(0, kMostLabel));
+    svg_.Words(4, y + 31, "live bytes");
+    svg_.Words(kLeft, y + 10,
+               "peak " + BytesText(memory.peak) + " " + at + ", drawn for rank " + std::to_string(part.ranks[0]));
     const double base = y + 14 + kCurve;
     const auto height = [&](uint64_t bytes) {
       return base - (scale_ > 0 ? kCurve * static_cast<double>(bytes) / static_cast<double>(scale_) : 0);
@@ -296,14 +288,14 @@ class Drawing {
       most = std::max(most, last);
     }
     close();
-    text_ += "<path class=\"live\" d=\"" + path + Format("H%.2fV%.2fZ\"/>\n", kLeft + kPlot, base);
+    svg_.Raw("<path class=\"live\" d=\"" + path + Format("H%.2fV%.2fZ\"/>\n", kLeft + kPlot, base));
   }
 
   const program::Program& program_;
   const program::Simulation& simulation_;
   std::vector<DrawnEvents> of_ranks_;
   uint64_t scale_ = 0;  // bytes that are kCurve high
-  std::string text_;
+  SvgWriter svg_;
 };
 
 }  // namespace

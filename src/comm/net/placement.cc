@@ -20,11 +20,15 @@ namespace {
 
 std::string Message(const Status& status) { return std::string(status.message()); }
 
-// A file that cannot be used is not an error: programs bring files that were made for NCCL.
+// A file that cannot be used is not an error: images of systems set the variable, for all programs.
 Result<topo::Machine> Look() {
-  Result<topo::Machine> machine = topo::FileOrDiscover();
-  if (machine.ok() || param::Get("NCCL_TOPO_FILE").empty()) return machine;
-  AXCCL_WARN("NCCL_TOPO_FILE is not used: %s", Message(machine.status()).c_str());
+  Result<topo::Found> found = topo::FileOrDiscover(topo::FileUse::kPlace);
+  if (found.ok()) {
+    if (!found->remark.empty()) AXCCL_WARN("NCCL_TOPO_FILE: %s", found->remark.c_str());
+    return std::move(found->machine);
+  }
+  if (param::Get("NCCL_TOPO_FILE").empty()) return found.status();
+  AXCCL_WARN("NCCL_TOPO_FILE is not used: %s", Message(found.status()).c_str());
   return topo::Discover();
 }
 
