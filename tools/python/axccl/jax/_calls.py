@@ -61,8 +61,9 @@ class _Place:
 def _array(call: str, x: Any, types: Sequence[str]) -> Any:
     try:
         array = jnp.asarray(x)
-    except TypeError as error:
-        raise TypeError(f"{call}: argument x has a {type(x).__name__}; pass arrays, or lists or dictionaries of them") from error
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{call}: argument x has a {type(x).__name__}; pass arrays, or lists or dictionaries of "
+                        "them") from error
     if str(array.dtype) not in types:
         raise TypeError(f"{call}: argument x has elements of {array.dtype}, which the library does not "
                         f"{'reduce' if len(types) < len(_MOVED) else 'have'}; convert it to one of {', '.join(types)}")
@@ -96,11 +97,14 @@ def _operator(call: str, op: str, dtype: Any) -> None:
         raise _wrong(f"{call}: argument op is {op!r}, which {kind} does not have; pass one of {', '.join(allowed)}")
 
 
-def _on_all(call: str, x: Any, types: Sequence[str], place: _Place, key: Callable[[Any], Any],
-            bind: Callable[..., Any]) -> Any:
+def _on_all(call: str, x: Any, types: Sequence[str], place: _Place, key: Callable[[Any], Any], bind: Callable[..., Any],
+            op: str = "") -> Any:
     """bind(key, arrays) with the arrays of x that have one type and key: one operation. Results are as x is."""
     leaves, structure = jax.tree.flatten(x)
-    arrays = [place.varying(_array(call, leaf, types)) for leaf in leaves]
+    arrays = [_array(call, leaf, types) for leaf in leaves]
+    if op in ("sum", "prod"):  # booleans are counted, as by lax.psum
+        arrays = [array.astype(jnp.int32) if array.dtype == jnp.bool_ else array for array in arrays]
+    arrays = [place.varying(array) for array in arrays]
     parts: dict[Any, list[int]] = {}
     for index, array in enumerate(arrays):
         parts.setdefault((array.dtype, key(array)), []).append(index)
@@ -109,12 +113,6 @@ def _on_all(call: str, x: Any, types: Sequence[str], place: _Place, key: Callabl
         for index, result in zip(indices, bind(found, [arrays[i] for i in indices])):
             results[index] = result
     return jax.tree.unflatten(structure, results)
-
-
-def _counted(x: Any, op: str) -> Any:
-    """As lax.psum: booleans are counted."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.int32) if op in ("sum", "prod") and jnp.asarray(leaf).dtype ==
-                        jnp.bool_ else leaf, x)
 
 
 def all_reduce(x: Any, axis_name: AxisName = None, *, op: str = "sum") -> Any:
@@ -132,8 +130,8 @@ def all_reduce(x: Any, axis_name: AxisName = None, *, op: str = "sum") -> Any:
     def check(array: Any) -> None:
         _operator("all_reduce", op, array.dtype)
 
-    return _on_all("all_reduce", _counted(x, op), _REDUCED, place, check,
-                   lambda _, arrays: _primitives.all_reduce_p.bind(*arrays, op=op, **place.params()))
+    return _on_all("all_reduce", x, _REDUCED, place, check,
+                   lambda _, arrays: _primitives.all_reduce_p.bind(*arrays, op=op, **place.params()), op)
 
 
 def all_gather(x: Any, axis_name: AxisName = None, *, axis: int = 0) -> Any:
@@ -167,8 +165,9 @@ def reduce_scatter(x: Any, axis_name: AxisName = None, *, op: str = "sum", axis:
         _divides("reduce_scatter", "axis", dim, array.shape, place.size)
         return dim
 
-    return _on_all("reduce_scatter", _counted(x, op), _REDUCED, place, dim_of,
-                   lambda dim, arrays: _primitives.reduce_scatter_p.bind(*arrays, dim=dim, op=op, **place.params()))
+    return _on_all("reduce_scatter", x, _REDUCED, place, dim_of,
+                   lambda dim, arrays: _primitives.reduce_scatter_p.bind(*arrays, dim=dim, op=op, **place.params()),
+                   op)
 
 
 def all_to_all(x: Any, axis_name: AxisName = None, *, split_axis: int = 0, concat_axis: int = 0) -> Any:
@@ -245,4 +244,5 @@ def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes:
         if vector.shape != (place.size,):
             raise _wrong(f"{call}: argument {name} has the shape {vector.shape}; pass ({place.size},), one for each rank")
         vectors.append(place.varying(vector.astype(jnp.int32)))
-    return _primitives.ragged_all_to_all_p.bind(place.varying(data), place.varying(result), *vectors, **place.params())[0]
+    (out,) = _primitives.ragged_all_to_all_p.bind(place.varying(data), place.varying(result), *vectors, **place.params())
+    return out

@@ -114,7 +114,8 @@ all_to_all_p = _make("all_to_all", _resized_twice,
                      lambda count, *, split, concat, **_: {"axes": [(split, concat)] * count})
 ppermute_p = _make("ppermute", lambda shape, **_: shape, lambda count, *, perm, **_: {"pairs": perm})
 # Operand, output, and four vectors; the result takes the place of the output.
-ragged_all_to_all_p = _make("ragged_all_to_all", lambda shape, **_: shape, lambda count, **_: {}, {1: 0}, ragged=True)
+ragged_all_to_all_p = _make("ragged_all_to_all", lambda shape, **_: shape, lambda count, **_: {"axes": [(0, -1)]}, {1: 0},
+                            ragged=True)
 
 
 # ---- derivatives: every call but the reductions other than sum and avg is linear ----

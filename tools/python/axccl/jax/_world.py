@@ -18,8 +18,9 @@ _SECONDS_TO_MEET = 600
 _TEXT = 4096
 
 library = _build.load()
-library.axccl_jax_join.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_int,
-                                   ctypes.c_double, ctypes.c_char_p, ctypes.c_size_t]
+library.axccl_jax_join.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int),
+                                   ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_double, ctypes.c_char_p,
+                                   ctypes.c_size_t]
 jax.ffi.register_ffi_target("axccl_jax_run", jax.ffi.pycapsule(library.axccl_jax_run), platform="cpu")
 
 _lives = itertools.count()  # communicators that this process has joined, the same in all processes
@@ -94,11 +95,11 @@ def init(*, timeout: float | None = None) -> None:
         process, processes, meeting = _meeting_of_launcher()
         ranks = {device: process * len(local) + rank for rank, device in enumerate(local)}
         size = processes * len(local)
-    by_ordinal = sorted(local, key=lambda device: device.local_hardware_id)
-    mine = (ctypes.c_int * len(local))(*(ranks[device] for device in by_ordinal))
+    ids = (ctypes.c_int * len(local))(*(device.id for device in local))
+    mine = (ctypes.c_int * len(local))(*(ranks[device] for device in local))
     text = ctypes.create_string_buffer(_TEXT)
     seconds = -1.0 if timeout is None else float(timeout)
-    if library.axccl_jax_join(meeting, size, mine, len(local), seconds, text, _TEXT) != 0:
+    if library.axccl_jax_join(meeting, size, ids, mine, len(local), seconds, text, _TEXT) != 0:
         raise Error(f"init: {text.value.decode(errors='replace')}", Code.SYSTEM_ERROR)
     _current = World(size, ranks)
 

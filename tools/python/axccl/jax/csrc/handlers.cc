@@ -29,7 +29,7 @@ constexpr double kSecondsBeforeHandover = 0.02;
 // Attributes of a call, in the order of _lowering.py.
 struct Attributes {
   std::string_view call;
-  int64_t world;                  // ranks of the communicator that the program was compiled for
+  int64_t world;                   // ranks of the communicator that the program was compiled for
   ffi::Span<const int64_t> ranks;  // groups of `group_size`, one after the other; none: all ranks
   int64_t group_size;
   int64_t op;
@@ -90,8 +90,8 @@ std::vector<axcclView_t> Views(const std::vector<Operand>& operands) {
   return views;
 }
 
-// operand, output, input_offsets, send_sizes, output_offsets, recv_sizes -> output. XLA puts the result where the output
-// was, or else it is copied there.
+// operand, output, input_offsets, send_sizes, output_offsets, recv_sizes -> output. XLA puts the result where the
+// output was, or else it is copied there.
 ncclResult_t EnqueueRagged(Call* call, ffi::RemainingArgs args, axcclChannel_t channel) {
   const ffi::AnyBuffer output = *args.get<ffi::AnyBuffer>(1);
   void* const result = call->out[0].view.data;
@@ -102,8 +102,9 @@ ncclResult_t EnqueueRagged(Call* call, ffi::RemainingArgs args, axcclChannel_t c
     if (!Append(*args.get<ffi::AnyBuffer>(i), &call->numbers)) return ncclInternalError;
   }
   const int64_t* const numbers = call->numbers.data();
-  return axcclRaggedAllToAll(1, &call->in[0].view, &call->out[0].view, 0, numbers, numbers + count, numbers + 2 * count,
-                             numbers + 3 * count, channel, nullptr, axcclStreamToCuda(call->stream));
+  return axcclRaggedAllToAll(1, &call->in[0].view, &call->out[0].view, call->in[0].first, numbers, numbers + count,
+                             numbers + 2 * count, numbers + 3 * count, channel, nullptr,
+                             axcclStreamToCuda(call->stream));
 }
 
 ncclResult_t Enqueue(Call* call, const Attributes& attributes, ffi::RemainingArgs args, axcclChannel_t channel) {
@@ -180,7 +181,7 @@ ffi::Future Finish(std::shared_ptr<Call> call, std::string_view name) {
   return future;
 }
 
-ffi::Future Run(int32_t ordinal, ffi::RemainingArgs args, ffi::RemainingRets rets, std::string_view name, int64_t world,
+ffi::Future Run(int32_t device, ffi::RemainingArgs args, ffi::RemainingRets rets, std::string_view name, int64_t world,
                 ffi::Span<const int64_t> ranks, int64_t group_size, int64_t op, ffi::Span<const int64_t> axes,
                 ffi::Span<const int64_t> pairs) {
   const Attributes attributes{name, world, ranks, group_size, op, axes, pairs};
@@ -191,11 +192,14 @@ ffi::Future Run(int32_t ordinal, ffi::RemainingArgs args, ffi::RemainingRets ret
   if (call->world->size() != world)
     return Failed(ErrorOf(name, ncclInvalidUsage,
                           "compiled for a communicator of " + std::to_string(world) + " ranks, but this one has " +
-                              std::to_string(call->world->size()) + "; call jax.clear_caches() after axccl.jax.init()"));
-  call->rank = call->world->rank(static_cast<size_t>(ordinal));
+                              std::to_string(call->world->size()) +
+                              "; call jax.clear_caches() after axccl.jax.init()"));
+  call->rank = call->world->rank(device);
   if (call->rank == nullptr)
-    return Failed(ErrorOf(name, ncclInvalidUsage, "device " + std::to_string(ordinal) + " has no rank; call "
-                                                  "axccl.jax.init() after all devices have been made"));
+    return Failed(ErrorOf(name, ncclInvalidUsage,
+                          "device " + std::to_string(device) +
+                              " has no rank; call "
+                              "axccl.jax.init() after all devices have been made"));
   if (!SetOperands(call.get(), attributes, args, rets))
     return Failed(ErrorOf(name, ncclInvalidArgument, "an element type that the library does not have"));
   std::string error;
@@ -241,22 +245,13 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(axccl_jax_run, axccl::jax::Run,
 
 extern "C" {
 
-// All return 0, or 1 with the reason in error[0..bytes).
-AXCCL_JAX_API int axccl_jax_unique_id(char* id, char* error, size_t bytes) {
-  ncclUniqueId made;
-  if (ncclGetUniqueId(&made) != ncclSuccess) {
-    axccl::jax::Copy(ncclGetLastError(nullptr), error, bytes);
-    return 1;
-  }
-  std::memcpy(id, &made, sizeof(made));
-  return 0;
-}
-
-// The ranks of this process's devices, by ordinal. timeout: seconds, negative: the library's.
-AXCCL_JAX_API int axccl_jax_join(const char* id, int size, const int* ranks, int count, double timeout, char* error, size_t bytes) {
+// Returns 0, or 1 with the reason in error[0..bytes).
+// ranks[i] is that of the device ids[i], of `count` in this process. timeout: seconds, negative: the library's.
+AXCCL_JAX_API int axccl_jax_join(const char* id, int size, const int* ids, const int* ranks, int count, double timeout,
+                                 char* error, size_t bytes) {
   ncclUniqueId meeting;
   std::memcpy(&meeting, id, sizeof(meeting));
-  const std::string text = axccl::jax::World::Join(meeting, size, std::vector<int>(ranks, ranks + count), timeout);
+  const std::string text = axccl::jax::World::Join(meeting, size, {ids, ids + count}, {ranks, ranks + count}, timeout);
   if (text.empty()) return 0;
   axccl::jax::Copy(text, error, bytes);
   return 1;

@@ -1,5 +1,5 @@
-// XLA's buffers as the library's views. They are row-major, so dimensions that a call does not name are merged: views have
-// at most five dimensions, however many an array has.
+// XLA's buffers as the library's views. They are row-major, so dimensions that a call does not name are merged: views
+// have at most five dimensions, however many an array has.
 #pragma once
 
 #include <cstdint>

@@ -102,20 +102,20 @@ void Rank::GiveBack(axcclStream_t stream) {
   streams_.push_back(stream);
 }
 
-std::string World::Join(const ncclUniqueId& id, int size, const std::vector<int>& ranks, double timeout) {
+std::string World::Join(const ncclUniqueId& id, int size, const std::vector<int>& ids, const std::vector<int>& ranks,
+                        double timeout) {
   auto world = std::make_shared<World>();
   world->size_ = size;
   std::vector<std::string> errors(ranks.size());
   std::vector<std::thread> threads;  // because each rank waits for all
   for (size_t i = 0; i < ranks.size(); ++i) {
-    world->ranks_.push_back(std::make_unique<Rank>());
-    Rank* const rank = world->ranks_.back().get();
+    Rank* const rank = (world->ranks_[ids[i]] = std::make_unique<Rank>()).get();
     try {
-      threads.emplace_back([&, i, rank] {
-        errors[i] = rank->Join(id, size, ranks[i], kLastDevice - static_cast<int>(i), timeout);
-      });
+      threads.emplace_back(
+          [&, i, rank] { errors[i] = rank->Join(id, size, ranks[i], kLastDevice - static_cast<int>(i), timeout); });
     } catch (const std::system_error& failed) {
-      errors[i] = std::string("no thread can be started: ") + failed.what() + "; raise the limit on threads (ulimit -u)";
+      errors[i] =
+          std::string("no thread can be started: ") + failed.what() + "; raise the limit on threads (ulimit -u)";
     }
   }
   for (std::thread& thread : threads) thread.join();

@@ -1,7 +1,7 @@
-// The communicator of axccl.jax: this process's ranks, one for each of JAX's CPU devices, by the device's ordinal.
+// The communicator of axccl.jax: this process's ranks, one for each of JAX's CPU devices, by the device's id.
 //
-// A world lives until the process leaves it and the last call on it has ended. Thread-safe: XLA runs the calls of several
-// devices at the same time.
+// A world lives until the process leaves it and the last call on it has ended. Thread-safe: XLA runs the calls of
+// several devices at the same time.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,9 @@ class Rank {
 
 class World {
  public:
-  // Makes ranks[i] of `size` the rank of the device with ordinal i, and the result the current world.
-  static std::string Join(const ncclUniqueId& id, int size, const std::vector<int>& ranks, double timeout);
+  // Makes ranks[i] of `size` the rank of the device ids[i], and the result the current world.
+  static std::string Join(const ncclUniqueId& id, int size, const std::vector<int>& ids, const std::vector<int>& ranks,
+                          double timeout);
   // The current world, or null.
   static std::shared_ptr<World> Current();
   // Ends the current world when its calls have ended.
@@ -50,11 +51,15 @@ class World {
 
   int size() const { return size_; }
   size_t local_ranks() const { return ranks_.size(); }
-  Rank* rank(size_t ordinal) { return ordinal < ranks_.size() ? ranks_[ordinal].get() : nullptr; }
+  // The rank of a device, as XLA calls it in a handler: the device's id among those of all processes. Null: none.
+  Rank* rank(int device) {
+    const auto found = ranks_.find(device);
+    return found != ranks_.end() ? found->second.get() : nullptr;
+  }
 
  private:
   int size_ = 0;
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::map<int, std::unique_ptr<Rank>> ranks_;
 };
 
 }  // namespace axccl::jax
