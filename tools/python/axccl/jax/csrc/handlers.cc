@@ -138,6 +138,7 @@ bool SetOperands(Call* call, const Attributes& attributes, ffi::RemainingArgs ar
     const ffi::AnyBuffer out = **rets.get<ffi::AnyBuffer>(i);
     ncclDataType_t type;
     if (!TypeOf(in.element_type(), reduced, &type)) return false;
+    AdviseLargePages(out);
     call->in[i].Set(in, type, attributes.axes[2 * i], attributes.axes[2 * i + 1]);
     call->out[i].Set(out, type, attributes.axes[2 * i], attributes.axes[2 * i + 1]);
   }
