@@ -10,7 +10,7 @@ import numpy as np
 
 from axccl._errors import ArgumentError, Code, Error
 from axccl.jax import _primitives, _world
-from axccl.jax._internals import check_vma
+from axccl.jax._internals import check_vma, varying_axes
 
 AxisName = str | Sequence[str] | None
 
@@ -54,7 +54,7 @@ class _Place:
 
     def varying(self, x: Any) -> Any:
         """x as shard_map's check needs it: a value of each rank's own."""
-        missing = tuple(name for name in self.vma if name not in jax.typeof(x).vma) if self.invariant else ()
+        missing = tuple(name for name in self.vma if name not in varying_axes(jax.typeof(x))) if self.invariant else ()
         return jax.lax.pcast(x, missing, to="varying") if missing else x
 
 

@@ -7,6 +7,8 @@ tests each promise that is used here; docs/clients.md lists the versions.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 
 try:
@@ -30,7 +32,7 @@ except (ImportError, AttributeError) as error:
                       "that docs/clients.md names") from error
 
 __all__ = ["EFFECT", "TokenSet", "abstract_token", "ad", "apply_primitive", "batching", "bdim_at_front", "check_vma",
-           "clear_tokens", "distributed_client", "mlir", "needs_devices"]
+           "clear_tokens", "distributed_client", "mlir", "needs_devices", "varying_axes", "with_varying_axes"]
 
 
 class CallEffect(effects.Effect):  # type: ignore[misc]
@@ -43,6 +45,20 @@ class CallEffect(effects.Effect):  # type: ignore[misc]
 for _set in _allowed:
     _set.add_type(CallEffect)
 EFFECT = CallEffect()
+
+
+def varying_axes(aval: Any) -> frozenset[str]:
+    """The mesh axes along which shard_map knows that a value differs."""
+    if hasattr(aval, "vma"):  # JAX before 0.10
+        return aval.vma
+    return aval.mat.varying
+
+
+def with_varying_axes(aval: Any, axes: frozenset[str]) -> Any:
+    """The same with other axes."""
+    if hasattr(aval, "vma"):
+        return aval.update(vma=axes)
+    return aval.update(manual_axis_type=aval.mat.update(varying=axes))
 
 
 def distributed_client() -> object | None:

@@ -16,7 +16,7 @@ from jax.extend.core import Primitive
 from axccl._errors import Code, Error
 from axccl.jax import _world
 from axccl.jax._internals import (EFFECT, TokenSet, abstract_token, ad, apply_primitive, batching, bdim_at_front, mlir,
-                                  needs_devices)
+                                  needs_devices, varying_axes, with_varying_axes)
 
 # The library's values of operators.
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4, "and": 0x7FFF0001, "or": 0x7FFF0002, "xor": 0x7FFF0003,
@@ -84,10 +84,10 @@ def _make(call: str, shape: Callable[..., tuple[int, ...]], attributes: Callable
     def abstract(*avals: Any, **params: Any) -> Any:
         outs = []
         for aval in avals[1:2] if ragged else avals:
-            vma = aval.vma
+            out = aval.update(shape=shape(aval.shape, **params), weak_type=False)
             if call == "all_reduce" and params["invariant"]:
-                vma = vma - frozenset(params["vma"])
-            outs.append(aval.update(shape=shape(aval.shape, **params), weak_type=False, vma=vma))
+                out = with_varying_axes(out, varying_axes(out) - frozenset(params["vma"]))
+            outs.append(out)
         return outs, {EFFECT}
 
     primitive.def_effectful_abstract_eval(abstract)
@@ -202,7 +202,7 @@ ad.primitive_transposes[ragged_all_to_all_p] = _transpose_ragged
 
 
 def _batch(primitive: Any, dims: tuple[str, ...], operands: Any, where: Any, **params: Any) -> Any:
-    size = next(x.shape[d] for x, d in zip(operands, where) if d is not batching.not_mapped)
+    size = next(x.shape[d] for x, d in zip(operands, where) if d is not None)
     at_front = [bdim_at_front(x, d, size) for x, d in zip(operands, where)]
     outs = primitive.bind(*at_front, **{name: value + 1 if name in dims else value
                                         for name, value in params.items()})
@@ -215,10 +215,10 @@ for _primitive, _dims in ((all_reduce_p, ()), (all_gather_p, ("dim",)), (reduce_
 
 
 def _batch_ragged(operands: Any, where: Any, **params: Any) -> Any:
-    if any(d is not batching.not_mapped for d in where[2:]):
+    if any(d is not None for d in where[2:]):
         raise NotImplementedError("ragged_all_to_all: offsets and sizes are mapped by vmap; pass the same for all, or call "
                                   "it once for each")
-    size = next(x.shape[d] for x, d in zip(operands, where) if d is not batching.not_mapped)
+    size = next(x.shape[d] for x, d in zip(operands, where) if d is not None)
     # Rows are along dimension 0, so the new dimension goes behind it.
     behind = [jax.numpy.moveaxis(bdim_at_front(x, d, size), 0, 1) for x, d in zip(operands[:2], where[:2])]
     return ragged_all_to_all_p.bind(*behind, *operands[2:], **params), [1]
