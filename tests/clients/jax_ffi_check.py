@@ -15,7 +15,7 @@ import traceback
 
 from jax_ranks import Ranks, close, fill, parse, raises, run, same, shards_of
 
-LAYOUTS = ["2x1", "4x1", "1x4", "1x8", "2x2", "2x1,launcher"]
+LAYOUTS = ["1x1", "2x1", "4x1", "1x4", "1x8", "2x2", "2x1,launcher"]
 
 
 # ---- calls and types ----
@@ -439,6 +439,29 @@ def test_failures(ranks):
         same(y, total(rows), "after a new init")
 
 
+# ---- one rank ----
+
+
+def test_documentation(ranks):
+    """The examples of the docstrings. Each makes a communicator of its own, of one rank."""
+    import doctest
+    import jax
+    import jax.numpy as jnp
+    import axccl.jax as ax
+    import axccl
+
+    ax.shutdown()
+    assert ranks.count == 1
+    names = {"axccl": axccl, "jax": jax, "jnp": jnp, "P": jax.sharding.PartitionSpec}
+    for name, text in [("axccl.jax", ax.__doc__), *((name, getattr(ax, name).__doc__) for name in ax.__all__)]:
+        log = []
+        if name != "shutdown":
+            assert ">>>" in text, f"{name} has no example"
+        doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, dict(names), name, None, 0), out=log.append)
+        assert not log, "".join(log)
+    ax.init()
+
+
 # ---- processes without jax.distributed ----
 
 
@@ -494,7 +517,15 @@ def test_deadline(ranks):
 
 
 LAUNCHED = ["launcher", "deadline"]
-ALL = [name[5:] for name in dir() if name.startswith("test_") and name[5:] not in (*LAUNCHED, "death")]
+ALONE = ["documentation"]
+ALL = [name[5:] for name in dir() if name.startswith("test_") and name[5:] not in (*LAUNCHED, *ALONE, "death")]
+
+
+def tests_of(layout):
+    """The tests that fit a layout."""
+    if layout == "1x1":
+        return ALONE
+    return LAUNCHED if parse(layout)[2] else ALL
 
 
 # ---- runs ----
@@ -524,7 +555,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layout", action="append", metavar="PROCESSESxDEVICES[,launcher]")
     parser.add_argument("--child", nargs=3, metavar=("LAYOUT", "PROCESS", "PORT"), help=argparse.SUPPRESS)
-    parser.add_argument("tests", nargs="*", metavar="TEST", help=", ".join([*ALL, *LAUNCHED, "death"]))
+    parser.add_argument("tests", nargs="*", metavar="TEST", help=", ".join([*ALL, *LAUNCHED, *ALONE, "death"]))
     arguments = parser.parse_args()
     if arguments.child:
         layout, process, port = arguments.child
@@ -533,7 +564,7 @@ def main():
         return 0
     import axccl.jax  # noqa: F401  compiled here, not by several processes
 
-    right = [run(__file__, layout, arguments.tests or (LAUNCHED if parse(layout)[2] else ALL))
+    right = [run(__file__, layout, arguments.tests or tests_of(layout))
              for layout in arguments.layout or LAYOUTS]
     if not arguments.layout and not arguments.tests:
         right.append(run(__file__, "2x1,launcher", ["death"]))
