@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Collectives inside of jax.jit and jax.shard_map on the CPU: axccl.jax against JAX's own (gloo), in two processes.
+"""Collectives inside of jax.jit and jax.shard_map on the CPU: axccl.jax against JAX's own, in two processes.
 
-    python3 perf/jax/jax_perf.py [--json FILE] [--rounds 7] [CALL...]
+    python3 perf/jax/jax_perf.py [--json FILE] [--rounds 7] [--own gloo|mpi] [CALL...]
 
 Both take turns in one run; a row is the median over the rounds. A program makes one call, and each is waited for.
+"--own mpi": JAX's own on libaxccl_mpi.so. A process has one implementation, so that takes a run of its own.
 """
 
 import argparse
@@ -33,7 +34,7 @@ def functions(call, ranks):
             "ppermute": (lambda x: lax.ppermute(x, "i", around), lambda x: ax.ppermute(x, "i", perm=around))}[call]
 
 
-def measure(call, size, ranks, rounds):
+def measure(call, size, ranks, own, rounds):
     """Microseconds of a program with one call, by implementation: the medians."""
     import jax
     import numpy as np
@@ -44,7 +45,7 @@ def measure(call, size, ranks, rounds):
     x = jax.make_array_from_callback((ranks * count,), NamedSharding(mesh, P("i")),
                                      lambda index: np.ones(count, np.float32))
     programs = {name: jax.jit(jax.shard_map(function, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False))
-                for name, function in zip(("gloo", "axccl"), functions(call, ranks))}
+                for name, function in zip((own, "axccl"), functions(call, ranks))}
     times = {name: [] for name in programs}
     for program in programs.values():
         for _ in range(3):
@@ -70,11 +71,12 @@ def process(rank, ranks, port, arguments):
     rows = []
     for call in arguments.calls or CALLS:
         for size in SIZES:
-            us = measure(call, size, ranks, arguments.rounds)
+            us = measure(call, size, ranks, arguments.own, arguments.rounds)
             rows.append({"call": call, "bytes": size, **us})
             if rank == 0:
-                print(f"{call:14s} {size:9d} B   gloo {us['gloo']:10.1f} us   axccl {us['axccl']:10.1f} us "
-                      f"{us['gloo'] / us['axccl']:7.2f} x", flush=True)
+                theirs, ours = us[arguments.own], us["axccl"]
+                print(f"{call:14s} {size:9d} B   {arguments.own} {theirs:10.1f} us   axccl {ours:10.1f} us "
+                      f"{theirs / ours:7.2f} x", flush=True)
     axccl.jax.shutdown()
     if rank == 0 and arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
@@ -83,11 +85,18 @@ def process(rank, ranks, port, arguments):
     jax.distributed.shutdown()
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--own", choices=("gloo", "mpi"), default="gloo")
     parser.add_argument("--process", nargs=2, type=int, metavar=("RANK", "PORT"), help=argparse.SUPPRESS)
     parser.add_argument("calls", nargs="*", metavar="CALL", help=", ".join(CALLS))
     arguments = parser.parse_args()
@@ -101,13 +110,16 @@ def main():
     import axccl.jax  # noqa: F401  compiled here, not by several processes
 
     print(f"JAX {jax.__version__}, {arguments.ranks} processes", flush=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1",
-                   "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo"}
-    children = [subprocess.Popen([sys.executable, *sys.argv, "--process", str(rank), str(port)], env=environment)
-                for rank in range(arguments.ranks)]
+                   "JAX_CPU_COLLECTIVES_IMPLEMENTATION": arguments.own}
+    if arguments.own == "mpi":
+        from axccl import _build
+
+        environment.update(MPITRAMPOLINE_LIB=str(_build.library("jax_perf").parent / "libaxccl_mpi.so"),
+                           NCCL_COMM_ID=f"127.0.0.1:{free_port()}", WORLD_SIZE=str(arguments.ranks))
+    children = [subprocess.Popen([sys.executable, *sys.argv, "--process", str(rank), str(port)],
+                                 env={**environment, "RANK": str(rank)}) for rank in range(arguments.ranks)]
     return int(any([one.wait() for one in children]))
 
 

@@ -3,8 +3,8 @@
 
     python3 tests/clients/jax_ffi_check.py [--layout 4x1 ...] [TEST...]
 
-A layout is processes x devices of each; "2x1,launcher" starts processes without jax.distributed. Without arguments all
-layouts. Values are small integers where sums must be exact; each process knows the inputs of all.
+A layout is processes x devices of each; "2x1,launcher" starts processes without jax.distributed, and "2x1,mpi" runs lax's
+own collectives on libaxccl_mpi.so. Without arguments all layouts. Values are small integers where sums must be exact; each process knows the inputs of all.
 """
 
 import argparse
@@ -13,9 +13,10 @@ import sys
 import time
 import traceback
 
-from jax_ranks import Ranks, close, fill, parse, raises, run, same, shards_of
+from jax_mpi import test_mpi, test_mpi_symbols  # noqa: F401
+from jax_ranks import Ranks, close, fill, parse, raises, run, same, shards_of, total
 
-LAYOUTS = ["1x1", "2x1", "4x1", "1x4", "1x8", "2x2", "2x1,launcher"]
+LAYOUTS = ["1x1", "2x1", "4x1", "1x4", "1x8", "2x2", "2x1,launcher", "2x1,mpi", "4x1,mpi"]
 
 
 # ---- calls and types ----
@@ -24,13 +25,6 @@ NUMBERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint
            "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"]
 MOVED = [*NUMBERS, "bool", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e3m4",
          "float8_e8m0fnu"]
-
-
-def total(rows):
-    """The sum over the ranks, in the type of the rows."""
-    import numpy as np
-
-    return rows.astype(np.complex128 if rows.dtype.kind == "c" else np.float64).sum(0).astype(rows.dtype)
 
 
 def test_reductions(ranks):
@@ -194,7 +188,7 @@ def test_meshes(ranks):
     n = ranks.count
     rows = fill(n, (4,), salt=1)
     for y in ranks.run(lambda x: ax.all_reduce(x), rows).values():
-        expected = total(rows) if not ranks.launcher else None
+        expected = total(rows) if not ranks.mode else None
         if expected is not None:
             same(y, expected, "all ranks")
     if n >= 4 and n % 2 == 0:
@@ -518,28 +512,30 @@ def test_deadline(ranks):
 
 LAUNCHED = ["launcher", "deadline"]
 ALONE = ["documentation"]
-ALL = [name[5:] for name in dir() if name.startswith("test_") and name[5:] not in (*LAUNCHED, *ALONE, "death")]
+MPI = ["mpi", "mpi_symbols"]
+ALL = [name[5:] for name in dir() if name.startswith("test_") and name[5:] not in (*LAUNCHED, *ALONE, *MPI, "death")]
 
 
 def tests_of(layout):
     """The tests that fit a layout."""
     if layout == "1x1":
         return ALONE
-    return LAUNCHED if parse(layout)[2] else ALL
+    return {"launcher": LAUNCHED, "mpi": MPI, "": ALL}[parse(layout)[2]]
 
 
 # ---- runs ----
 
 
-def child(processes, devices, process, port, launcher, tests):
+def child(processes, devices, process, port, mode, tests):
     import jax
 
-    if not launcher and processes > 1:
+    if mode != "launcher" and processes > 1:
         jax.distributed.initialize(f"127.0.0.1:{port}", processes, process)
     import axccl.jax as ax
 
-    ax.init()
-    ranks = Ranks(processes, devices, process, launcher)
+    if mode != "mpi":
+        ax.init()
+    ranks = Ranks(processes, devices, process, mode)
     for test in tests:
         try:
             globals()[f"test_{test}"](ranks)
@@ -547,7 +543,7 @@ def child(processes, devices, process, port, launcher, tests):
             print(f"process {process} of {processes}, {devices} devices: {test} FAILED\n{traceback.format_exc()}", flush=True)
             os._exit(1)
     ax.shutdown()
-    if not launcher and processes > 1:
+    if mode != "launcher" and processes > 1:
         jax.distributed.shutdown()
 
 
@@ -555,12 +551,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layout", action="append", metavar="PROCESSESxDEVICES[,launcher]")
     parser.add_argument("--child", nargs=3, metavar=("LAYOUT", "PROCESS", "PORT"), help=argparse.SUPPRESS)
-    parser.add_argument("tests", nargs="*", metavar="TEST", help=", ".join([*ALL, *LAUNCHED, *ALONE, "death"]))
+    parser.add_argument("tests", nargs="*", metavar="TEST", help=", ".join([*ALL, *LAUNCHED, *ALONE, *MPI, "death"]))
     arguments = parser.parse_args()
     if arguments.child:
         layout, process, port = arguments.child
-        processes, devices, launcher = parse(layout)
-        child(processes, devices, int(process), int(port), launcher, arguments.tests)
+        processes, devices, mode = parse(layout)
+        child(processes, devices, int(process), int(port), mode, arguments.tests)
         return 0
     import axccl.jax  # noqa: F401  compiled here, not by several processes
 

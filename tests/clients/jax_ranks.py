@@ -13,11 +13,11 @@ SECONDS = 300  # for a layout
 class Ranks:
     """What a test works with: the ranks, their mesh, and the modules."""
 
-    def __init__(self, processes, devices, process, launcher):
+    def __init__(self, processes, devices, process, mode):
         import jax
         import numpy as np
 
-        self.processes, self.devices, self.process, self.launcher = processes, devices, process, launcher
+        self.processes, self.devices, self.process, self.mode = processes, devices, process, mode
         self.count = len(jax.devices())  # ranks that a mesh can have
         self.mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
 
@@ -62,6 +62,13 @@ def fill(ranks, shape, dtype="float32", salt=0):
     return np.asarray(rows.astype(jnp.dtype(dtype))).reshape(ranks, *shape)
 
 
+def total(rows):
+    """The sum over the ranks, in the type of the rows."""
+    import numpy as np
+
+    return rows.astype(np.complex128 if rows.dtype.kind == "c" else np.float64).sum(0).astype(rows.dtype)
+
+
 def same(found, expected, what):
     import numpy as np
 
@@ -88,33 +95,47 @@ def raises(kinds, words, function, *arguments, **options):
     raise AssertionError(f"no error with {words}")
 
 
-def environment(processes, devices, process, port, launcher):
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def mpi_library():
+    """libaxccl_mpi.so beside the library that axccl has loaded."""
+    from axccl import _build
+
+    return str(_build.library("jax_ranks").parent / "libaxccl_mpi.so")
+
+
+def environment(processes, devices, process, port, mode, place):
     flags = re.sub(r"--xla_force_host_platform_device_count=\d+", "", os.environ.get("XLA_FLAGS", ""))
     given = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "JAX_NUM_CPU_DEVICES": str(devices),
              "XLA_FLAGS": flags, "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo"}
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NCCL_COMM_ID"):
         given.pop(name, None)
-    if launcher:
+    if mode:
         given.update(RANK=str(process), WORLD_SIZE=str(processes), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    if mode == "mpi":
+        given.update(JAX_CPU_COLLECTIVES_IMPLEMENTATION="mpi", MPITRAMPOLINE_LIB=mpi_library(),
+                     NCCL_COMM_ID=place)
     return given
 
 
 def parse(layout):
-    """"2x1,launcher": processes, devices of each, and whether they do without jax.distributed."""
+    """"2x1,launcher": processes, devices of each, and how they meet: as JAX's do, without jax.distributed, or by MPI."""
     shape, _, mode = layout.partition(",")
     processes, devices = map(int, shape.split("x"))
-    return processes, devices, mode == "launcher"
+    return processes, devices, mode
 
 
 def run(program, layout, chosen):
     """True if all processes of a layout passed the chosen tests. Each is `program --child LAYOUT PROCESS PORT TEST...`."""
-    processes, devices, launcher = parse(layout)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    processes, devices, mode = parse(layout)
+    port, place = free_port(), f"127.0.0.1:{free_port()}"
     started = time.monotonic()
     children = [subprocess.Popen([sys.executable, "-B", os.path.abspath(program), "--child", layout, str(process),
-                                  str(port), *chosen], env=environment(processes, devices, process, port, launcher))
+                                  str(port), *chosen], env=environment(processes, devices, process, port, mode, place))
                 for process in range(processes)]
     try:
         codes = [one.wait(timeout=max(1, SECONDS - (time.monotonic() - started))) for one in children]
