@@ -11,11 +11,11 @@ from axccl._core import Channel, Communicator, library_version, unique_id
 from axccl._errors import ArgumentError, Code, Error
 from axccl._local import local
 from axccl._memory import empty
-from axccl._programs import get_dropin, get_include, get_library_dir
+from axccl._programs import get_dropin, get_include, get_library_dir, get_mpi
 
 Communicator.from_env = classmethod(_environment.from_env)  # type: ignore[assignment]
 for _public in (Channel, Communicator, unique_id, ArgumentError, Code, Error, local, empty, get_dropin, get_include,
-                get_library_dir):
+                get_library_dir, get_mpi):
     try:
         _public.__module__ = "axccl"  # where a reader finds them
     except (AttributeError, TypeError):
@@ -26,4 +26,4 @@ _code = library_version()  # major * 10000 + minor * 100 + patch
 __version__ = f"{_code // 10000}.{_code // 100 % 100}.{_code % 100}"
 
 __all__ = ["ArgumentError", "Channel", "Code", "Communicator", "Error", "empty", "get_dropin", "get_include",
-           "get_library_dir", "local", "unique_id"]
+           "get_library_dir", "get_mpi", "local", "unique_id"]

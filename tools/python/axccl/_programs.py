@@ -36,6 +36,15 @@ def get_library_dir() -> str:
     return str(_FOLDER / "lib")
 
 
+def get_mpi() -> str:
+    """libaxccl_mpi.so, for MPITRAMPOLINE_LIB: JAX's jax_cpu_collectives_implementation=mpi runs on it.
+
+    >>> axccl.get_mpi().endswith("libaxccl_mpi.so")
+    True
+    """
+    return str(_FOLDER / "lib" / "libaxccl_mpi.so")
+
+
 def get_dropin() -> str:
     """libnccl.so.2, for LD_PRELOAD: programs built for NCCL load it in place of NVIDIA's.
 

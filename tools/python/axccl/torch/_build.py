@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.machinery
 import importlib.util
-import os
 import pathlib
 import shutil
 import sys
-import sysconfig
 from types import ModuleType
 
 import torch
 
+from axccl import _build
+
 _SOURCE = pathlib.Path(__file__).resolve().parent / "csrc"
 _OLDEST = (2, 8)
-
-
-def _package() -> pathlib.Path:
-    import axccl
-
-    return pathlib.Path(axccl.__file__).parent
-
-
-def _key() -> str:
-    """What the extension depends on: sources, headers, PyTorch, Python and the library."""
-    digest = hashlib.sha256()
-    for path in sorted(_SOURCE.iterdir()) + sorted(_include().glob("**/*.h")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    digest.update(f"{torch.__version__} {torch.__file__} {sys.version} {sysconfig.get_platform()}".encode())
-    return digest.hexdigest()[:16]
-
-
-def _include() -> pathlib.Path:
-    for folder in (_package() / "include", pathlib.Path(os.environ.get("AXCCL_INCLUDE", "/nonexistent"))):
-        if (folder / "axccl" / "axccl.h").exists():
-            return folder
-    raise ImportError(f"axccl.torch: no headers in {_package() / 'include'}; install the wheel, or set AXCCL_INCLUDE to the "
-                      "folder that has axccl/axccl.h")
-
-
-def _library() -> pathlib.Path:
-    """The library that axccl itself has loaded: a second copy would be a second world of ranks."""
-    import axccl  # noqa: F401
-
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        for line in maps:
-            path = line.split(maxsplit=5)[-1].strip()
-            if pathlib.Path(path).name.startswith("libaxccl.so"):
-                return pathlib.Path(path)
-    raise ImportError("axccl.torch: libaxccl.so is not loaded, although axccl is; reinstall axccl")
-
-
-def _cache() -> pathlib.Path:
-    base = os.environ.get("AXCCL_CACHE_DIR") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "axccl")
-    return pathlib.Path(base) / "torch"
 
 
 def _check_version() -> None:
@@ -69,10 +26,11 @@ def _check_version() -> None:
 def load() -> ModuleType:
     """The extension for this PyTorch; compiled if there is none yet."""
     _check_version()
-    name = f"axccl_torch_{_key()}"
-    folder = _cache() / name
+    key = _build.key("axccl.torch", _SOURCE, f"{torch.__version__} {torch.__file__}")
+    name = f"axccl_torch_{key}"
+    folder = _build.cache("torch") / name
     path = folder / f"{name}.so"
-    library = _library()
+    library = _build.library("axccl.torch")
     if not path.exists():
         _compile(name, folder, library)
     # By its full path and under its own name: one for another PyTorch has another name.
@@ -96,7 +54,7 @@ def _compile(name: str, folder: pathlib.Path, library: pathlib.Path) -> None:
             name,
             [str(path) for path in sorted(_SOURCE.glob("*.cc"))],
             extra_cflags=["-O2", "-DUSE_C10D"],
-            extra_include_paths=[str(_include()), str(_SOURCE)],
+            extra_include_paths=[str(_build.include("axccl.torch")), str(_SOURCE)],
             extra_ldflags=[str(library), f"-Wl,-rpath,{library.parent}"],
             build_directory=str(building),
             is_python_module=False,
