@@ -5,6 +5,7 @@
 DROPIN is the folder of libnccl.so.2. nccl4py takes the library that is loaded already, so this program starts itself again
 with the folder in front of LD_LIBRARY_PATH. Exit status 77: nccl4py is not installed."""
 
+import ctypes
 import multiprocessing
 import os
 import sys
@@ -23,8 +24,10 @@ def values(rank, count=COUNT):
 
 
 def run_rank(rank, identity):
-    """Every collective once. Host ranks take no device: the stream is 0."""
+    """Every collective once. Calls are asynchronous, as in NCCL: the stream 0 of a thread of host ranks is waited for by
+    AxCCL's own function, where a program on GPUs calls cudaStreamSynchronize."""
     comm = nccl.comm_init_rank(RANKS, identity, rank)
+    axccl = ctypes.CDLL("libaxccl.so.0")  # loaded with the drop-in
     check((nccl.comm_count(comm), nccl.comm_user_rank(comm)) == (RANKS, rank), "count and rank")
     dtype, add = int(nccl.DataType.Float32), int(nccl.RedOp.Sum)
     every = [values(r) for r in range(RANKS)]
@@ -32,31 +35,35 @@ def run_rank(rank, identity):
     all_of = numpy.zeros(RANKS * COUNT, numpy.float32)
     total = sum(every)
 
+    def right(array, expected, what):
+        check(axccl.axcclStreamSynchronize(None) == 0, f"axcclStreamSynchronize after {what}")
+        check((array == expected).all(), what)
+
     nccl.all_reduce(mine.ctypes.data, one.ctypes.data, COUNT, dtype, add, comm, 0)
-    check((one == total).all(), "all_reduce")
+    right(one, total, "all_reduce")
     nccl.all_reduce(one.ctypes.data, one.ctypes.data, COUNT, dtype, int(nccl.RedOp.Max), comm, 0)
-    check((one == total).all(), "all_reduce in place")
+    right(one, total, "all_reduce in place")
     nccl.all_gather(mine.ctypes.data, all_of.ctypes.data, COUNT, dtype, comm, 0)
-    check((all_of == numpy.concatenate(every)).all(), "all_gather")
+    right(all_of, numpy.concatenate(every), "all_gather")
     parts = numpy.tile(mine, RANKS)
     nccl.reduce_scatter(parts.ctypes.data, one.ctypes.data, COUNT, dtype, add, comm, 0)
-    check((one == total).all(), "reduce_scatter")
+    right(one, total, "reduce_scatter")
     nccl.broadcast(mine.ctypes.data, one.ctypes.data, COUNT, dtype, 1, comm, 0)
-    check((one == every[1]).all(), "broadcast")
+    right(one, every[1], "broadcast")
     one[:] = -1
     nccl.reduce(mine.ctypes.data, one.ctypes.data, COUNT, dtype, add, 2, comm, 0)
-    check((one == (total if rank == 2 else -1)).all(), "reduce")
+    right(one, (total if rank == 2 else -1), "reduce")
     nccl.allto_all(parts.ctypes.data, all_of.ctypes.data, COUNT, dtype, comm, 0)
-    check((all_of == numpy.concatenate(every)).all(), "allto_all")
+    right(all_of, numpy.concatenate(every), "allto_all")
     nccl.group_start()
     nccl.send(mine.ctypes.data, COUNT, dtype, (rank + 1) % RANKS, comm, 0)
     nccl.recv(one.ctypes.data, COUNT, dtype, (rank - 1) % RANKS, comm, 0)
     nccl.group_end()
-    check((one == every[(rank - 1) % RANKS]).all(), "send and recv in a group")
+    right(one, every[(rank - 1) % RANKS], "send and recv in a group")
 
     half = nccl.comm_split(comm, rank % 2, rank, 0)
     nccl.all_reduce(mine.ctypes.data, one.ctypes.data, COUNT, dtype, add, half, 0)
-    check((one == sum(every[rank % 2::2])).all(), "all_reduce of a split")
+    right(one, sum(every[rank % 2::2]), "all_reduce of a split")
     nccl.comm_destroy(half)
     # A wrong call is nccl4py's exception, with the library's text beside it.
     try:
@@ -101,7 +108,6 @@ def one_process(rank, pipes):
 
 
 def as_bytes(identity):
-    import ctypes
     return numpy.ctypeslib.as_array((ctypes.c_uint8 * 128).from_address(identity.ptr))
 
 
@@ -129,7 +135,8 @@ except ImportError as missing:
 
 if __name__ == "__main__":
     dropin = os.path.abspath(sys.argv[1])
-    if os.environ.get("LD_LIBRARY_PATH", "").split(":")[0] != dropin:
+    if os.environ.get("AXCCL_DROPIN") != dropin:
+        os.environ["AXCCL_DROPIN"] = dropin
         os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, [dropin, os.environ.get("LD_LIBRARY_PATH")]))
         os.environ.setdefault("AXCCL_DEVICE", "host")
         os.execv(sys.executable, [sys.executable, "-B", *sys.argv])

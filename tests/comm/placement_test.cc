@@ -319,7 +319,7 @@ TEST_F(PlacementTest, FilesThatCannotBeUsedAreOnlyReported) {
   ExpectLogged("NCCL_TOPO_DUMP_FILE: open(/nowhere/at/all) to write");
 }
 
-// NCCL's form: what is of another machine is left out, and said once.
+// NCCL's form, which needs expat: what is of another machine is left out, and said once.
 TEST_F(PlacementTest, FilesOfNcclCorrectThisMachine) {
   std::ofstream(folder_.Path("machine")) << "<system version=\"1\"><cpu numaid=\"0\"><rack/><pci "
                                             "busid=\"fffe:00:00.0\" class=\"0x030200\"/></cpu></system>\n";

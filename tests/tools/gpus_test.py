@@ -16,9 +16,9 @@ def run(*arguments, **variables):
 
 class Gpus(unittest.TestCase):
     def test_names_those_of_the_driver(self):
-        software = {"LD_LIBRARY_PATH": SOFTGPU, "SOFTGPU_DEVICES": "2", "AXCCL_DEVICE": "host"}
+        software = {"LD_LIBRARY_PATH": SOFTGPU, "SOFTGPU_DEVICES": "2", "SOFTGPU_ARCH": "75", "AXCCL_DEVICE": "host"}
         gpus = json.loads(run("--json", **software))["gpus"]
-        self.assertEqual(len(gpus), 2)
+        self.assertEqual([gpu["compute_capability"] for gpu in gpus], ["7.5", "7.5"])
         lines = [line for line in run("--ranks", "2", **software).splitlines() if line.startswith("GPU")]
         self.assertEqual(len(lines), 2)
         for index, (gpu, line) in enumerate(zip(gpus, lines)):

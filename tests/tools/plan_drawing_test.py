@@ -56,15 +56,32 @@ class Drawing(unittest.TestCase):
         self.assertEqual(len({y for _, _, _, y in boxes}), 8)
         self.assertEqual(len({(x, y) for _, _, x, y in boxes}), len(boxes))
 
+    def arrows_of(self, plan):
+        """By the text, between the places of the boxes: right edge of the v-th signal, left edge of the wait."""
+        place = {title: (x, y) for _, title, x, y in draw(*plan)[1]}
+        signals, waits, lane = {}, [], None
+        for line in run("show", *plan).stdout.splitlines():
+            words = line.split()
+            if words[0] == "rank":
+                lane = (words[1], words[3])
+            elif words[0].startswith("#") and words[1] == "signal":
+                signals.setdefault((*lane, words[-1]), []).append(line)
+            elif words[0].startswith("#") and words[1] == "wait":
+                source = words[3][1:] if words[3].startswith("l") else lane[1]
+                waits.append(((words[2], source, words[-2]), int(words[-1][1:]), line))
+        for endpoint, value, line in waits:
+            (x1, y1), (x2, y2) = place[signals[endpoint][value - 1]], place[line]
+            yield x1 + 54, y1 + 9, x2, y2 + 9
+
     def test_an_arrow_leads_from_each_signal_to_its_wait(self):
+        for plan in (RING, ("--op", "broadcast", "--algo", "ring", "--ranks", "5", "--root", "3")):
+            picture, _ = draw(*plan)
+            arrows = sorted(tuple(float(line.get(key)) for key in ("x1", "y1", "x2", "y2"))
+                            for line in picture.iter(SVG + "line") if line.get("class") == "arrow")
+            expected = sorted(self.arrows_of(plan))
+            self.assertEqual(arrows, expected)
+            self.assertTrue(all(begin < end for begin, _, end, _ in arrows))  # a wait is behind its signal
         picture, boxes = draw(*RING)
-        arrows = [line for line in picture.iter(SVG + "line") if line.get("class") == "arrow"]
-        waits = {(x, y) for style, _, x, y in boxes if style == "wait"}
-        self.assertEqual(len(arrows), len(waits))
-        for arrow in arrows:
-            begin, end = float(arrow.get("x1")), float(arrow.get("x2"))
-            self.assertLess(begin, end)  # a wait is behind its signal
-            self.assertIn((end, float(arrow.get("y2")) - 9), waits)
         # What is put into the scratch of another rank.
         put = [title for style, title, _, _ in boxes if style == "copy" and "slot" in title.split("<-")[0]]
         data = [line for line in picture.iter(SVG + "line") if line.get("class") == "data"]
