@@ -88,7 +88,8 @@ def process(rank, ranks, port, arguments):
     axccl.jax.shutdown()
     if rank == 0 and arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"jax": jax.__version__, "ranks": ranks, "rounds": arguments.rounds, "rows": rows}, file, indent=1)
+            whole = {"jax": jax.__version__, "ranks": ranks, "rounds": arguments.rounds, "rows": rows}
+            json.dump(whole, file, indent=1)
             file.write("\n")
     jax.distributed.shutdown()
 

@@ -50,8 +50,8 @@ def _meeting_of_jax() -> bytes:
     """The id of a new communicator, by jax.distributed's store."""
     client: Any = _internals.distributed_client()
     if client is None:
-        raise Error("init: JAX has several processes, but jax.distributed.initialize() was not called in this one; call it "
-                    "before", Code.INVALID_USAGE)
+        raise Error("init: JAX has several processes, but jax.distributed.initialize() was not called in this one; "
+                    "call it before", Code.INVALID_USAGE)
     key = f"axccl/jax/{next(_lives)}"
     if jax.process_index() == 0:
         client.key_value_set_bytes(key, _core.unique_id())
@@ -73,8 +73,8 @@ def _meeting_of_launcher() -> tuple[int, int, bytes]:
 def init(*, timeout: float | None = None) -> None:
     """Makes the communicator: every CPU device of every process becomes a rank. All processes call it.
 
-    With several processes of jax.distributed, its devices are the ranks, in the order of jax.devices("cpu"). Without it,
-    processes of torchrun, mpirun or srun meet as those of axccl.Communicator.from_env() do; then each has a JAX of its
+    With several processes of jax.distributed, its devices are the ranks, in the order of jax.devices("cpu"). Without
+    it, processes of torchrun, mpirun or srun meet as those of axccl.Communicator.from_env() do; then each has a JAX of its
     own, with equally many devices, and the ranks of a process follow those of the one before. timeout: seconds that a
     call may wait for others (600).
 
