@@ -14,10 +14,10 @@ from axccl.jax._internals import check_vma, varying_axes
 
 AxisName = str | Sequence[str] | None
 
-_MOVED = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
-          "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3b11fnuz",
-          "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e3m4", "float8_e8m0fnu")
-_REDUCED = _MOVED[:17]
+_REDUCED = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
+            "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2")
+_MOVED = (*_REDUCED, "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e3m4",
+          "float8_e8m0fnu")
 _FLOATS = ("sum", "prod", "max", "min", "avg")
 _WHOLE = ("sum", "prod", "max", "min", "avg", "and", "or", "xor", "logical_and", "logical_or")
 

@@ -1,8 +1,8 @@
 """The parts of JAX that it does not publish, in one place.
 
 Calls are ordered by JAX's ordered effects (jax._src.effects): JAX threads a token through all calls of a program, in
-the order of the program, and from one program to the next. No published function does that. tests/clients/jax_ffi_check.py
-tests each promise that is used here; docs/clients.md lists the versions.
+the order of the program, and from one program to the next. No published function does that. The test
+tests/clients/jax_ffi_check.py covers each promise that is used here; docs/clients.md lists the versions.
 """
 
 from __future__ import annotations

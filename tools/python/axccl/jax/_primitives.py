@@ -69,7 +69,8 @@ def _lower(call: str, attributes: Callable[..., dict[str, Any]], aliases: dict[i
     rule = jax.ffi.ffi_lowering("axccl_jax_run", has_side_effect=True, operand_output_aliases=aliases)
     *results, token = rule(with_token, *operands, ctx.tokens_in.get(EFFECT), call=call,
                            world=np.int64(_world.current(call).size), ranks=_array(ranks),
-                           group_size=np.int64(group_size), op=np.int64(given["op"]), axes=_array(given["axes"]), pairs=_array(given["pairs"]))
+                           group_size=np.int64(group_size), op=np.int64(given["op"]), axes=_array(given["axes"]),
+                           pairs=_array(given["pairs"]))
     ctx.set_tokens_out(TokenSet({EFFECT: token}))
     return results
 

@@ -74,8 +74,8 @@ def init(*, timeout: float | None = None) -> None:
     """Makes the communicator: every CPU device of every process becomes a rank. All processes call it.
 
     With several processes of jax.distributed, its devices are the ranks, in the order of jax.devices("cpu"). Without
-    it, processes of torchrun, mpirun or srun meet as those of axccl.Communicator.from_env() do; then each has a JAX of its
-    own, with equally many devices, and the ranks of a process follow those of the one before. timeout: seconds that a
+    it, processes of torchrun, mpirun or srun meet as those of axccl.Communicator.from_env() do; then each has a JAX of
+    its own, with equally many devices, and the ranks of a process follow those of the one before. timeout: seconds that a
     call may wait for others (600).
 
     >>> axccl.jax.init()
