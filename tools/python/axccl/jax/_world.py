@@ -65,9 +65,7 @@ def _meeting_of_launcher() -> tuple[int, int, bytes]:
     rank, size = _environment.place(os.environ)
     if size == 1:
         return 0, 1, _core.unique_id()
-    if os.environ.get("NCCL_COMM_ID") is None:
-        os.environ["NCCL_COMM_ID"] = _environment.meeting_point(os.environ)  # the library reads it once
-    return rank, size, _core.unique_id()
+    return rank, size, _environment.launched_id("axccl.jax.init")
 
 
 def init(*, timeout: float | None = None) -> None:
