@@ -17,7 +17,8 @@ import sys
 import time
 
 SIZES = [8, 4096, 32768, 262144, 1 << 20, 4 << 20, 32 << 20]  # bytes of the larger array of a rank
-CALLS = ["psum", "all_gather", "psum_scatter", "all_to_all", "ppermute"]
+CALLS = ["psum", "all_gather", "psum_scatter", "all_to_all", "ppermute", "scan"]
+STEPS = 50  # calls of one program of "scan", whose row is a call's time
 
 
 def functions(call, ranks):
@@ -26,7 +27,11 @@ def functions(call, ranks):
     import axccl.jax as ax
 
     around = [(rank, (rank + 1) % ranks) for rank in range(ranks)]
-    return {"psum": (lambda x: lax.psum(x, "i"), lambda x: ax.all_reduce(x, "i")),
+    def scan(psum):
+        return lambda x: lax.scan(lambda carry, _: (psum(carry) * 0.5, None), x, None, STEPS)[0]
+
+    return {"scan": (scan(lambda x: lax.psum(x, "i")), scan(lambda x: ax.all_reduce(x, "i"))),
+            "psum": (lambda x: lax.psum(x, "i"), lambda x: ax.all_reduce(x, "i")),
             "all_gather": (lambda x: lax.all_gather(x[:x.size // ranks], "i", tiled=True),
                            lambda x: ax.all_gather(x[:x.size // ranks], "i")),
             "psum_scatter": (lambda x: lax.psum_scatter(x, "i", tiled=True), lambda x: ax.reduce_scatter(x, "i")),
@@ -50,14 +55,15 @@ def measure(call, size, ranks, own, rounds):
     for program in programs.values():
         for _ in range(3):
             jax.block_until_ready(program(x))
-    repeats = max(5, min(200, int(3e7 / (size + 100_000))))
+    steps = STEPS if call == "scan" else 1
+    repeats = max(5, min(200, int(3e7 / (size + 100_000))) // steps)
     for _ in range(rounds):
         for name, program in programs.items():
             jax.block_until_ready(program(x))
             start = time.perf_counter()
             for _ in range(repeats):
                 jax.block_until_ready(program(x))
-            times[name].append((time.perf_counter() - start) / repeats * 1e6)
+            times[name].append((time.perf_counter() - start) / repeats / steps * 1e6)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -71,6 +77,8 @@ def process(rank, ranks, port, arguments):
     rows = []
     for call in arguments.calls or CALLS:
         for size in SIZES:
+            if call == "scan" and size > 1 << 20:
+                continue
             us = measure(call, size, ranks, arguments.own, arguments.rounds)
             rows.append({"call": call, "bytes": size, **us})
             if rank == 0:
@@ -80,7 +88,8 @@ def process(rank, ranks, port, arguments):
     axccl.jax.shutdown()
     if rank == 0 and arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"jax": jax.__version__, "ranks": ranks, "rounds": arguments.rounds, "rows": rows}, file, indent=1)
+            whole = {"jax": jax.__version__, "ranks": ranks, "rounds": arguments.rounds, "rows": rows}
+            json.dump(whole, file, indent=1)
             file.write("\n")
     jax.distributed.shutdown()
 

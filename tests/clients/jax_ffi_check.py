@@ -3,8 +3,9 @@
 
     python3 tests/clients/jax_ffi_check.py [--layout 4x1 ...] [TEST...]
 
-A layout is processes x devices of each; "2x1,launcher" starts processes without jax.distributed, and "2x1,mpi" runs lax's
-own collectives on libaxccl_mpi.so. Without arguments all layouts. Values are small integers where sums must be exact; each process knows the inputs of all.
+A layout is processes x devices of each; "2x1,launcher" starts processes without jax.distributed, and "2x1,mpi" runs
+lax's own collectives on libaxccl_mpi.so. Without arguments all layouts. Values are small integers where sums must be
+exact; each process knows the inputs of all.
 """
 
 import argparse
@@ -166,9 +167,11 @@ def test_programs(ranks):
     def ours(x):
         return ax.all_reduce(x, "i")
 
-    bodies = [program(theirs, lambda x: lax.all_gather(x, "i", tiled=True)), program(ours, lambda x: ax.all_gather(x, "i"))]
+    bodies = [program(theirs, lambda x: lax.all_gather(x, "i", tiled=True)),
+              program(ours, lambda x: ax.all_gather(x, "i"))]
     rows = fill(ranks.count, (4, 3)) / 4
-    for what, transform in (("program", lambda f: f), ("forward derivative", lambda f: lambda x: jax.jvp(f, (x,), (x,))[1]),
+    for what, transform in (("program", lambda f: f),
+                            ("forward derivative", lambda f: lambda x: jax.jvp(f, (x,), (x,))[1]),
                             ("gradient", lambda f: jax.grad(lambda x: (f(x) ** 2).sum()))):
         expected, found = (ranks.run(transform(body), rows) for body in bodies)
         for rank, y in found.items():
@@ -343,7 +346,7 @@ def test_order(ranks):
 
 
 def test_dispatch(ranks):
-    """Programs that are started without waiting, of several kinds in turn, with multiplications that need all threads."""
+    """Programs that are started without waiting, of two kinds in turn, with multiplications that need all threads."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -384,12 +387,14 @@ def test_errors(ranks):
     wrong(["axis_name is ('i', 'i')", "once"], lambda x: ax.all_reduce(x, ("i", "i")))
     raises(axccl.Error, ["axis_name is 'i'", "no axes here", "jax.shard_map"], lambda: ax.all_reduce(jnp.ones(2), "i"))
     wrong(["op is 'mean'", "avg"], lambda x: ax.all_reduce(x, "i", op="mean"), kind=ValueError)
-    wrong(["op is 'max'", "complex64", "sum"], lambda x: ax.all_reduce(x, "i", op="max"), kind=ValueError, dtype="complex64")
+    wrong(["op is 'max'", "complex64", "sum"], lambda x: ax.all_reduce(x, "i", op="max"), kind=ValueError,
+          dtype="complex64")
     wrong(["op is 'and'", "float32"], lambda x: ax.reduce_scatter(x, "i", op="and"), kind=ValueError)
     wrong(["all_gather", "axis is 2", "-2..1"], lambda x: ax.all_gather(x, "i", axis=2), kind=ValueError)
     wrong(["all_gather", "no axes"], lambda x: ax.all_gather(x, "i"), (), kind=ValueError)
     wrong(["axis is 0.5", "number"], lambda x: ax.all_gather(x, "i", axis=0.5), kind=TypeError)
-    wrong(["reduce_scatter", f"{2 * n + 1}", f"{n} ranks"], lambda x: ax.reduce_scatter(x, "i"), (2 * n + 1,), ValueError)
+    wrong(["reduce_scatter", f"{2 * n + 1}", f"{n} ranks"],
+          lambda x: ax.reduce_scatter(x, "i"), (2 * n + 1,), ValueError)
     wrong(["split_axis is 1", "ranks"], lambda x: ax.all_to_all(x, "i", split_axis=1), (n, 2 * n + 1), kind=ValueError)
     wrong(["perm", "target", "twice"], lambda x: ax.ppermute(x, "i", perm=[(0, 0), (1, 0)]), kind=ValueError)
     wrong(["perm", f"source {n}"], lambda x: ax.ppermute(x, "i", perm=[(n, 0)]), kind=ValueError)
@@ -402,12 +407,13 @@ def test_errors(ranks):
     wrong(["output is", "rows"], lambda x: ax.ragged_all_to_all(x, x[:, :1], *[number] * 4, "i"), kind=ValueError)
     wrong(["send_sizes has the shape"], lambda x: ax.ragged_all_to_all(x, x, number, number[:0], number, number, "i"),
           kind=ValueError)
-    wrong(["recv_sizes", "float"], lambda x: ax.ragged_all_to_all(x, x, number, number, number, x[0], "i"), kind=TypeError)
+    wrong(["recv_sizes", "float"],
+          lambda x: ax.ragged_all_to_all(x, x, number, number, number, x[0], "i"), kind=TypeError)
     raises(axccl.Error, ["init", "already", "shutdown"], ax.init)
     if ranks.processes == 1 and n > 1:
+        spread = jax.sharding.NamedSharding(ranks.mesh, jax.sharding.PartitionSpec("i"))
         raises(axccl.Error, ["outside of jax.shard_map", "several devices"],
-               jax.jit(ax.all_reduce, in_shardings=jax.sharding.NamedSharding(ranks.mesh, jax.sharding.PartitionSpec("i"))),
-               jnp.ones(n))
+               jax.jit(ax.all_reduce, in_shardings=spread), jnp.ones(n))
 
 
 def test_failures(ranks):
@@ -451,7 +457,8 @@ def test_documentation(ranks):
         log = []
         if name != "shutdown":
             assert ">>>" in text, f"{name} has no example"
-        doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, dict(names), name, None, 0), out=log.append)
+        examples = doctest.DocTestParser().get_doctest(text, dict(names), name, None, 0)
+        doctest.DocTestRunner().run(examples, out=log.append)
         assert not log, "".join(log)
     ax.init()
 
@@ -472,7 +479,8 @@ def test_launcher(ranks):
     mine = rows[ax.rank()]
     same(ax.all_reduce(jnp.asarray(mine)), total(rows), "outside of jit")
     same(jax.jit(lambda x: ax.all_gather(x * 2, axis=1))(mine), np.concatenate(list(rows), 1) * 2, "all_gather")
-    same(jax.jit(lambda x: ax.reduce_scatter(x, axis=1))(mine), np.split(total(rows), n, 1)[ax.rank()], "reduce_scatter")
+    part = np.split(total(rows), n, 1)[ax.rank()]
+    same(jax.jit(lambda x: ax.reduce_scatter(x, axis=1))(mine), part, "reduce_scatter")
     close(jax.grad(lambda x: (ax.all_reduce(x) ** 2).sum())(mine), 2 * n * total(rows), "gradient")
 
 
@@ -507,7 +515,8 @@ def test_deadline(ranks):
     else:
         time.sleep(2)
         # The first call may find what rank 0 has published before.
-        raises(jax.errors.JaxRuntimeError, ["rank 0"], lambda: [jax.block_until_ready(call(jnp.ones(3))) for _ in range(2)])
+        raises(jax.errors.JaxRuntimeError, ["rank 0"],
+               lambda: [jax.block_until_ready(call(jnp.ones(3))) for _ in range(2)])
 
 
 LAUNCHED = ["launcher", "deadline"]
@@ -540,7 +549,8 @@ def child(processes, devices, process, port, mode, tests):
         try:
             globals()[f"test_{test}"](ranks)
         except Exception:  # pylint: disable=broad-except
-            print(f"process {process} of {processes}, {devices} devices: {test} FAILED\n{traceback.format_exc()}", flush=True)
+            print(f"process {process} of {processes}, {devices} devices: {test} FAILED\n{traceback.format_exc()}",
+                  flush=True)
             os._exit(1)
     ax.shutdown()
     if mode != "launcher" and processes > 1:

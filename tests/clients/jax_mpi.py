@@ -12,8 +12,8 @@ def test_mpi(ranks):
     from jax import lax
 
     n = ranks.count
-    for dtype in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64", "complex64",
-                  "complex128"):
+    for dtype in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
+                  "complex64", "complex128"):
         for size in (3, 50000):
             rows = fill(n, (n, size), dtype)
 
@@ -23,9 +23,9 @@ def test_mpi(ranks):
                         lax.all_to_all(x, "i", 0, 0, tiled=True), lax.ppermute(x, "i", around))
 
             for rank, y in ranks.run(calls, rows).items():
-                for name, found, expected in zip(
-                        ("psum", "all_gather", "psum_scatter", "all_to_all", "ppermute"), y,
-                        (total(rows), rows.reshape(-1, size), total(rows)[rank:rank + 1], rows[:, rank], rows[rank - 1])):
+                right = (total(rows), rows.reshape(-1, size), total(rows)[rank:rank + 1], rows[:, rank], rows[rank - 1])
+                names = ("psum", "all_gather", "psum_scatter", "all_to_all", "ppermute")
+                for name, found, expected in zip(names, y, right):
                     same(found, expected, f"{name} of {size} {dtype}, rank {rank}")
             if not dtype.startswith("complex"):
                 for y in ranks.run(lambda x: (lax.pmax(x, "i"), lax.pmin(x, "i")), rows).values():

@@ -123,14 +123,14 @@ def environment(processes, devices, process, port, mode, place):
 
 
 def parse(layout):
-    """"2x1,launcher": processes, devices of each, and how they meet: as JAX's do, without jax.distributed, or by MPI."""
+    """"2x1,launcher": processes, devices of each, how they meet (by JAX, a launcher, or MPI)."""
     shape, _, mode = layout.partition(",")
     processes, devices = map(int, shape.split("x"))
     return processes, devices, mode
 
 
 def run(program, layout, chosen):
-    """True if all processes of a layout passed the chosen tests. Each is `program --child LAYOUT PROCESS PORT TEST...`."""
+    """True if all processes of a layout passed the tests. Each is `program --child LAYOUT PROCESS PORT TEST...`."""
     processes, devices, mode = parse(layout)
     port, place = free_port(), f"127.0.0.1:{free_port()}"
     started = time.monotonic()

@@ -58,6 +58,24 @@ def meeting_point(environment: Mapping[str, str]) -> str:
     return f"[{host}]:{number}" if ":" in host and not host.startswith("[") else f"{host}:{number}"
 
 
+def launched_id(call: str) -> bytes:
+    """The id at whose place the processes of a launcher meet. `call` names the caller in errors."""
+    point = meeting_point(os.environ)
+    # The library reads the variable once, with the first id.
+    before = os.environ.get("NCCL_COMM_ID")
+    os.environ["NCCL_COMM_ID"] = point
+    try:
+        unique_id = _core.unique_id()
+        if before is None and unique_id != _core.unique_id():
+            raise Error(f"{call}: axccl.unique_id() was called before, when NCCL_COMM_ID was not set, and the library "
+                        f"reads it once; call {call.rpartition('.')[2]} first, or set NCCL_COMM_ID={point}",
+                        Code.INVALID_USAGE)
+    finally:
+        if before is None:
+            del os.environ["NCCL_COMM_ID"]
+    return unique_id
+
+
 def from_env(cls: type[_core.Communicator], *, name: str | None = None,
              timeout: float | None = None) -> _core.Communicator:
     """The communicator of all processes that torchrun, mpirun or srun has started.
@@ -74,17 +92,4 @@ def from_env(cls: type[_core.Communicator], *, name: str | None = None,
     rank, size = place(os.environ)
     if size == 1:
         return cls(rank, size, _core.unique_id(), name=name, timeout=timeout)
-    point = meeting_point(os.environ)
-    # The library reads the variable once, with the first id.
-    before = os.environ.get("NCCL_COMM_ID")
-    os.environ["NCCL_COMM_ID"] = point
-    try:
-        unique_id = _core.unique_id()
-        if before is None and unique_id != _core.unique_id():
-            raise Error("Communicator.from_env: axccl.unique_id() was called before, when NCCL_COMM_ID was not set, "
-                        f"and the library reads it once; call from_env first, or set NCCL_COMM_ID={point}",
-                        Code.INVALID_USAGE)
-    finally:
-        if before is None:
-            del os.environ["NCCL_COMM_ID"]
-    return cls(rank, size, unique_id, name=name, timeout=timeout)
+    return cls(rank, size, launched_id("Communicator.from_env"), name=name, timeout=timeout)

@@ -56,7 +56,8 @@ def _compile(path: pathlib.Path, library: pathlib.Path) -> None:
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     except OSError as error:
-        raise ImportError(f"axccl.jax: the compiler {command[0]} cannot be run: {error}; set CXX to one of C++17") from error
+        raise ImportError(f"axccl.jax: the compiler {command[0]} cannot be run: {error}; set CXX to one of "
+                          "C++17") from error
     if done.returncode != 0:
         raise ImportError(f"axccl.jax: the extension cannot be compiled; it needs a compiler of C++17. "
                           f"{shlex.join(command)} said:\n{done.stdout[-4000:]}")

@@ -14,10 +14,10 @@ from axccl.jax._internals import check_vma, varying_axes
 
 AxisName = str | Sequence[str] | None
 
-_MOVED = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32",
-          "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3b11fnuz",
-          "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e3m4", "float8_e8m0fnu")
-_REDUCED = _MOVED[:17]
+_REDUCED = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
+            "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2")
+_MOVED = (*_REDUCED, "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e3m4",
+          "float8_e8m0fnu")
 _FLOATS = ("sum", "prod", "max", "min", "avg")
 _WHOLE = ("sum", "prod", "max", "min", "avg", "and", "or", "xor", "logical_and", "logical_or")
 
@@ -42,8 +42,8 @@ class _Place:
         for name in self.axes:
             if name not in manual:
                 within = f"the axes here are {', '.join(map(repr, manual))}" if manual else "there are no axes here"
-                raise Error(f"{call}: argument axis_name is {name!r}; {within}. Call it inside jax.shard_map with a mesh "
-                            "that has the axis, or leave axis_name out for all ranks", Code.INVALID_USAGE)
+                raise Error(f"{call}: argument axis_name is {name!r}; {within}. Call it inside jax.shard_map with "
+                            "a mesh that has the axis, or leave axis_name out for all ranks", Code.INVALID_USAGE)
         if len(set(self.axes)) != len(self.axes) or not self.axes:
             raise _wrong(f"{call}: argument axis_name is {axis_name!r}; pass each axis once")
         self.vma = self.axes
@@ -81,7 +81,8 @@ def _dim(call: str, argument: str, axis: Any, shape: tuple[int, ...]) -> int:
 
 def _divides(call: str, argument: str, dim: int, shape: tuple[int, ...], size: int) -> None:
     if shape[dim] % size != 0:
-        raise _wrong(f"{call}: argument {argument} is {dim}, of which x has {shape[dim]}; the {size} ranks do not divide that")
+        raise _wrong(f"{call}: argument {argument} is {dim}, of which x has {shape[dim]}; the {size} ranks do not "
+                     "divide that")
 
 
 def _operator(call: str, op: str, dtype: Any) -> None:
@@ -216,8 +217,8 @@ def ppermute(x: Any, axis_name: AxisName = None, *, perm: Sequence[tuple[int, in
                    lambda _, arrays: _primitives.ppermute_p.bind(*arrays, perm=pairs, **place.params()))
 
 
-def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any,
-                      axis_name: AxisName = None) -> Any:
+def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any,
+                      recv_sizes: Any, axis_name: AxisName = None) -> Any:
     """send_sizes[r] rows of `operand` from row input_offsets[r] on go to rank r, into its output from row
     output_offsets[r] on: lax.ragged_all_to_all. The result is `output` with the rows that have come.
 
@@ -233,16 +234,18 @@ def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes:
     place = _Place(call, axis_name)
     data, result = _array(call, operand, _MOVED), _array(call, output, _MOVED)
     if data.dtype != result.dtype or data.ndim == 0 or data.shape[1:] != result.shape[1:]:
-        raise _wrong(f"{call}: argument output is {result.dtype}{list(result.shape)}; pass {data.dtype} with rows as those "
-                     f"of operand, {list(data.shape)}")
+        raise _wrong(f"{call}: argument output is {result.dtype}{list(result.shape)}; pass {data.dtype} with rows as "
+                     f"those of operand, {list(data.shape)}")
     vectors = []
-    for name, given in (("input_offsets", input_offsets), ("send_sizes", send_sizes), ("output_offsets", output_offsets),
-                        ("recv_sizes", recv_sizes)):
+    for name, given in (("input_offsets", input_offsets), ("send_sizes", send_sizes),
+                        ("output_offsets", output_offsets), ("recv_sizes", recv_sizes)):
         vector = jnp.asarray(given)
         if vector.dtype not in (jnp.int32, jnp.int64):
             raise TypeError(f"{call}: argument {name} has elements of {vector.dtype}; pass int32 or int64")
         if vector.shape != (place.size,):
-            raise _wrong(f"{call}: argument {name} has the shape {vector.shape}; pass ({place.size},), one for each rank")
+            raise _wrong(f"{call}: argument {name} has the shape {vector.shape}; pass ({place.size},), one for each "
+                         "rank")
         vectors.append(place.varying(vector.astype(jnp.int32)))
-    (out,) = _primitives.ragged_all_to_all_p.bind(place.varying(data), place.varying(result), *vectors, **place.params())
+    operands = (place.varying(data), place.varying(result), *vectors)
+    (out,) = _primitives.ragged_all_to_all_p.bind(*operands, **place.params())
     return out

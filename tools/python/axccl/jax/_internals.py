@@ -1,8 +1,8 @@
 """The parts of JAX that it does not publish, in one place.
 
-Calls are ordered by JAX's ordered effects (jax._src.effects): JAX threads a token through all calls of a program, in the
-order of the program, and from one program to the next. No published function does that. tests/clients/jax_ffi_check.py
-tests each promise that is used here; docs/clients.md lists the versions.
+Calls are ordered by JAX's ordered effects (jax._src.effects): JAX threads a token through all calls of a program, in
+the order of the program, and from one program to the next. No published function does that. The test
+tests/clients/jax_ffi_check.py covers each promise that is used here; docs/clients.md lists the versions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ try:
     bdim_at_front = batching.bdim_at_front
     clear_tokens = dispatch.runtime_tokens.clear
 except (ImportError, AttributeError) as error:
-    raise ImportError(f"axccl.jax: JAX {jax.__version__} lacks what the order of calls needs ({error}); install a version "
-                      "that docs/clients.md names") from error
+    raise ImportError(f"axccl.jax: JAX {jax.__version__} lacks what the order of calls needs ({error}); install a "
+                      "version that docs/clients.md names") from error
 
 __all__ = ["EFFECT", "TokenSet", "abstract_token", "ad", "apply_primitive", "batching", "bdim_at_front", "check_vma",
            "clear_tokens", "distributed_client", "mlir", "needs_devices", "varying_axes", "with_varying_axes"]

@@ -1,7 +1,7 @@
 """The calls as JAX's primitives: shapes, derivatives, vmap, and the custom call that they become.
 
-Parameters: `axes`, the names of mesh axes, or None for all ranks; `vma`, the manual axes whose members get the same result
-of all_reduce; `size`, the ranks of a group; `invariant`, whether shard_map checks what varies (check_vma=True).
+Parameters: `axes`, the names of mesh axes, or None for all ranks; `vma`, the manual axes whose members get the same
+result of all_reduce; `size`, the ranks of a group; `invariant`, whether shard_map checks what varies (check_vma=True).
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ def _lower(call: str, attributes: Callable[..., dict[str, Any]], aliases: dict[i
     with_token = ctx.replace(avals_in=[*ctx.avals_in, abstract_token], avals_out=[*ctx.avals_out, abstract_token])
     rule = jax.ffi.ffi_lowering("axccl_jax_run", has_side_effect=True, operand_output_aliases=aliases)
     *results, token = rule(with_token, *operands, ctx.tokens_in.get(EFFECT), call=call,
-                           world=np.int64(_world.current(call).size), ranks=_array(ranks), group_size=np.int64(group_size),
-                           op=np.int64(given["op"]), axes=_array(given["axes"]), pairs=_array(given["pairs"]))
+                           world=np.int64(_world.current(call).size), ranks=_array(ranks),
+                           group_size=np.int64(group_size), op=np.int64(given["op"]), axes=_array(given["axes"]),
+                           pairs=_array(given["pairs"]))
     ctx.set_tokens_out(TokenSet({EFFECT: token}))
     return results
 
@@ -114,8 +115,8 @@ all_to_all_p = _make("all_to_all", _resized_twice,
                      lambda count, *, split, concat, **_: {"axes": [(split, concat)] * count})
 ppermute_p = _make("ppermute", lambda shape, **_: shape, lambda count, *, perm, **_: {"pairs": perm})
 # Operand, output, and four vectors; the result takes the place of the output.
-ragged_all_to_all_p = _make("ragged_all_to_all", lambda shape, **_: shape, lambda count, **_: {"axes": [(0, -1)]}, {1: 0},
-                            ragged=True)
+ragged_all_to_all_p = _make("ragged_all_to_all", lambda shape, **_: shape, lambda count, **_: {"axes": [(0, -1)]},
+                            {1: 0}, ragged=True)
 
 
 # ---- derivatives: every call but the reductions other than sum and avg is linear ----
@@ -136,8 +137,8 @@ def _scaled(cotangents: Any, op: str, size: int) -> Any:
 
 
 def _transpose_all_reduce(cotangents: Any, *, op: str, size: int, invariant: bool, vma: Any, **params: Any) -> Any:
-    # A result that is the same on all ranks has a cotangent that is the same on all, and complete. Otherwise each rank has
-    # a part of it, as lax.psum has it without check_vma.
+    # A result that is the same on all ranks has a cotangent that is the same on all, and complete. Otherwise each rank
+    # has a part of it, as with lax.psum without check_vma.
     if invariant:
         return [jax.lax.pcast(cotangent, tuple(vma), to="varying") for cotangent in _scaled(cotangents, op, size)]
     return all_reduce_p.bind(*cotangents, op=op, size=size, invariant=invariant, vma=vma, **params)
@@ -160,8 +161,11 @@ def _transpose(rule: Callable[..., Any], cotangents: Any, *operands: Any, **para
     return rule([ad.instantiate_zeros(cotangent) for cotangent in cotangents], **params)
 
 
-for _primitive, _rule in ((all_reduce_p, _transpose_all_reduce),
-                          (all_gather_p, lambda cotangents, **params: reduce_scatter_p.bind(*cotangents, op="sum", **params)),
+def _transpose_all_gather(cotangents: Any, **params: Any) -> Any:
+    return reduce_scatter_p.bind(*cotangents, op="sum", **params)
+
+
+for _primitive, _rule in ((all_reduce_p, _transpose_all_reduce), (all_gather_p, _transpose_all_gather),
                           (reduce_scatter_p, _transpose_reduce_scatter), (all_to_all_p, _transpose_all_to_all),
                           (ppermute_p, _transpose_ppermute)):
     ad.primitive_jvps[_primitive] = functools.partial(_jvp, _primitive)
@@ -173,7 +177,8 @@ def _jvp_ragged(primals: Any, tangents: Any, **params: Any) -> Any:
     out = ragged_all_to_all_p.bind(operand, output, *numbers, **params)
     if all(type(tangent) is ad.Zero for tangent in tangents[:2]):  # pylint: disable=unidiomatic-typecheck
         return out, [ad.Zero.from_primal_value(out[0])]
-    return out, ragged_all_to_all_p.bind(*(ad.instantiate_zeros(tangent) for tangent in tangents[:2]), *numbers, **params)
+    linear = [ad.instantiate_zeros(tangent) for tangent in tangents[:2]]
+    return out, ragged_all_to_all_p.bind(*linear, *numbers, **params)
 
 
 def _transpose_ragged(cotangents: Any, operand: Any, output: Any, input_offsets: Any, send_sizes: Any,
@@ -216,8 +221,8 @@ for _primitive, _dims in ((all_reduce_p, ()), (all_gather_p, ("dim",)), (reduce_
 
 def _batch_ragged(operands: Any, where: Any, **params: Any) -> Any:
     if any(d is not None for d in where[2:]):
-        raise NotImplementedError("ragged_all_to_all: offsets and sizes are mapped by vmap; pass the same for all, or call "
-                                  "it once for each")
+        raise NotImplementedError("ragged_all_to_all: offsets and sizes are mapped by vmap; pass the same for all, or "
+                                  "call it once for each")
     size = next(x.shape[d] for x, d in zip(operands, where) if d is not None)
     # Rows are along dimension 0, so the new dimension goes behind it.
     behind = [jax.numpy.moveaxis(bdim_at_front(x, d, size), 0, 1) for x, d in zip(operands[:2], where[:2])]

@@ -50,8 +50,8 @@ def _meeting_of_jax() -> bytes:
     """The id of a new communicator, by jax.distributed's store."""
     client: Any = _internals.distributed_client()
     if client is None:
-        raise Error("init: JAX has several processes, but jax.distributed.initialize() was not called in this one; call it "
-                    "before", Code.INVALID_USAGE)
+        raise Error("init: JAX has several processes, but jax.distributed.initialize() was not called in this one; "
+                    "call it before", Code.INVALID_USAGE)
     key = f"axccl/jax/{next(_lives)}"
     if jax.process_index() == 0:
         client.key_value_set_bytes(key, _core.unique_id())
@@ -65,17 +65,15 @@ def _meeting_of_launcher() -> tuple[int, int, bytes]:
     rank, size = _environment.place(os.environ)
     if size == 1:
         return 0, 1, _core.unique_id()
-    if os.environ.get("NCCL_COMM_ID") is None:
-        os.environ["NCCL_COMM_ID"] = _environment.meeting_point(os.environ)  # the library reads it once
-    return rank, size, _core.unique_id()
+    return rank, size, _environment.launched_id("axccl.jax.init")
 
 
 def init(*, timeout: float | None = None) -> None:
     """Makes the communicator: every CPU device of every process becomes a rank. All processes call it.
 
-    With several processes of jax.distributed, its devices are the ranks, in the order of jax.devices("cpu"). Without it,
-    processes of torchrun, mpirun or srun meet as those of axccl.Communicator.from_env() do; then each has a JAX of its
-    own, with equally many devices, and the ranks of a process follow those of the one before. timeout: seconds that a
+    With several processes of jax.distributed, its devices are the ranks, in the order of jax.devices("cpu"). Without
+    it, processes of torchrun, mpirun or srun meet as those of axccl.Communicator.from_env() do; then each has a JAX of
+    its own, with equally many devices, and the ranks of a process follow those of the one before. timeout: seconds that a
     call may wait for others (600).
 
     >>> axccl.jax.init()

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include <xla/ffi/api/ffi.h>
 #include "axccl/axccl.h"
 #include "completer.h"
 #include "operands.h"
 #include "world.h"
-#include "xla/ffi/api/ffi.h"
 
 namespace axccl::jax {
 namespace {

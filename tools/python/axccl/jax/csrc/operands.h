@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include <xla/ffi/api/ffi.h>
 #include "axccl/axccl.h"
-#include "xla/ffi/api/ffi.h"
 
 namespace axccl::jax {
 
