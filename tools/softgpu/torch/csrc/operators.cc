@@ -150,26 +150,44 @@ class Refusal final : public c10::OperatorKernel {
 
 // Allocate, only look, or are about streams.
 bool StaysWithCuda(const std::string& name) {
-  static const std::set<std::string> names = {"empty",
-                                              "empty_strided",
-                                              "_efficientzerotensor",
-                                              "resize_",
-                                              "set_",
-                                              "record_stream",
-                                              "is_set_to",
-                                              "is_pinned",
-                                              "_local_scalar_dense",
-                                              "_pin_memory",
-                                              "copy_",
-                                              "_fused_sdp_choice",
-                                              "cudnn_is_acceptable"};
+  static const std::set<std::string> names = {
+      "_coalesced_",
+      "_dimI",
+      "_dimV",
+      "_efficientzerotensor",
+      "_fused_sdp_choice",
+      "_local_scalar_dense",
+      "_nnz",
+      "_pin_memory",
+      "_sparse_coo_tensor_with_dims",
+      "_sparse_coo_tensor_with_dims_and_tensors",
+      "_use_cudnn_ctc_loss",
+      "_use_miopen_ctc_loss",
+      "copy_",
+      "copy_sparse_to_sparse_",
+      "cudnn_is_acceptable",
+      "dense_dim",
+      "empty",
+      "empty_like",
+      "empty_strided",
+      "is_coalesced",
+      "is_pinned",
+      "is_set_to",
+      "record_stream",
+      "resize_",
+      "resize_as_sparse_",
+      "set_",
+      "sparse_dim",
+      "sparse_resize_",
+      "sparse_resize_and_clear_",
+  };
   return names.count(name) > 0;
 }
 
-// Run by PyTorch in terms of other operators, which it chooses for CUDA and the CPU does not have.
+// Without a registration for CUDA: PyTorch runs them in terms of what only CUDA has, or of kernels beside the
+// dispatcher.
 bool IsWholeOnHost(const std::string& name) {
-  static const std::set<std::string> names = {"convolution", "convolution_backward", "_convolution",
-                                              "convolution_overrideable", "convolution_backward_overrideable"};
+  static const std::set<std::string> names = {"_convolution", "convolution", "convolution_backward", "mode"};
   return names.count(name) > 0;
 }
 
@@ -180,21 +198,38 @@ bool ReturnsViews(const c10::FunctionSchema& schema) {
   return false;
 }
 
+// A key of CUDA, and the one of the CPU that takes its place.
+struct Keys {
+  c10::DispatchKey device, host;
+};
+
 // Registers one operator, if it has a kernel that could not run.
-void Replace(torch::Library* library, const c10::OperatorHandle& op) {
+void Replace(torch::Library* library, const Keys& keys, const c10::OperatorHandle& op) {
   const std::string base = op.schema().name().substr(6), overload = op.schema().overload_name();
   const std::string full = overload.empty() ? base : base + "." + overload;
+  const bool dense = keys.device == c10::DispatchKey::CUDA;
   if (StaysWithCuda(base) || ReturnsViews(op.schema())) return;
-  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CUDA) && !IsWholeOnHost(base)) return;
-  c10::DispatchKey key = c10::DispatchKey::CPU;
-  if (op.hasKernelForDispatchKey(kSubstitute)) {
-    key = kSubstitute;
-  } else if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) {
+  if (!op.hasKernelForDispatchKey(keys.device) && !(dense && IsWholeOnHost(base))) return;
+  c10::DispatchKey host = keys.host;
+  if (dense && op.hasKernelForDispatchKey(kSubstitute)) {
+    host = kSubstitute;
+  } else if (!op.hasComputedKernelForDispatchKey(host)) {
     library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Refusal>()));
     return;
   }
   library->impl(full.c_str(),
-                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<HostKernel>(Signature(op, key))));
+                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<HostKernel>(Signature(op, host))));
+}
+
+torch::Library* ReplaceAll(const Keys& keys) {
+  auto* const library = new torch::Library(torch::Library::IMPL, "aten", keys.device, __FILE__, __LINE__);  // for good
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    const auto op = dispatcher.findOp(name);
+    if (op && op->hasSchema()) Replace(library, keys, *op);
+  }
+  return library;
 }
 
 // PyTorch warns of each kernel that is replaced.
@@ -211,15 +246,11 @@ extern "C" __attribute__((visibility("default"))) void softgpu_torch_install() {
   static Silence silence;
   const c10::WarningUtils::WarningHandlerGuard guard(&silence);
   RegisterSubstitutes();
-  static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    if (name.name.rfind("aten::", 0) != 0) continue;
-    const auto op = dispatcher.findOp(name);
-    if (op && op->hasSchema()) Replace(&library, *op);
-  }
-  library.impl("copy_", torch::CppFunction(&CopyTensor));
-  library.impl("_fused_sdp_choice", torch::CppFunction(&ChooseAttention));
-  library.impl("cudnn_is_acceptable", torch::CppFunction([](const at::Tensor&) { return false; }));
+  torch::Library* const dense = ReplaceAll({c10::DispatchKey::CUDA, c10::DispatchKey::CPU});
+  ReplaceAll({c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU});
+  ReplaceAll({c10::DispatchKey::SparseCsrCUDA, c10::DispatchKey::SparseCsrCPU});
+  dense->impl("copy_", torch::CppFunction(&CopyTensor));
+  dense->impl("_fused_sdp_choice", torch::CppFunction(&ChooseAttention));
+  dense->impl("cudnn_is_acceptable", torch::CppFunction([](const at::Tensor&) { return false; }));
   at::globalContext().setUserEnabledCuDNN(false);
 }

@@ -29,6 +29,11 @@ at::Tensor MapSparse(const at::Tensor& tensor, c10::Device device, const Move& m
                                               options);
 }
 
+// From the first to the last byte of a tensor.
+size_t SpanBytes(const at::Tensor& tensor) {
+  return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize());
+}
+
 // What a tensor is apart from its bytes.
 void CopyMarks(const at::Tensor& to, const at::Tensor& from) {
   if (from.is_conj()) to._set_conj(true);
@@ -43,7 +48,7 @@ at::Tensor EmptyOnDevice(const at::Tensor& like, c10::Device device) {
 }
 
 void CopySpan(const at::Tensor& to, const at::Tensor& from) {
-  const size_t bytes = at::detail::computeStorageNbytes(from.sizes(), from.strides(), from.itemsize());
+  const size_t bytes = SpanBytes(from);
   if (bytes > 0) std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), bytes);
 }
 
@@ -119,7 +124,7 @@ void Views::TakeOver(const at::Tensor& tensor) const {
       return;
     }
     const bool moved = host.storage().data() != tensor.storage().data();
-    if (moved) tensor.resize_(host.sizes());
+    if (moved) tensor.resize_(static_cast<int64_t>(SpanBytes(host) / host.itemsize()));
     if (host.sizes() != tensor.sizes() || host.strides() != tensor.strides()) {
       tensor.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides());
     }
