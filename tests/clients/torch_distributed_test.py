@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch's own tests of torch.distributed, those in its wheel (DistributedTest), on the CPU, with a backend of choice.
+"""PyTorch's own tests of torch.distributed, those in its wheel (DistributedTest), with a backend of choice.
 
     python3 tests/clients/torch_distributed_test.py --backend axccl --compare gloo [--ranks 4] [TEST...]
+    softgpu run --devices 2 python3 tests/clients/torch_distributed_test.py --backend nccl --ranks 2 [TEST...]
 
-The tests list backends by name; where gloo is named, axccl is named, too. Prints every test that fails on the backend, and
-whether it also fails on the other one. Exit status 1 if one fails on the former alone that is not known to name gloo by
-design (KNOWN).
+On the CPU, or with nccl on the devices there are. The tests list backends by name; where gloo is named, axccl is named, too.
+Prints every test that fails on the backend, and whether it also fails on the other one. Exit status 1 if one fails on the
+former alone that is not known to (KNOWN).
 """
 
 import argparse
@@ -26,23 +27,31 @@ RUNNER = """
 import os, sys, unittest, torch
 if {backend!r} == "axccl":
     import axccl.torch
+available = torch.cuda.is_available
+if {backend!r} == "nccl":  # PyTorch forbids devices to the ranks, which are forked, if this process has asked for one
+    torch.cuda.is_available = lambda: False
+    torch.cuda.device_count = lambda: {devices}
 sys.path.insert(0, {folder!r})
 from torch.testing._internal import common_distributed
 for feature in common_distributed.DistTestCases.backend_feature.values():
     if "gloo" in feature and isinstance(feature, set):
         feature.add("axccl")
 import patched_distributed_test as tests
-class Forked(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
+class Ranks(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
     def setUp(self):
         super().setUp()
         self._start_processes(torch.multiprocessing.get_context("fork").Process)
+    @classmethod
+    def _run(cls, *arguments, **named):
+        torch.cuda.is_available = available
+        super()._run(*arguments, **named)
 class Result(unittest.TextTestResult):
     def startTest(self, test):
         super().startTest(test)
         self.stream.flush()
 if __name__ == "__main__":
-    names = {names!r} or unittest.TestLoader().getTestCaseNames(Forked)
-    suite = unittest.TestSuite(Forked(name) for name in names)
+    names = {names!r} or unittest.TestLoader().getTestCaseNames(Ranks)
+    suite = unittest.TestSuite(Ranks(name) for name in names)
     result = unittest.TextTestRunner(verbosity=2, resultclass=Result).run(suite)
     import json
     report = {{"failed": sorted(test.id().split(".")[-1] for test, _ in result.failures + result.errors),
@@ -68,11 +77,14 @@ def run(backend, ranks, names):
                                                                        encoding="utf-8")
         report = os.path.join(folder, "report.json")
         script = pathlib.Path(folder, "runner.py")
-        script.write_text(RUNNER.format(backend=backend, folder=folder, names=names, report=report), encoding="utf-8")
+        text = RUNNER.format(backend=backend, folder=folder, names=names, report=report, devices=ranks)
+        script.write_text(text, encoding="utf-8")
         for name in ("barrier", "test_dir", "init_dir"):
             os.makedirs(os.path.join(folder, name))
         environment = dict(os.environ, BACKEND=backend, WORLD_SIZE=str(ranks), TEMP_DIR=folder, MASTER_ADDR="127.0.0.1",
-                           MASTER_PORT="29531", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+                           MASTER_PORT="29531", OMP_NUM_THREADS="1")
+        if backend != "nccl":
+            environment["CUDA_VISIBLE_DEVICES"] = ""
         subprocess.run([sys.executable, str(script)], env=environment, check=False)
         with open(report, encoding="utf-8") as file:
             return json.load(file)

@@ -2,12 +2,15 @@
 // program's own kernels stay CUDA's.
 #include <ATen/Context.h>
 #include <ATen/ops/copy_native.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
 
+#include <chrono>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "call.h"
 #include "substitutes.h"
@@ -253,4 +256,12 @@ extern "C" __attribute__((visibility("default"))) void softgpu_torch_install() {
   dense->impl("_fused_sdp_choice", torch::CppFunction(&ChooseAttention));
   dense->impl("cudnn_is_acceptable", torch::CppFunction([](const at::Tensor&) { return false; }));
   at::globalContext().setUserEnabledCuDNN(false);
+}
+
+// Keeps a stream busy for that many cycles of a gigahertz.
+extern "C" __attribute__((visibility("default"))) void softgpu_torch_sleep(void* stream, int64_t cycles) {
+  const auto wait = [](void* data) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(reinterpret_cast<int64_t>(data)));
+  };
+  C10_CUDA_CHECK(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), wait, reinterpret_cast<void*>(cycles)));
 }

@@ -214,6 +214,7 @@ void RegisterSubstitutes() {
   library.impl("bmm.dtype", &BmmTo);
   library.impl("addmm.dtype", &AddmmTo);
   library.impl("baddbmm.dtype", &BaddbmmTo);
+  RegisterAttention(&library);
 }
 
 std::string RemedyFor(const std::string& name) {

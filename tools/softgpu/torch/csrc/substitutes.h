@@ -2,11 +2,14 @@
 // instead of the rest.
 #pragma once
 
+#include <torch/library.h>
+
 #include <string>
 
 namespace softgpu::aten {
 
 void RegisterSubstitutes();
+void RegisterAttention(torch::Library* library);  // a part of it
 
 // The end of a sentence.
 std::string RemedyFor(const std::string& operator_name);

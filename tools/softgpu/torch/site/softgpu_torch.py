@@ -97,6 +97,16 @@ def _compile(torch, folder):
                           "it") from error
 
 
+def _replace_sleep(torch, extension):
+    """torch.cuda._sleep launches a kernel that counts cycles; tests delay streams by it."""
+    extension.softgpu_torch_sleep.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+
+    def sleep(cycles):
+        extension.softgpu_torch_sleep(torch.cuda.current_stream().cuda_stream, cycles)
+
+    torch.cuda._sleep = sleep
+
+
 def _install(torch):
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if torch.version.cuda is None:
@@ -107,7 +117,9 @@ def _install(torch):
     path = _cache() / _key(torch) / f"{_NAME}.so"
     if not path.exists():
         _compile(torch, path.parent)
-    ctypes.CDLL(str(path)).softgpu_torch_install()
+    extension = ctypes.CDLL(str(path))
+    extension.softgpu_torch_install()
+    _replace_sleep(torch, extension)
     cuda = torch.backends.cuda
     cuda.enable_flash_sdp(False)
     cuda.enable_mem_efficient_sdp(False)
