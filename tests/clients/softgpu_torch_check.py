@@ -295,6 +295,20 @@ def check_mixed_precision():
         assert losses[-1] < losses[0] / 2, losses
 
 
+def check_widening():
+    """Autocast's softmax of 16 bits has a result of 32."""
+    for function in (torch.softmax, torch.log_softmax):
+        narrow = torch.randn(4, 9, device="cuda", dtype=torch.float16, requires_grad=True)
+        wide = narrow.detach().float().requires_grad_()
+        with torch.autocast("cuda"):
+            out = function(narrow, 1)
+        assert out.dtype == torch.float32
+        equal(out, function(wide, 1))
+        for result in (out, function(wide, 1)):
+            result.square().sum().backward()
+        equal(narrow.grad, wide.grad.half())
+
+
 def check_optimizers():
     for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad, torch.optim.RMSprop):
         for way in ("foreach", "fused"):

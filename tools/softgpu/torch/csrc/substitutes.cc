@@ -165,6 +165,21 @@ Five GruCellBackward(const Tensor& grad, const Tensor& workspace, bool has_bias)
           has_bias ? to_hidden.sum(0) : Tensor()};
 }
 
+// ---- softmax of 16 bits with a result of 32, as autocast wants it ----
+
+Tensor Softmax(const Tensor& input, int64_t dim, bool widen) {
+  return at::_softmax(widen ? input.to(at::kFloat) : input, dim, false);
+}
+Tensor LogSoftmax(const Tensor& input, int64_t dim, bool widen) {
+  return at::_log_softmax(widen ? input.to(at::kFloat) : input, dim, false);
+}
+Tensor SoftmaxBackward(const Tensor& grad, const Tensor& output, int64_t dim, at::ScalarType type) {
+  return at::_softmax_backward_data(grad, output, dim, grad.scalar_type()).to(type);
+}
+Tensor LogSoftmaxBackward(const Tensor& grad, const Tensor& output, int64_t dim, at::ScalarType type) {
+  return at::_log_softmax_backward_data(grad, output, dim, grad.scalar_type()).to(type);
+}
+
 // ---- others ----
 
 Two RmsNormBackward(const Tensor& grad, const Tensor& input, at::IntArrayRef shape, const Tensor& rstd,
@@ -209,6 +224,10 @@ void RegisterSubstitutes() {
   library.impl("_thnn_fused_lstm_cell_backward_impl", &LstmCellBackward);
   library.impl("_thnn_fused_gru_cell", &GruCell);
   library.impl("_thnn_fused_gru_cell_backward", &GruCellBackward);
+  library.impl("_softmax", &Softmax);
+  library.impl("_log_softmax", &LogSoftmax);
+  library.impl("_softmax_backward_data", &SoftmaxBackward);
+  library.impl("_log_softmax_backward_data", &LogSoftmaxBackward);
   library.impl("_fused_rms_norm_backward", &RmsNormBackward);
   library.impl("mm.dtype", &MmTo);
   library.impl("bmm.dtype", &BmmTo);
