@@ -112,6 +112,10 @@ function(axccl_softgpu)
   file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/softgpu/bin/softgpu CONTENT "${script}" FILE_PERMISSIONS OWNER_READ
     OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
   install(PROGRAMS ${CMAKE_BINARY_DIR}/softgpu/bin/softgpu DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT softgpu)
+  install(FILES ${CMAKE_BINARY_DIR}/softgpu/libcuda.so DESTINATION ${libraries} COMPONENT softgpu)  # a link
+  # The extension for PyTorch is compiled where it is used.
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/softgpu/torch DESTINATION ${libraries} COMPONENT softgpu
+    FILES_MATCHING PATTERN "*.cc" PATTERN "*.h" PATTERN "*.py")
   set(AXCCL_SUMMARY_softgpu "run CUDA programs without a GPU")
   axccl_manual(softgpu softgpu ${CMAKE_BINARY_DIR}/softgpu/bin/softgpu ${PROJECT_SOURCE_DIR}/tools/softgpu/run)
   axccl_completion(softgpu softgpu)

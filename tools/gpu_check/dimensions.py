@@ -201,7 +201,7 @@ def check(setup, size, repeats, python):
          *[row["us"][name] / row["us"][DIM_1] if name in row["us"] else None for name in contestants[1:]]] for row in rows]))
     outcome.summary = "all results are right"
     if all(TORCH not in row["us"] for row in rows):
-        outcome.notes.append("the software GPU cannot run PyTorch's kernels" if setup.software else
+        outcome.notes.append("PyTorch's copies are not timed on the software GPU" if setup.software else
                              f"{python} has no torch that finds a GPU; --python names another")
     return outcome
 

@@ -45,6 +45,8 @@ constexpr Versioned kVersioned[] = {
     {"cuGraphNodeGetDependentNodes", 12030, "cuGraphNodeGetDependentNodes_v2"},
     {"cuGraphRemoveDependencies", 12030, "cuGraphRemoveDependencies_v2"},
     {"cuIpcOpenMemHandle", 11000, "cuIpcOpenMemHandle_v2"},
+    {"cuLinkAddData", 6050, "cuLinkAddData_v2"},
+    {"cuLinkCreate", 6050, "cuLinkCreate_v2"},
     {"cuMemAdvise", 12020, "cuMemAdvise_v2"},
     {"cuMemAlloc", 3020, "cuMemAlloc_v2"},
     {"cuMemAllocHost", 3020, "cuMemAllocHost_v2"},

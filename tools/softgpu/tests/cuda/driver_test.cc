@@ -235,6 +235,28 @@ TEST_F(Driver, ModulesHaveVariablesAndLibrariesKernels) {
   EXPECT_EQ(cuModuleLoadData(&module_, "\177ELF"), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
+TEST_F(Driver, LinksOnePieceOfPtx) {
+  CUlinkState link = nullptr;
+  void* image = nullptr;
+  size_t bytes = 0;
+  OK(cuLinkCreate(0, nullptr, nullptr, &link));
+  EXPECT_EQ(cuLinkComplete(link, &image, &bytes), CUDA_ERROR_INVALID_VALUE);
+  const std::string ptx = kPtx;
+  void* const data = const_cast<char*>(ptx.data());
+  OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, data, ptx.size() + 1, "a", 0, nullptr, nullptr));
+  EXPECT_EQ(cuLinkAddData(link, CU_JIT_INPUT_PTX, data, ptx.size(), "b", 0, nullptr, nullptr),
+            CUDA_ERROR_NOT_SUPPORTED);
+  OK(cuLinkComplete(link, &image, &bytes));
+  EXPECT_EQ(bytes, ptx.size() + 1);
+  CUmodule module = nullptr;
+  OK(cuModuleLoadData(&module, image));
+  CUfunction function = nullptr;
+  OK(cuModuleGetFunction(&function, module, "add"));
+  OK(cuModuleUnload(module));
+  OK(cuLinkDestroy(link));
+  EXPECT_EQ(cuLinkDestroy(link), CUDA_ERROR_INVALID_HANDLE);
+}
+
 TEST_F(Driver, EntryPointsByNameAndVersion) {
   void* pointer = nullptr;
   CUdriverProcAddressQueryResult status;
