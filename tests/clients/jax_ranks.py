@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-SECONDS = 300  # for a layout
+SECONDS = 600  # for a layout
 
 
 class Ranks:
