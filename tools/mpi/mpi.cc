@@ -100,7 +100,7 @@ ncclDataType_t TypeOf(Handle type) { return static_cast<ncclDataType_t>(type - k
 
 // Asks for large pages where a result is going to be written. XLA gets memory afresh from the system for each large
 // result; with pages of 4 KiB, to have it mapped takes longer than to reduce 32 MiB.
-void AdviseLargePages(void* result, int count, Handle type) {
+void AdviseLargePages(void* result, int64_t count, Handle type) {
   constexpr uintptr_t kLargePage = uintptr_t{2} << 20;
   const auto begin = reinterpret_cast<uintptr_t>(result);
   const uintptr_t first = (begin + kLargePage - 1) / kLargePage * kLargePage;
@@ -338,7 +338,7 @@ AXCCL_MPI_API int MPIABI_Allgather(const void* sent, int count, Handle type, voi
   if (reinterpret_cast<Handle>(sent) == mpi::kInPlace)
     return mpi::Fail("MPI_Allgather", "MPI_IN_PLACE is not served; XLA does not pass it");
   const mpi::Comm* const all = mpi::Find(handle);
-  if (all != nullptr) mpi::AdviseLargePages(received, count * all->size, type);
+  if (all != nullptr) mpi::AdviseLargePages(received, int64_t{count} * all->size, type);
   return mpi::Run("MPI_Allgather", handle, nullptr, [&](const mpi::Comm& comm, cudaStream_t stream) {
     return ncclAllGather(sent, received, static_cast<size_t>(count), mpi::TypeOf(type), comm.comm, stream);
   });
