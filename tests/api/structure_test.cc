@@ -62,7 +62,8 @@ std::string PlaceOf(const std::string& path) {
 // have been installed.
 std::string Resolve(const std::string& from, const std::string& include) {
   if (include == "nccl.h" || include.starts_with("axccl/")) return "include/" + include;
-  const std::string beside = from.substr(0, from.rfind('/') + 1) + include;
+  const std::string beside =
+      std::filesystem::path(from.substr(0, from.rfind('/') + 1) + include).lexically_normal().string();
   const bool installed = from.starts_with("tools/python/axccl/") || from.starts_with("tools/softgpu/torch/");
   return installed && std::filesystem::exists(std::string(AXCCL_TEST_SOURCE_DIR "/") + beside) ? beside : include;
 }

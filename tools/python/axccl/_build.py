@@ -9,6 +9,15 @@ import sys
 import sysconfig
 
 
+# Sources that are part of every extension.
+_SHARED = pathlib.Path(__file__).resolve().parent / "csrc"
+
+
+def sources(own: pathlib.Path) -> list[str]:
+    """What an extension is compiled from, whose own sources are in that folder."""
+    return [str(path) for folder in (own, _SHARED) for path in sorted(folder.glob("*.cc"))]
+
+
 def include(asking: str) -> pathlib.Path:
     """The folder of the library's headers. `asking` names the package in errors."""
     import axccl
@@ -43,7 +52,7 @@ def cache(framework: str) -> pathlib.Path:
 def key(asking: str, source: pathlib.Path, framework: str) -> str:
     """What an extension depends on: sources, headers, the framework's version and place, Python and the library."""
     digest = hashlib.sha256()
-    for path in sorted(source.iterdir()) + sorted(include(asking).glob("**/*.h")):
+    for path in sorted(source.iterdir()) + sorted(_SHARED.iterdir()) + sorted(include(asking).glob("**/*.h")):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     digest.update(f"{framework} {sys.version} {sysconfig.get_platform()}".encode())

@@ -51,7 +51,7 @@ def _compile(path: pathlib.Path, library: pathlib.Path) -> None:
     unfinished = path.with_suffix(f".{os.getpid()}")
     command = [*_compiler(), "-std=c++17", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-isystem",
                jax.ffi.include_dir(), f"-I{_build.include('axccl.jax')}", f"-I{_SOURCE}",
-               *(str(source) for source in sorted(_SOURCE.glob("*.cc"))), str(library), f"-Wl,-rpath,{library.parent}",
+               *_build.sources(_SOURCE), str(library), f"-Wl,-rpath,{library.parent}",
                "-o", str(unfinished)]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)

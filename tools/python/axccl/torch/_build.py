@@ -53,7 +53,7 @@ def _compile(name: str, folder: pathlib.Path, library: pathlib.Path) -> None:
         # Holds a lock on the folder, so that processes which start together compile once.
         extension.load(
             name,
-            [str(path) for path in sorted(_SOURCE.glob("*.cc"))],
+            _build.sources(_SOURCE),
             extra_cflags=["-O2", "-DUSE_C10D"],
             extra_include_paths=[str(_build.include("axccl.torch")), str(_SOURCE)],
             extra_ldflags=[str(library), f"-Wl,-rpath,{library.parent}"],

@@ -13,8 +13,9 @@
 #include <vector>
 
 #include <xla/ffi/api/ffi.h>
+
+#include "../../csrc/threads.h"
 #include "axccl/axccl.h"
-#include "completer.h"
 #include "operands.h"
 #include "world.h"
 
@@ -178,7 +179,7 @@ ffi::Future Finish(std::shared_ptr<Call> call, std::string_view name) {
     Complete(promise, std::move(error));
   };
   // Where there is no thread, waiting here is better than an error on this rank alone.
-  if (!RunApart(wait)) wait();
+  if (!python::RunApart(wait)) wait();
   return future;
 }
 

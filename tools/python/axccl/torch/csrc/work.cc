@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string>
 
-#include "completer.h"
+#include "../../csrc/threads.h"
 
 namespace axccl::torch {
 namespace {
@@ -248,11 +248,13 @@ c10::intrusive_ptr<Future> AxcclWork::getFuture() {
   auto* const self = new Self(c10::intrusive_ptr<AxcclWork>::reclaim_copy(this));
   const auto done = [](void* argument) {
     Self* const work = static_cast<Self*>(argument);
-    RunApart([work] {
+    const auto complete = [work] {
       const std::unique_ptr<Self> owned(work);
       (*owned)->Finish();
       (*owned)->Complete((*owned)->future_);
-    });
+    };
+    // Where there is no thread, a callback that waits for the group is the lesser evil.
+    if (!python::RunApart(complete)) complete();
   };
   axcclStream_t stream = nullptr;
   ncclResult_t launched = axcclStreamCreate(&stream, axcclStreamNonBlocking);

@@ -1,4 +1,4 @@
-#include "completer.h"
+#include "threads.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-namespace axccl::jax {
+namespace axccl::python {
 namespace {
 
 // An idle thread ends after this time.
@@ -63,4 +63,4 @@ bool RunApart(std::function<void()> work) {
   return threads->Run(std::move(work));
 }
 
-}  // namespace axccl::jax
+}  // namespace axccl::python
