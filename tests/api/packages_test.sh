@@ -4,7 +4,7 @@
 # build folder, the folder of this file, a folder to write to.
 set -euo pipefail
 build=$1 sources=$2 work=$3
-suite=bookworm mirror=${AXCCL_TEST_DEBIAN:-http://deb.debian.org/debian}
+suite=bookworm mirror=${AXCCL_TEST_DEBIAN:-}  # debootstrap has a default
 for needed in debootstrap dpkg-shlibdeps; do
   command -v $needed >/dev/null || { echo "SKIPPED: no $needed"; exit 77; }
 done
@@ -28,7 +28,7 @@ grep -qE '^axccl-[0-9.]+/CMakeLists.txt$' contents || fail "the source archive h
 if grep -E '/\.git/|/build/|\.o$' contents; then fail "these are in the source archive"; fi
 
 # What the packages depend on, and what building a user takes.
-debootstrap --variant=minbase --include=gcc,g++,libc6-dev,pkg-config,libsodium-dev,libzstd1 $suite debian "$mirror" \
+debootstrap --variant=minbase --include=gcc,g++,libc6-dev,pkg-config,libsodium-dev,libzstd1 $suite debian $mirror \
   >debootstrap.log 2>&1 || { tail -5 debootstrap.log; echo "SKIPPED: debootstrap failed"; exit 77; }
 mount --bind /proc debian/proc || echo "without /proc"
 cp ./*.deb "$sources"/consumer/main.c "$sources"/consumer/main.cc "$sources"/soname_main.c "$sources"/count_gpus.c debian/root
