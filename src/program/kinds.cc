@@ -136,8 +136,36 @@ constexpr KindInfo kKinds[] = {
      Results::kOnePerOperand,
      {Attr::kSplitDim, Attr::kConcatDim, Attr::kGroups, Attr::kChannel},
      {}},
-    {OpKind::kCollectiveBroadcast, "collective_broadcast", 1, 1, Results::kOne, {Attr::kGroups, Attr::kChannel}, {}},
+    {OpKind::kCollectiveBroadcast,
+     "collective_broadcast",
+     1,
+     kAnyNumber,
+     Results::kOnePerOperand,
+     {Attr::kGroups, Attr::kChannel},
+     {}},
+    // The roots are behind the operands.
+    {OpKind::kCollectiveBroadcastFrom,
+     "collective_broadcast_from",
+     2,
+     kAnyNumber,
+     Results::kOnePerOperandButLast,
+     {Attr::kGroups, Attr::kChannel},
+     {}},
     {OpKind::kCollectivePermute, "collective_permute", 1, 1, Results::kOne, {Attr::kPairs, Attr::kChannel}, {}},
+    {OpKind::kCollectiveReduce,
+     "collective_reduce",
+     1,
+     kAnyNumber,
+     Results::kOnePerOperand,
+     {Attr::kFold, Attr::kGroups, Attr::kChannel},
+     {}},
+    {OpKind::kCollectiveReduceTo,
+     "collective_reduce_to",
+     2,
+     kAnyNumber,
+     Results::kOnePerOperandButLast,
+     {Attr::kFold, Attr::kGroups, Attr::kChannel},
+     {}},
     {OpKind::kPartitionId, "partition_id", 0, 0, Results::kOne, {}, {}},
     {OpKind::kRecv, "recv", 0, 0, Results::kOne, {Attr::kPairs, Attr::kChannel}, {}},
     {OpKind::kReduceScatter,
@@ -210,6 +238,22 @@ std::span<const Attr> KindInfo::attributes() const {
 
 std::span<const std::string_view> KindInfo::regions() const {
   return {region_list, std::find(region_list, std::end(region_list), std::string_view())};
+}
+
+std::optional<size_t> KindInfo::ResultsOf(size_t operands) const {
+  switch (results) {
+    case Results::kNone:
+      return 0;
+    case Results::kOne:
+      return 1;
+    case Results::kOnePerOperand:
+      return operands;
+    case Results::kOnePerOperandButLast:
+      return operands == 0 ? 0 : operands - 1;
+    case Results::kAny:
+      break;
+  }
+  return std::nullopt;
 }
 
 std::span<const KindInfo> Kinds() { return kKinds; }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -29,7 +30,7 @@ struct AttrInfo {
   AttrType type;
 };
 
-enum class Results : uint8_t { kNone, kOne, kOnePerOperand, kAny };
+enum class Results : uint8_t { kNone, kOne, kOnePerOperand, kOnePerOperandButLast, kAny };
 
 inline constexpr int kAnyNumber = std::numeric_limits<int>::max();
 
@@ -44,6 +45,8 @@ struct KindInfo {
 
   std::span<const Attr> attributes() const;
   std::span<const std::string_view> regions() const;
+  // How many results an operation has with so many operands; nullopt if any number will do.
+  std::optional<size_t> ResultsOf(size_t operands) const;
 };
 
 std::span<const KindInfo> Kinds();

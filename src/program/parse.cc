@@ -196,10 +196,7 @@ class Parser {
                       ", not " + std::to_string(operands));
     }
     const int results = static_cast<int>(operation.results.size());
-    const int wanted = info.results == Results::kAny    ? results
-                       : info.results == Results::kNone ? 0
-                       : info.results == Results::kOne  ? 1
-                                                        : operands;
+    const int wanted = static_cast<int>(info.ResultsOf(operation.operands.size()).value_or(operation.results.size()));
     return results == wanted ||
            FailAt(name, "expected " + Count(wanted, "result") + of + ", not " + std::to_string(results));
   }

@@ -86,6 +86,7 @@ class Machine {
   const Observer& observer_;
   std::deque<Rank*> ready_;
   std::map<Route, std::deque<Shared>> sent_;
+  Status status_;  // an error ends the run
 };
 
 void Machine::Begin(const std::vector<Tensors>& inputs) {
@@ -99,11 +100,12 @@ void Machine::Begin(const std::vector<Tensors>& inputs) {
 }
 
 Result<std::vector<Tensors>> Machine::Run() {
-  while (!ready_.empty()) {
+  while (!ready_.empty() && status_.ok()) {
     Rank* const rank = ready_.front();
     ready_.pop_front();
     Advance(rank);
   }
+  AXCCL_RETURN_IF_ERROR(status_);
   std::vector<Tensors> outputs;
   for (Rank& rank : ranks_) {
     if (!rank.frames.empty()) return DescribeStandstill();
@@ -213,7 +215,9 @@ bool Machine::Collect(Rank* rank, const Operation& operation) {
   const Ints members = GroupOf(operation, rank->number);
   if (members.empty()) {
     ++rank->frames.back().next;
-    SetResults(rank, operation, {Share(Tensor::Zeros(operation.results[0].type))});
+    std::vector<Shared> zeros;
+    for (const Value& result : operation.results) zeros.push_back(Share(Tensor::Zeros(result.type)));
+    SetResults(rank, operation, std::move(zeros));
     return true;
   }
   std::vector<std::vector<Shared>> held;
@@ -226,6 +230,8 @@ bool Machine::Collect(Rank* rank, const Operation& operation) {
     operands.emplace_back();
     for (const Shared& value : held.back()) operands.back().push_back(value.get());
   }
+  status_ = CheckRoots(operation, operands, members);
+  if (!status_.ok()) return false;
   std::vector<Tensors> results = ComputeCollective(operation, operands, members);
   for (size_t p = 0; p < members.size(); ++p) {
     Rank& member = ranks_[static_cast<size_t>(members[p])];

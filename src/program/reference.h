@@ -25,7 +25,7 @@ using Observer = std::function<void(int, const Operation&, size_t, const Tensor&
 Status CheckInputs(const Program& program, const std::vector<Tensors>& inputs);
 
 // Returns the outputs of each rank. kInvalidArgument as CheckInputs; kInvalidUsage, which names two ranks and what they
-// wait for, if ranks wait for each other for ever.
+// wait for, if ranks wait for each other for ever, or a rank and an operation with roots that are wrong (compute.h).
 Result<std::vector<Tensors>> RunReference(const Program& program, const std::vector<Tensors>& inputs,
                                           const Observer& observer = {});
 

@@ -51,8 +51,9 @@ TEST(Calibration, WritesAFabric) {
   EXPECT_TRUE(measured.one_stream);
   EXPECT_EQ(measured.products.size(), 2u);
   EXPECT_EQ(measured.operations.at(OpKind::kAdd).size(), 5u);
-  for (const OpKind kind : {OpKind::kAllGather, OpKind::kAllReduce, OpKind::kAllToAll, OpKind::kCollectiveBroadcast,
-                            OpKind::kCollectivePermute, OpKind::kReduceScatter, OpKind::kSend})
+  for (const OpKind kind :
+       {OpKind::kAllGather, OpKind::kAllReduce, OpKind::kAllToAll, OpKind::kCollectiveBroadcast,
+        OpKind::kCollectivePermute, OpKind::kCollectiveReduce, OpKind::kReduceScatter, OpKind::kSend})
     EXPECT_EQ(measured.calls.at({kind, 2}).size(), 5u) << program::InfoOf(kind).name;
 }
 

@@ -127,6 +127,29 @@ TEST(CheckCollectivesTest, OtherCommunication) {
           {"  %2 f32[2] = collective_broadcast %0 groups=[[0],[1,0]] channel=1\n  return\n",
            "collective_broadcast (C1)]"},
           {"  %2 f32[3] = collective_broadcast %0 groups=[[1,0]] channel=1\n  return\n", "collective_broadcast (C3)]"},
+          {"  %2 f32[2], %3 f32[3] = collective_broadcast %0 %0 groups=[[1,0]] channel=1\n  return\n",
+           "result %3 has type f32[3], expected f32[2] [StableHLO collective_broadcast (C3)]"},
+          {"  %1 i32[1] = constant value=0\n  %2 f32[2] = collective_broadcast_from %0 %1 groups=[[1]] channel=1\n  "
+           "return\n",
+           ""},
+          {"  %1 i32[2] = constant value=0\n  %2 f32[2] = collective_broadcast_from %0 %1 groups=[[1]] channel=1\n  "
+           "return\n",
+           "operand %1 has type i32[2], expected i32[1] [StableHLO collective_broadcast (C4)]"},
+          {"  %1 i64[1] = constant value=0\n  %2 f32[2] = collective_broadcast_from %0 %1 groups=[[1]] channel=1\n  "
+           "return\n",
+           "collective_broadcast (C4)]"},
+          {"  %2 f32[2] = collective_reduce %0 fold=add groups=[[1]] channel=1\n  return\n", ""},
+          {"  %2 f32[2] = collective_reduce %0 fold=add groups=[[1],[0,1]] channel=1\n  return\n",
+           "collective_reduce (C1)]"},
+          {"  %2 f32[2] = collective_reduce %0 fold=xor groups=[[1]] channel=1\n  return\n", "collective_reduce (C5)]"},
+          {"  %2 f64[2] = collective_reduce %0 fold=add groups=[[1]] channel=1\n  return\n",
+           "result %2 has type f64[2], expected f32[2]"},
+          {"  %1 i32[1] = constant value=0\n  %2 f32[2] = collective_reduce_to %0 %1 fold=min groups=[[0,1]] "
+           "channel=1\n  return\n",
+           ""},
+          {"  %1 i32[] = constant value=0\n  %2 f32[2] = collective_reduce_to %0 %1 fold=min groups=[[0,1]] "
+           "channel=1\n  return\n",
+           "operand %1 has type i32[], expected i32[1]"},
           {"  %2 f32[2] = collective_permute %0 pairs=[[0,1],[1,0]] channel=1\n  return\n", ""},
           {"  %2 f32[2] = collective_permute %0 pairs=[] channel=1\n  return\n", ""},
           {"  %2 f32[2] = collective_permute %0 pairs=[[0,1],[0,0]] channel=1\n  return\n", "collective_permute (C2)]"},

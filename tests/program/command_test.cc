@@ -83,8 +83,12 @@ const std::map<std::string, std::string>& Programs() {
        "  %10 f32[2,12] = all_to_all %0 split_dim=0 concat_dim=1 groups=[[0,2],[3,1]] channel=4\n"
        "  %11 f32[4,6] = collective_broadcast %0 groups=[[2,0,3]] channel=5\n"
        "  %12 bf16[8] = collective_permute %1 pairs=[[0,1],[1,3],[3,0]] channel=6\n"
+       "  %15 i32[2] = constant value=[1,0]\n"
+       "  %16 f32[4,6], %17 bf16[8] = collective_broadcast_from %0 %1 %15 groups=[[3,1]] channel=7\n"
+       "  %18 bf16[8] = collective_reduce %1 fold=add groups=[[1,3,2]] channel=8\n"
+       "  %19 f32[4,6], %20 f32[4,6] = collective_reduce_to %0 %4 %15 fold=add groups=[[2,1],[0,3]] channel=9\n"
        "  %13 f32[4,3] = slice %0 starts=[0,3] limits=[4,6] strides=[1,1]\n  %14 u32[] = partition_id\n"
-       "  return %3 %5 %6 %7 %8 %9 %10 %11 %12 %14\n"},
+       "  return %3 %5 %6 %7 %8 %9 %10 %11 %12 %14 %16 %17 %18 %19 %20\n"},
       {"exchange",
        "axccl-program 1\nranks 2\npart main on [0,1]\n  argument %0 i32[3]\n  %1 = send %0 pairs=[[0,1],[1,0]] "
        "channel=1\n"

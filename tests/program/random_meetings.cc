@@ -1,6 +1,7 @@
 #include "tests/program/random_meetings.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace axccl::program {
 namespace {
@@ -96,9 +97,18 @@ TensorType Meetings::DividedType(const std::vector<size_t>& parts, std::optional
 }
 
 void Meetings::Collective(const Scope& scope, const std::vector<size_t>& parts) {
-  constexpr OpKind kKinds[] = {OpKind::kAllGather,           OpKind::kAllReduce,     OpKind::kAllReduce,
-                               OpKind::kReduceScatter,       OpKind::kAllToAll,      OpKind::kCollectivePermute,
-                               OpKind::kCollectiveBroadcast, OpKind::kReduceScatter, OpKind::kAllGather};
+  constexpr OpKind kKinds[] = {OpKind::kAllGather,
+                               OpKind::kAllReduce,
+                               OpKind::kAllReduce,
+                               OpKind::kReduceScatter,
+                               OpKind::kAllToAll,
+                               OpKind::kCollectivePermute,
+                               OpKind::kCollectiveBroadcast,
+                               OpKind::kCollectiveBroadcastFrom,
+                               OpKind::kCollectiveReduce,
+                               OpKind::kCollectiveReduceTo,
+                               OpKind::kReduceScatter,
+                               OpKind::kAllGather};
   const OpKind kind = kKinds[random_->Below(std::size(kKinds))];
   switch (kind) {
     case OpKind::kCollectivePermute:
@@ -106,20 +116,35 @@ void Meetings::Collective(const Scope& scope, const std::vector<size_t>& parts) 
     case OpKind::kAllReduce:
       return AllReduce(parts, Divide(ClassesOf(scope, parts), 0));
     case OpKind::kCollectiveBroadcast:
-      return Broadcast(scope, parts);
+    case OpKind::kCollectiveBroadcastFrom:
+    case OpKind::kCollectiveReduce:
+    case OpKind::kCollectiveReduceTo:
+      return Rooted(kind, scope, parts);
     default:
       return Divided(kind, scope, parts);
   }
 }
 
 // Some ranks may be in no group.
-void Meetings::Broadcast(const Scope& scope, const std::vector<size_t>& parts) {
+void Meetings::Rooted(OpKind kind, const Scope& scope, const std::vector<size_t>& parts) {
   std::vector<Ints> classes = ClassesOf(scope, parts);
   if (random_->OneIn(2)) classes.back().pop_back();
   const Groups groups = Divide(classes, 0);
   if (groups.empty()) return;
-  const TensorType type = AnyType(parts);
-  Meet(OpKind::kCollectiveBroadcast, parts, {type}, {type}, {}, groups);
+  const bool reduces = kind == OpKind::kCollectiveReduce || kind == OpKind::kCollectiveReduceTo;
+  const bool is_dynamic = kind == OpKind::kCollectiveBroadcastFrom || kind == OpKind::kCollectiveReduceTo;
+  size_t least = SIZE_MAX;
+  for (const Ints& group : groups) least = std::min(least, group.size());
+  std::vector<TensorType> types;
+  std::vector<int32_t> roots;
+  for (uint64_t n = 1 + random_->Below(3); n != 0; --n) {
+    types.push_back(AnyType(parts));
+    if (reduces) types.back().data_type = types[0].data_type;
+    roots.push_back(static_cast<int32_t>(random_->Below(least)));
+  }
+  std::vector<Attribute> attributes;
+  if (reduces) attributes.push_back({Attr::kFold, RandomFold(types[0].data_type, random_)});
+  Meet(kind, parts, types, types, attributes, groups, is_dynamic ? &roots : nullptr);
 }
 
 // Of groups of one size, which changes the sizes of tensors.
@@ -157,11 +182,19 @@ void Meetings::AllReduce(const std::vector<size_t>& parts, const Groups& groups)
 }
 
 void Meetings::Meet(OpKind kind, const std::vector<size_t>& parts, const std::vector<TensorType>& from,
-                    const std::vector<TensorType>& to, const std::vector<Attribute>& attributes, const Groups& groups) {
+                    const std::vector<TensorType>& to, const std::vector<Attribute>& attributes, const Groups& groups,
+                    const std::vector<int32_t>* last) {
   const Attribute channel{Attr::kChannel, Small(3)};
   for (const size_t p : parts) {
     std::vector<Id> operands;
     for (const TensorType& type : from) operands.push_back(makers_[p].Find(type));
+    if (last != nullptr) {
+      const TensorType type{DataType::kInt32, {static_cast<int64_t>(last->size())}};
+      Literal literal;
+      literal.bytes.resize(last->size() * sizeof(int32_t));
+      std::memcpy(literal.bytes.data(), last->data(), literal.bytes.size());
+      operands.push_back(makers_[p].Emit(OpKind::kConstant, {}, {type}, {{Attr::kValue, literal}})[0].id);
+    }
     std::vector<Attribute> all = attributes;
     all.push_back({Attr::kGroups, WrittenBy(p, groups)});
     all.push_back(channel);

@@ -63,10 +63,12 @@ class Meetings {
   TensorType AnyType(const std::vector<size_t>& parts);
   TensorType DividedType(const std::vector<size_t>& parts, std::optional<size_t>* dim, size_t divisor);
   void Divided(OpKind kind, const Scope& scope, const std::vector<size_t>& parts);
-  void Broadcast(const Scope& scope, const std::vector<size_t>& parts);
+  void Rooted(OpKind kind, const Scope& scope, const std::vector<size_t>& parts);
   void Permute(const Scope& scope, const std::vector<size_t>& parts);
+  // `last`: behind the operands, of these elements; null: nothing.
   void Meet(OpKind kind, const std::vector<size_t>& parts, const std::vector<TensorType>& from,
-            const std::vector<TensorType>& to, const std::vector<Attribute>& attributes, const Groups& groups);
+            const std::vector<TensorType>& to, const std::vector<Attribute>& attributes, const Groups& groups,
+            const std::vector<int32_t>* last = nullptr);
 
   const int& ranks_;
   std::deque<PartMaker>& makers_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -94,20 +95,6 @@ class Maker {
     return {};
   }
 
-  size_t CountResults(const KindInfo& info, size_t operands) {
-    switch (info.results) {
-      case Results::kNone:
-        return 0;
-      case Results::kOne:
-        return 1;
-      case Results::kOnePerOperand:
-        return operands;
-      case Results::kAny:
-        return random_->Below(3);
-    }
-    return 0;
-  }
-
   Operation MakeOperation(int depth) {
     const KindInfo* info = nullptr;
     do {
@@ -119,7 +106,8 @@ class Maker {
     const uint64_t operands = visible_.empty() ? 0 : random_->Below(static_cast<uint64_t>(spare) + 1);
     operation.operands.resize(static_cast<size_t>(info->least_operands) + operands);
     for (Id& id : operation.operands) id = random_->Pick(visible_);
-    operation.results.resize(CountResults(*info, operation.operands.size()));
+    const std::optional<size_t> results = info->ResultsOf(operation.operands.size());
+    operation.results.resize(results ? *results : random_->Below(3));
     for (Value& result : operation.results) result = {NewId(), MakeType()};
     operation.id = operation.results.empty() ? NewId() : operation.results[0].id;
     for (const Attr attr : info->attributes()) operation.attributes.push_back(MakeAttribute(attr, operation));

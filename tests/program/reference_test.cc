@@ -396,6 +396,22 @@ TEST(Collectives, BroadcastAndPermuteGiveZerosToOthers) {
             "i32[1]: 20; i32[1]: 10\ni32[1]: 0; i32[1]: 0\ni32[1]: 20; i32[1]: 0\n");
 }
 
+TEST(Collectives, ReduceGivesZerosToOthers) {
+  EXPECT_EQ(RunOnRanks(3, {1}, "%1 i32[1] = collective_reduce %0 fold=add groups=[[2,0]] channel=0|return %1"),
+            "i32[1]: 0\ni32[1]: 0\ni32[1]: 20\n");
+}
+
+// Two operands with a root each; rank 1 is in no group.
+TEST(Collectives, RootsAreValues) {
+  EXPECT_EQ(RunOnRanks(3, {1},
+                       "%1 i32[2] = constant value=[1,0]|%2 i32[1] = negate %0|"
+                       "%3 i32[1], %4 i32[1] = collective_broadcast_from %0 %2 %1 groups=[[2,0]] channel=0|"
+                       "%5 i32[1], %6 i32[1] = collective_reduce_to %0 %2 %1 fold=add groups=[[2,0]] channel=0|"
+                       "return %3 %4 %5 %6"),
+            "i32[1]: 0; i32[1]: -20; i32[1]: 20; i32[1]: 0\ni32[1]: 0; i32[1]: 0; i32[1]: 0; i32[1]: 0\n"
+            "i32[1]: 0; i32[1]: -20; i32[1]: 0; i32[1]: -20\n");
+}
+
 TEST(Collectives, PartitionId) {
   EXPECT_EQ(RunOnRanks(2, {1}, "%1 u32[] = partition_id|%2 u32[] = replica_id|return %1 %2"),
             "u32[]: 0; u32[]: 0\nu32[]: 1; u32[]: 0\n");

@@ -78,6 +78,24 @@ TEST(MachinesModel, AsksTheSimulatorOncePerCall) {
               1e-6, 1e-9);
 }
 
+// The root gets 4 MiB, or sends them; whether a value says which rank it is makes no difference.
+TEST(MachinesModel, KnowsRoots) {
+  const std::string arguments = "  argument %0 f32[1048576]\n  argument %1 i32[1]\n",
+                    group = " groups=[[1,0]] channel=1\n";
+  MachinesModel model(Links());
+  for (const std::string call :
+       {"broadcast %0", "broadcast_from %0 %1", "reduce %0 fold=add", "reduce_to %0 %1 fold=add"})
+    EXPECT_NEAR(SecondsOn(&model, 2, arguments, "  %2 f32[1048576] = collective_" + call + group), 4.195e-3, 1e-5)
+        << call;
+  Machines machines;
+  machines.measured.calls[{OpKind::kCollectiveBroadcast, 2}] = {{8, 1e-5}};
+  machines.measured.calls[{OpKind::kCollectiveReduce, 2}] = {{8, 2e-5}};
+  MachinesModel measured(machines);
+  const std::string two = "  argument %0 f32[1]\n  argument %1 i32[1]\n";
+  EXPECT_DOUBLE_EQ(SecondsOn(&measured, 2, two, "  %2 f32[1] = collective_broadcast_from %0 %1" + group), 1e-5);
+  EXPECT_DOUBLE_EQ(SecondsOn(&measured, 2, two, "  %2 f32[1] = collective_reduce_to %0 %1 fold=add" + group), 2e-5);
+}
+
 // Groups for which the tuner is not asked: eight NICs of each of 33 machines carry 132 MiB, less a 33rd.
 TEST(MachinesModel, SimulatesLargeGroups) {
   Machines machines;

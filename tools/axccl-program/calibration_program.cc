@@ -251,6 +251,7 @@ class Maker {
     call("all_reduce", false, false, " fold=add" + of_groups);
     call("all_to_all", false, false, " split_dim=0 concat_dim=0" + of_groups);
     call("collective_broadcast", false, false, of_groups);
+    call("collective_reduce", false, false, " fold=add" + of_groups);
     // All pairs are one group of it.
     if (group == ranks_) call("collective_permute", false, false, " pairs=[" + pairs + "] channel=1");
     call("reduce_scatter", false, true, " fold=add dim=0" + of_groups);

@@ -122,6 +122,17 @@ Status RankChannels::Call(const Operation& operation, const Ints& ranks, std::sp
                                           static_cast<int>(pairs.size() / 2), channel, nullptr, stream),
                    operation);
     }
+    // Its roots are the last operand.
+    case OpKind::kCollectiveBroadcastFrom:
+      return Check(axcclBroadcastFrom(count - 1, in.data(), out.data(), static_cast<const int32_t*>(in.back().data),
+                                      channel, nullptr, stream),
+                   operation);
+    case OpKind::kCollectiveReduce:
+      return Check(axcclReduce(count, in.data(), out.data(), op(), 0, channel, nullptr, stream), operation);
+    case OpKind::kCollectiveReduceTo:
+      return Check(axcclReduceTo(count - 1, in.data(), out.data(), op(), static_cast<const int32_t*>(in.back().data),
+                                 channel, nullptr, stream),
+                   operation);
     default:
       return Check(axcclBroadcast(count, in.data(), out.data(), 0, channel, nullptr, stream), operation);
   }

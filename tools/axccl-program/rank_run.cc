@@ -150,7 +150,10 @@ Result<RankRun::Values> RankRun::Execute(const Operation& operation, RankEvent* 
     case OpKind::kAllReduce:
     case OpKind::kAllToAll:
     case OpKind::kCollectiveBroadcast:
+    case OpKind::kCollectiveBroadcastFrom:
     case OpKind::kCollectivePermute:
+    case OpKind::kCollectiveReduce:
+    case OpKind::kCollectiveReduceTo:
     case OpKind::kReduceScatter:
       return Collect(operation, operands);
     case OpKind::kSend:

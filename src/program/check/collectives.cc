@@ -17,6 +17,9 @@ constexpr GroupRules kGroupRules[] = {
     {OpKind::kAllReduce, "(C1)", "(C2)", "(C3)", nullptr},
     {OpKind::kAllToAll, "(C5)", "(C6)", "(C7)", "(C8)"},
     {OpKind::kCollectiveBroadcast, "(C1)", nullptr, "(C2)", nullptr},
+    {OpKind::kCollectiveBroadcastFrom, "(C1)", nullptr, "(C2)", nullptr},
+    {OpKind::kCollectiveReduce, "(C1)", nullptr, "(C3)", nullptr},
+    {OpKind::kCollectiveReduceTo, "(C1)", nullptr, "(C3)", nullptr},
     {OpKind::kReduceScatter, "(C3)", "(C4)", "(C5)", "(I3)"},
 };
 
@@ -135,6 +138,26 @@ Status CheckReduceScatter(const Site& site) {
   return site.ExpectResult(0, type, "(C8) (C9)");
 }
 
+// The results have the types of the operands. A dynamic root is a number for each of them, behind them.
+Status CheckRooted(const Site& site) {
+  const OpKind kind = site.operation.kind;
+  const bool is_dynamic = kind == OpKind::kCollectiveBroadcastFrom || kind == OpKind::kCollectiveReduceTo;
+  const bool reduces = kind == OpKind::kCollectiveReduce || kind == OpKind::kCollectiveReduceTo;
+  AXCCL_RETURN_IF_ERROR(CheckGroups(site));
+  const size_t count = site.operation.results.size();
+  if (is_dynamic)
+    AXCCL_RETURN_IF_ERROR(
+        site.ExpectOperand(count, {DataType::kInt32, {static_cast<int64_t>(count)}}, reduces ? "" : "(C4)"));
+  for (size_t i = 0; i < count; ++i) {
+    if (reduces) {
+      AXCCL_RETURN_IF_ERROR(CheckFold(site, site.operand(i).data_type, "(C5)"));
+      AXCCL_RETURN_IF_ERROR(site.ExpectDataType(i, "(C5)"));  // one computation has one type
+    }
+    AXCCL_RETURN_IF_ERROR(site.ExpectResult(i, site.operand(i), reduces ? "" : "(C3)"));
+  }
+  return Status();
+}
+
 Status CheckPermute(const Site& site) {
   Ints sources, targets;
   AXCCL_RETURN_IF_ERROR(CheckPairs(site, &sources, &targets));
@@ -171,8 +194,10 @@ Status CheckCollective(const Site& site) {
     case OpKind::kAllToAll:
       return CheckAllToAll(site);
     case OpKind::kCollectiveBroadcast:
-      AXCCL_RETURN_IF_ERROR(CheckGroups(site));
-      return site.ExpectResult(0, site.operand(0), "(C3)");
+    case OpKind::kCollectiveBroadcastFrom:
+    case OpKind::kCollectiveReduce:
+    case OpKind::kCollectiveReduceTo:
+      return CheckRooted(site);
     case OpKind::kCollectivePermute:
       return CheckPermute(site);
     case OpKind::kReduceScatter:

@@ -23,12 +23,20 @@ std::string ListText(const Site& site, Attr attr) {
   return std::string(InfoOf(attr).name) + "=" + ListText(site.list(attr));
 }
 
+// Of the operation whose constraints are cited.
+std::string_view StablehloNameOf(OpKind kind) {
+  if (kind == OpKind::kCollectiveBroadcastFrom) kind = OpKind::kCollectiveBroadcast;
+  if (kind == OpKind::kCollectiveReduceTo) kind = OpKind::kCollectiveReduce;
+  return InfoOf(kind).name;
+}
+
 }  // namespace
 
 Status OperationError(const Part& part, const Operation& operation, const char* constraint, const std::string& what) {
   const std::string kind(InfoOf(operation.kind).name);
   std::string text = "part " + part.function.name + ", " + IdText(operation.id) + " " + kind + ": " + what;
-  if (constraint[0] != '\0') text += " [StableHLO " + kind + " " + constraint + "]";
+  if (constraint[0] != '\0')
+    text += " [StableHLO " + std::string(StablehloNameOf(operation.kind)) + " " + constraint + "]";
   return {Code::kInvalidArgument, std::move(text)};
 }
 

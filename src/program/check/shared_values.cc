@@ -38,12 +38,15 @@ void SharedValues::ReadOperation(const Operation& operation) {
     case OpKind::kRecv:
     case OpKind::kAllToAll:
     case OpKind::kCollectivePermute:
+    case OpKind::kCollectiveReduce:
+    case OpKind::kCollectiveReduceTo:
     case OpKind::kReduceScatter:
       for (const Value& result : operation.results) Lower(result.id, kOwn);
       return;
     case OpKind::kAllGather:
     case OpKind::kAllReduce:
-    case OpKind::kCollectiveBroadcast: {
+    case OpKind::kCollectiveBroadcast:
+    case OpKind::kCollectiveBroadcastFrom: {
       const int sharing = SharingOf(Get<Groups>(operation, Attr::kGroups));
       for (const Value& result : operation.results) Lower(result.id, sharing);
       return;

@@ -43,7 +43,10 @@ class TypeChecker {
       case OpKind::kAllReduce:
       case OpKind::kAllToAll:
       case OpKind::kCollectiveBroadcast:
+      case OpKind::kCollectiveBroadcastFrom:
       case OpKind::kCollectivePermute:
+      case OpKind::kCollectiveReduce:
+      case OpKind::kCollectiveReduceTo:
       case OpKind::kPartitionId:
       case OpKind::kRecv:
       case OpKind::kReduceScatter:

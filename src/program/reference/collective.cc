@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <cstring>
+#include <string>
 
+#include "src/program/kinds.h"
 #include "src/program/reference/arithmetic.h"
 #include "src/program/reference/compute.h"
 #include "src/program/reference/scalar.h"
@@ -77,18 +80,61 @@ Tensor Permuted(const Operation& operation, const std::vector<const Tensor*>& fr
   return Tensor::Zeros(from[to]->type);
 }
 
+bool HasRoots(OpKind kind) { return kind == OpKind::kCollectiveBroadcastFrom || kind == OpKind::kCollectiveReduceTo; }
+
+// Of an operation that has them, of its i-th operand; 0 of others.
+size_t RootOf(const Operation& operation, const std::vector<const Tensor*>& operands, size_t i) {
+  if (!HasRoots(operation.kind)) return 0;
+  int32_t root = 0;
+  std::memcpy(&root, operands.back()->at(static_cast<int64_t>(i)), sizeof root);
+  return static_cast<size_t>(root);
+}
+
 }  // namespace
+
+Status CheckRoots(const Operation& operation, const Operands& operands, const Ints& ranks) {
+  if (!HasRoots(operation.kind)) return Status();
+  for (size_t i = 0; i < operation.results.size(); ++i) {
+    const size_t root = RootOf(operation, operands[0], i);
+    if (root >= ranks.size())
+      return MakeStatus(Code::kInvalidUsage,
+                        "rank %lld in %%%u %s: root %d of operand %zu is not in the group, which has %zu ranks",
+                        static_cast<long long>(ranks[0]), operation.id,
+                        std::string(InfoOf(operation.kind).name).c_str(), static_cast<int32_t>(root), i, ranks.size());
+  }
+  for (size_t p = 1; p < operands.size(); ++p) {
+    if (operands[p].back()->bytes == operands[0].back()->bytes) continue;
+    return MakeStatus(Code::kInvalidUsage, "rank %lld in %%%u %s: its roots are not those of rank %lld",
+                      static_cast<long long>(ranks[p]), operation.id, std::string(InfoOf(operation.kind).name).c_str(),
+                      static_cast<long long>(ranks[0]));
+  }
+  return Status();
+}
 
 std::vector<Tensors> ComputeCollective(const Operation& operation, const Operands& operands, const Ints& ranks) {
   const auto dim = [&](Attr attr) { return static_cast<size_t>(Get<int64_t>(operation, attr)); };
   std::vector<Tensors> results(operands.size());
-  for (size_t i = 0; i < operation.operands.size(); ++i) {
+  for (size_t i = 0; i < operation.results.size(); ++i) {
     const std::vector<const Tensor*> from = Column(operands, i);
+    const size_t root = RootOf(operation, operands[0], i);
     Tensor common;  // what all ranks get, or get parts of
-    if (operation.kind == OpKind::kAllGather) common = Join(from, dim(Attr::kDim));
-    if (operation.kind == OpKind::kAllReduce || operation.kind == OpKind::kReduceScatter)
-      common = FoldAll(from, Get<Combine>(operation, Attr::kFold));
-    if (operation.kind == OpKind::kCollectiveBroadcast) common = *from[0];
+    switch (operation.kind) {
+      case OpKind::kAllGather:
+        common = Join(from, dim(Attr::kDim));
+        break;
+      case OpKind::kAllReduce:
+      case OpKind::kCollectiveReduce:
+      case OpKind::kCollectiveReduceTo:
+      case OpKind::kReduceScatter:
+        common = FoldAll(from, Get<Combine>(operation, Attr::kFold));
+        break;
+      case OpKind::kCollectiveBroadcast:
+      case OpKind::kCollectiveBroadcastFrom:
+        common = *from[root];
+        break;
+      default:
+        break;
+    }
     for (size_t p = 0; p < operands.size(); ++p) {
       switch (operation.kind) {
         case OpKind::kReduceScatter:
@@ -99,6 +145,10 @@ std::vector<Tensors> ComputeCollective(const Operation& operation, const Operand
           break;
         case OpKind::kCollectivePermute:
           results[p].push_back(Permuted(operation, from, ranks, p));
+          break;
+        case OpKind::kCollectiveReduce:
+        case OpKind::kCollectiveReduceTo:
+          results[p].push_back(p == root ? common : Tensor::Zeros(common.type));
           break;
         default:
           results[p].push_back(common);

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "src/base/status.h"
 #include "src/program/program.h"
 #include "src/program/tensor.h"
 
@@ -31,7 +32,13 @@ Tensor ComputeReduce(const Operation& operation, TensorSpan operands);  // float
 // A collective of a group: operands[p] are those of its p-th rank, and the result has the results of each. Reductions
 // fold in the order of the group; floats of 16 bits accumulate in float and are rounded at the end. Of
 // collective_permute, `ranks` are those of the group, to which pairs refer.
+// Of collective_broadcast_from and collective_reduce_to, CheckRoots has accepted the roots.
 std::vector<Tensors> ComputeCollective(const Operation& operation,
                                        const std::vector<std::vector<const Tensor*>>& operands, const Ints& ranks);
+
+// kInvalidUsage if the roots of a collective with a dynamic one are not positions in its group, or not the same on all
+// of its ranks. Arguments as above.
+Status CheckRoots(const Operation& operation, const std::vector<std::vector<const Tensor*>>& operands,
+                  const Ints& ranks);
 
 }  // namespace axccl::program

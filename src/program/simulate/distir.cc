@@ -31,6 +31,7 @@ Result<double> DistirModel::Seconds(const Transfer& transfer) {
     case OpKind::kSend:
       return seconds;
     case OpKind::kCollectiveBroadcast:
+    case OpKind::kCollectiveBroadcastFrom:
       return 0.0;
     default:
       return MakeStatus(Code::kInvalidArgument, "%%%u %s: DistIR's model has no such collective", transfer.operation.id,

@@ -45,11 +45,20 @@ plan::Kind KindOfPlan(OpKind kind) {
       return plan::Kind::kAllReduce;
     case OpKind::kAllToAll:
       return plan::Kind::kAllToAll;
+    case OpKind::kCollectiveReduce:
+      return plan::Kind::kReduce;
     case OpKind::kReduceScatter:
       return plan::Kind::kReduceScatter;
     default:
       return plan::Kind::kBroadcast;
   }
+}
+
+// The kind as which a call counts. A root that a value gives makes no difference.
+OpKind KindOfCall(OpKind kind) {
+  if (kind == OpKind::kRecv) return OpKind::kSend;
+  if (kind == OpKind::kCollectiveBroadcastFrom) return OpKind::kCollectiveBroadcast;
+  return kind == OpKind::kCollectiveReduceTo ? OpKind::kCollectiveReduce : kind;
 }
 
 // The matrix products of a dot.
@@ -103,7 +112,7 @@ Result<double> MachinesModel::Seconds(const Transfer& transfer) {
   const Operation& operation = transfer.operation;
   const double bytes = std::max(transfer.operand_bytes, transfer.result_bytes);
   const int ranks = static_cast<int>(transfer.ranks.size());
-  const OpKind kind = operation.kind == OpKind::kRecv ? OpKind::kSend : operation.kind;
+  const OpKind kind = KindOfCall(operation.kind);
   if (const auto curve = machines_.measured.calls.find({kind, ranks}); curve != machines_.measured.calls.end())
     return SecondsAt(curve->second, bytes);
   Result<double> seconds = 0.0;
@@ -112,8 +121,7 @@ Result<double> MachinesModel::Seconds(const Transfer& transfer) {
   } else if (IsPair(operation.kind)) {
     seconds = PairsSeconds({transfer.ranks}, bytes);
   } else {
-    seconds =
-        CallSeconds({KindOfPlan(operation.kind), ranks, static_cast<uint64_t>(bytes), PlacementOf(transfer.ranks)});
+    seconds = CallSeconds({KindOfPlan(kind), ranks, static_cast<uint64_t>(bytes), PlacementOf(transfer.ranks)});
   }
   if (seconds.ok()) return machines_.launch_seconds + seconds.value();
   return MakeStatus(seconds.status().code(), "%%%u %s: %s", operation.id,

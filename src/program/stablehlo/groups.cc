@@ -26,6 +26,7 @@ std::optional<plan::Kind> CollectiveOf(std::string_view name) {
                {"stablehlo.all_to_all", plan::Kind::kAllToAll},
                {"stablehlo.collective_broadcast", plan::Kind::kBroadcast},
                {"stablehlo.collective_permute", plan::Kind::kSendRecv},
+               {"stablehlo.collective_reduce", plan::Kind::kReduce},
                {"stablehlo.reduce_scatter", plan::Kind::kReduceScatter}};
   for (const auto& row : kRows) {
     if (row.name == name) return row.kind;
@@ -39,11 +40,12 @@ bool Fail(const AttrNode& attr, const Status& status, Scanner* errors) {
 }
 
 bool ReadEndpoint(const Op& op, Scanner* errors, Endpoint* endpoint) {
-  if (const NamedAttr* const global = Find(op.attributes, "use_global_device_ids")) {
-    if (global->value.form != Form::kUnit)
-      return errors->Fail(global->at, "expected use_global_device_ids without a value");
-    endpoint->is_global = true;
+  for (const char* const unit : {"has_dynamic_root", "use_global_device_ids"}) {
+    const NamedAttr* const found = Find(op.attributes, unit);
+    if (found != nullptr && found->value.form != Form::kUnit)
+      return errors->Fail(found->at, "expected " + std::string(unit) + " without a value");
   }
+  endpoint->is_global = Find(op.attributes, "use_global_device_ids") != nullptr;
   const NamedAttr* const channel = Find(op.attributes, "channel_handle");
   if (channel == nullptr) return true;
   const std::vector<NamedAttr>& fields = channel->value.fields;

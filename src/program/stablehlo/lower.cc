@@ -172,7 +172,7 @@ class Lowering {
   }
 
   bool LowerOp(const Op& op, int depth, Frame* frame, Operation* operation) {
-    FindKind(op.name, &operation->kind);
+    FindKind(op, &operation->kind);
     const KindInfo& info = InfoOf(operation->kind);
     if (!budget_.Take(kOpWords + op.operands.size() + op.attributes.size())) return FailBudget(op.at, &errors_);
     for (const ValueId value : op.operands) operation->operands.push_back(frame->ids[value]);

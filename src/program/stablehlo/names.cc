@@ -66,8 +66,18 @@ constexpr Extra kExtras[] = {
     {OpKind::kAllToAll, "split_count"},
     {OpKind::kCollectiveBroadcast, "channel_handle"},
     {OpKind::kCollectiveBroadcast, "replica_groups"},
+    {OpKind::kCollectiveBroadcastFrom, "channel_handle"},
+    {OpKind::kCollectiveBroadcastFrom, "has_dynamic_root"},
+    {OpKind::kCollectiveBroadcastFrom, "replica_groups"},
     {OpKind::kCollectivePermute, "channel_handle"},
     {OpKind::kCollectivePermute, "source_target_pairs"},
+    {OpKind::kCollectiveReduce, "channel_handle"},
+    {OpKind::kCollectiveReduce, "replica_groups"},
+    {OpKind::kCollectiveReduce, "use_global_device_ids"},
+    {OpKind::kCollectiveReduceTo, "channel_handle"},
+    {OpKind::kCollectiveReduceTo, "has_dynamic_root"},
+    {OpKind::kCollectiveReduceTo, "replica_groups"},
+    {OpKind::kCollectiveReduceTo, "use_global_device_ids"},
     {OpKind::kReduceScatter, "channel_handle"},
     {OpKind::kReduceScatter, "replica_groups"},
     {OpKind::kReduceScatter, "use_global_device_ids"},
@@ -90,7 +100,8 @@ constexpr Extra kExtras[] = {
 
 // Operations of programs that have no counterpart of that name.
 bool IsOwn(OpKind kind) {
-  return kind == OpKind::kCopy || kind == OpKind::kFree || kind == OpKind::kRecv || kind == OpKind::kSend;
+  return kind == OpKind::kCopy || kind == OpKind::kFree || kind == OpKind::kRecv || kind == OpKind::kSend ||
+         kind == OpKind::kCollectiveBroadcastFrom || kind == OpKind::kCollectiveReduceTo;
 }
 
 void Append(std::string_view word, std::string* list) { *list += (list->empty() ? "" : ", ") + std::string(word); }
@@ -105,6 +116,14 @@ bool FindKind(std::string_view name, OpKind* kind) {
   const KindInfo* const info = program::FindKind(name.substr(kDialect.size()));
   if (info == nullptr || IsOwn(info->kind)) return false;
   *kind = info->kind;
+  return true;
+}
+
+bool FindKind(const Op& op, OpKind* kind) {
+  if (!FindKind(op.name, kind)) return false;
+  if (Find(op.attributes, "has_dynamic_root") == nullptr) return true;
+  if (*kind == OpKind::kCollectiveBroadcast) *kind = OpKind::kCollectiveBroadcastFrom;
+  if (*kind == OpKind::kCollectiveReduce) *kind = OpKind::kCollectiveReduceTo;
   return true;
 }
 

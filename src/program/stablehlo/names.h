@@ -6,11 +6,14 @@
 #include <string_view>
 
 #include "src/program/program.h"
+#include "src/program/stablehlo/tree.h"
 
 namespace axccl::program::stablehlo {
 
 // Of `stablehlo.add`, `mhlo.copy`; false for those that programs do not have.
 bool FindKind(std::string_view name, OpKind* kind);
+// Of an operation with its attributes: `has_dynamic_root` makes another one of it.
+bool FindKind(const Op& op, OpKind* kind);
 // Why an operation of that name is refused, and which are supported.
 std::string RefusedOp(std::string_view name);
 

@@ -232,7 +232,7 @@ bool Parser::CheckName(Op* op) {
 
 bool Parser::CheckOp(const Op& op) {
   OpKind kind{};
-  const bool has_kind = FindKind(op.name, &kind), is_call = op.name == "func.call", is_manual = op.name == kManual;
+  const bool has_kind = FindKind(op, &kind), is_call = op.name == "func.call", is_manual = op.name == kManual;
   const std::string_view keys = is_call ? "callee" : is_manual ? "in_shardings, out_shardings, manual_axes" : "";
   for (const NamedAttr& attribute : op.attributes) {
     const std::string_view key = attribute.key;
@@ -254,10 +254,9 @@ bool Parser::CheckOp(const Op& op) {
   }
   const KindInfo& info = InfoOf(kind);
   const size_t operands = op.operands.size(), regions = RegionsOf(kind);
-  const size_t least = info.results == Results::kAny ? 0 : info.results == Results::kOne ? 1 : operands;
   return check(operands, static_cast<size_t>(info.least_operands), static_cast<size_t>(info.most_operands),
                "operand") &&
-         check(op.results, least, info.results == Results::kAny ? kAny : least, "result") &&
+         check(op.results, info.ResultsOf(operands).value_or(0), info.ResultsOf(operands).value_or(kAny), "result") &&
          check(op.regions.size(), regions, regions, "region");
 }
 

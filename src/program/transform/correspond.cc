@@ -213,6 +213,7 @@ Correspondence CorrespondenceOf(const Operation& operation, const std::vector<Te
     case OpKind::kAllToAll:
     case OpKind::kCollectiveBroadcast:
     case OpKind::kCollectivePermute:
+    case OpKind::kCollectiveReduce:
     case OpKind::kReduceScatter:
     case OpKind::kOptimizationBarrier:
       Collective(operation, operands, &c);
