@@ -157,10 +157,117 @@ TEST_F(JobTest, FilesReportsAndDifferences) {
   all = RunTwo("run " + file + " --inputs " + whole + " --against " + whole);
   EXPECT_EQ(all[0].exit + all[1].exit, 0) << all[0].text << all[1].text;
   all = RunTwo("run " + file + " --seed 2 --against " + whole);
+  EXPECT_EQ(all[0].exit, 1);
+  EXPECT_EQ(all[0].text.find("axccl-program: differs from " + whole + " in rank 0, output 0: element [0] is "), 0u);
+  EXPECT_EQ(all[0].text.find("the first operation"), std::string::npos) << "each is what the reference gives";
   EXPECT_EQ(all[1].exit, 1);
-  EXPECT_EQ(all[1].text.find("axccl-program: differs from " + whole + " in rank 2, output 0: element [0] is "), 0u);
+  EXPECT_EQ(all[1].text, "axccl-program: ranks 2 to 3: the job's outputs differ; the process of rank 0 says where\n");
   all = RunTwo("replay " + file);
   EXPECT_EQ(all[1].text.find("ranks 2 to 3:\npart main\n  %1 all_reduce f32[4]"), 0u) << all[1].text;
+}
+
+// Products of 3 terms, and then of 5 and 7, on ranks that add their results up.
+constexpr char kProducts[] =
+    "axccl-program 1\nranks 4\npart main on [0,1,2,3]\n  argument %0 f32[2,3]\n  argument %1 f32[3,5]\n"
+    "  argument %2 f32[5,7]\n  argument %3 f32[7,2]\n  %4 f32[2,5] = dot %0 %1\n  %5 f32[2,7] = dot %4 %2\n"
+    "  %6 f32[2,7] = all_reduce %5 fold=add groups=[[0,1,2,3]] channel=1\n  %7 f32[2,2] = dot %6 %3\n"
+    "  return %7 %4\n";
+// Ranks 0 and 1 send a product to 2 and 3, which have fewer operations before they get it.
+constexpr char kStages[] =
+    "axccl-program 1\nranks 4\npart first on [0,1]\n  argument %0 f32[2,3]\n  argument %1 f32[3,5]\n"
+    "  %2 f32[2,3] = add %0 %0\n  %3 f32[2,5] = dot %2 %1\n  %4 = send %3 pairs=[[0,2],[1,3]] channel=1\n"
+    "  return\npart second on [2,3]\n  %0 f32[2,5] = recv pairs=[[0,2],[1,3]] channel=1\n  return %0\n";
+
+// All processes come to one verdict, and that of rank 0 says it. $P: the number of the process.
+class VerdictTest : public JobTest {
+ protected:
+  // Of products with how many terms each process gives wrong ones.
+  std::vector<Outcome> RunProducts(int processes, const std::string& program, const std::string& terms,
+                                   const std::string& options) const {
+    return Run(processes,
+               "WORLD_SIZE=" + std::to_string(processes) +
+                   " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(harness::FreePort() - 1) +
+                   " LD_LIBRARY_PATH=" AXCCL_TEST_PRODUCTS " AXCCL_TEST_WRONG_TERMS=" + terms,
+               "RANK", "run " + program + " --blas --seed 3 " + options);
+  }
+  static void ExpectFirst(const std::vector<Outcome>& all, const std::string& output, const std::string& operation) {
+    for (const Outcome& o : all) EXPECT_EQ(o.exit, 1) << o.text;
+    EXPECT_EQ(all[0].text.find("axccl-program: differs from " + output), 0u) << all[0].text;
+    EXPECT_NE(all[0].text.find("\naxccl-program: the first operation that differs from the reference: " + operation),
+              std::string::npos)
+        << all[0].text;
+    const size_t values = all[0].text.rfind(" is ");
+    float found = 0, wanted = 0;
+    EXPECT_EQ(std::sscanf(all[0].text.c_str() + values, " is %f instead of %f", &found, &wanted), 2) << all[0].text;
+    EXPECT_NEAR(found, wanted + 1, 1e-4);
+    for (size_t process = 1; process < all.size(); ++process)
+      EXPECT_NE(all[process].text.find("the job's outputs differ; the process of rank 0 says where\n"),
+                std::string::npos);
+  }
+};
+
+TEST_F(VerdictTest, NothingDiffers) {
+  const std::string file = Write("products.axp", kProducts);
+  for (const int processes : {2, 4}) {
+    for (const Outcome& o : RunProducts(processes, file, "0", "--against reference --repeat 2")) {
+      EXPECT_EQ(o.exit, 0) << o.text;
+      EXPECT_NE(o.text.find(": equal to reference\n"), std::string::npos) << o.text;
+    }
+  }
+}
+
+TEST_F(VerdictTest, NamesTheFirstOperationOfAnyRank) {
+  const std::string file = Write("products.axp", kProducts);
+  // Of one rank. The sum, and so each rank's last output, follows from it.
+  ExpectFirst(RunProducts(4, file, "$((P==2?5:0))", "--against reference"),
+              "reference in rank 0, output 0: element [1,", "rank 2, %5 dot: element [1,6] is ");
+  // Of two ranks, the later one first in their order.
+  ExpectFirst(RunProducts(4, file, "$((P==1?5:P==3?3:0))", "--against reference"),
+              "reference in rank 0, output 0: ", "rank 3, %4 dot: element [1,4] is ");
+  // The same of two ranks.
+  ExpectFirst(RunProducts(4, file, "$((P==1||P==3?3:0))", "--against reference"),
+              "reference in rank 0, output 0: ", "rank 1, %4 dot: element [1,4] is ");
+  // What differs behind the last communication is heard of as well.
+  ExpectFirst(RunProducts(2, file, "$((P==1?7:0))", "--against reference --repeat 2"),
+              "reference in rank 2, output 0: element [1,1] is ", "rank 2, %7 dot: element [1,1] is ");
+}
+
+TEST_F(VerdictTest, NamesTheCauseAmongParts) {
+  const std::string file = Write("stages.axp", kStages);
+  ExpectFirst(RunProducts(4, file, "$((P==1?3:0))", "--against reference"),
+              "reference in rank 3, output 0: element [1,4]", "rank 1, %3 dot: element [1,4] is ");
+  ExpectFirst(RunProducts(2, file, "$((P==0?3:0))", "--against reference"),
+              "reference in rank 2, output 0: element [1,4]", "rank 0, %3 dot: element [1,4] is ");
+}
+
+TEST_F(VerdictTest, AgainstAFile) {
+  const std::string file = Write("products.axp", kProducts), whole = folder_.Path("whole.json");
+  ASSERT_EQ(
+      harness::RunCommand(std::string(AXCCL_PROGRAM) + " reference " + file + " --seed 3 --outputs " + whole).exit, 0);
+  for (const Outcome& o : RunProducts(2, file, "0", "--against " + whole)) EXPECT_EQ(o.exit, 0) << o.text;
+  ExpectFirst(RunProducts(2, file, "$((P==1?7:0))", "--against " + whole),
+              whole + " in rank 2, output 0: element [1,1] is ", "rank 2, %7 dot: element [1,1] is ");
+  // One of the two compares with what it does not give, although all operations are right.
+  ASSERT_EQ(harness::RunCommand(std::string(AXCCL_PROGRAM) + " reference " + file + " --seed 4 --outputs " +
+                                folder_.Path("other.2.json"))
+                .exit,
+            0);
+  ASSERT_EQ(harness::RunCommand("cp " + whole + " " + folder_.Path("other.0.json")).exit, 0);
+  const std::vector<Outcome> all = RunProducts(2, file, "0", "--against " + folder_.Path("other.{rank}.json"));
+  EXPECT_EQ(all[0].exit + all[1].exit, 2);
+  EXPECT_EQ(all[0].text.find("axccl-program: differs from " + folder_.Path("other.2.json") + " in rank 2, output 0: "),
+            0u)
+      << all[0].text;
+  EXPECT_EQ(all[0].text.find("the first operation"), std::string::npos) << all[0].text;
+}
+
+// One process alone would wait for the others to compare.
+TEST_F(VerdictTest, AllCompareOrNone) {
+  const std::string file = Write("products.axp", kProducts);
+  for (const Outcome& o : RunProducts(2, file, "0", "$([ $P = 1 ] && echo --against reference)")) {
+    EXPECT_EQ(o.exit, 1);
+    EXPECT_NE(o.text.find("has not the same program, options and inputs as rank 0"), std::string::npos) << o.text;
+  }
 }
 
 TEST_F(JobTest, ARankThatFailsEndsTheOthers) {

@@ -32,8 +32,8 @@ both() {
   for job in "${jobs[@]}"; do wait "$job"; exits+=$?; done
 }
 failed=0
-expect() {  # NAME EXITS TEXT-OF-HOST-1
-  if [ "$exits" != "$2" ] || ! grep -q -- "$3" "$folder/$1.1"; then
+expect() {  # NAME EXITS TEXT [HOST], which is 1 unless given
+  if [ "$exits" != "$2" ] || ! grep -q -- "$3" "$folder/$1.${4-1}"; then
     echo "FAILED: $1: exit statuses $exits instead of $2, or no '$3'"
     tail -n 20 "$folder/$1".*
     failed=1
@@ -44,7 +44,8 @@ expect reference 00 'ranks 2 to 3: equal to reference'
 both again run "$folder/step.axp" --against "$folder/out.{rank}.json"
 expect again 00 "ranks 2 to 3: equal to $folder/out.2.json"
 both differs run "$folder/step.axp" --seed 2 --against "$folder/out.{rank}.json"
-expect differs 11 'differs from .* in rank 2, output 0: element \[0,0\]'
+expect differs 11 'differs from .*out.0.json in rank 0, output 0: element \[0,0\]' 0
+expect differs 11 'the process of rank 0 says where'
 [ -z "$sanitizer" ] || exit $failed  # it ends processes that have no memory
 # Rank 0 has no memory for this.
 sed 's/^  return.*/  %5 u32[] = partition_id\n  %6 u32[] = constant value=0\n  %7 i1[] = compare %5 %6 direction=EQ\

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "src/program/element.h"
 #include "src/program/kinds.h"
@@ -12,6 +13,7 @@ namespace axccl::tools {
 
 using program::Ints;
 using program::Tensor;
+using program::Tensors;
 
 namespace {
 
@@ -58,29 +60,75 @@ std::string Difference(const Tensor& actual, const Tensor& expected, double tole
   return difference;
 }
 
-program::Observer Trace::observer() {
+std::string OutputDifference(int rank, const Tensors& actual, const std::vector<Tensors>& expected, double tolerance) {
+  const std::string where = "rank " + std::to_string(rank) + ", ";
+  const auto r = static_cast<size_t>(rank);
+  const size_t wanted = r < expected.size() ? expected[r].size() : 0;
+  if (r >= expected.size() || actual.size() != wanted)
+    return where + std::to_string(actual.size()) + " outputs, and " + std::to_string(wanted) + " to compare with";
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const std::string difference = Difference(actual[i], expected[r][i], tolerance);
+    if (!difference.empty()) return where + "output " + std::to_string(i) + ": " + difference;
+  }
+  return "";
+}
+
+std::optional<size_t> FirstOf(const std::vector<std::optional<Place>>& of_ranks) {
+  std::map<uint64_t, size_t> of_parts;
+  for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    if (!of_ranks[rank].has_value()) continue;
+    const auto [known, is_new] = of_parts.emplace(of_ranks[rank]->part, rank);
+    if (!is_new && of_ranks[rank]->index < of_ranks[known->second]->index) known->second = rank;
+  }
+  std::optional<size_t> first;
+  for (const auto& [part, rank] : of_parts) {
+    if (!first.has_value() || of_ranks[rank]->order < of_ranks[*first]->order) first = rank;
+  }
+  return first;
+}
+
+Watch::Watch(const program::Program* program, const std::vector<Tensors>* inputs, double tolerance)
+    : program_(*program), inputs_(*inputs), tolerance_(tolerance), ranks_(static_cast<size_t>(program->ranks)) {
+  for (size_t part = 0; part < program_.parts.size(); ++part) {
+    for (const int64_t rank : program_.parts[part].ranks) ranks_[static_cast<size_t>(rank)].part = part;
+  }
+}
+
+Status Watch::Begin(int rank, RankRange here) {
+  std::call_once(once_, [&] { status_ = RunReference(here); });
+  ranks_[static_cast<size_t>(rank)].is_watched = true;
+  return status_;
+}
+
+Status Watch::RunReference(RankRange here) {
+  uint64_t order = 0;
+  const program::Observer keep = [&](int rank, const program::Operation& operation, size_t result,
+                                     const Tensor& value) {
+    if (here.Has(rank)) ranks_[static_cast<size_t>(rank)].expected.push_back({&operation, result, value, order});
+    ++order;
+  };
+  return program::RunReference(program_, inputs_, keep).status();
+}
+
+program::Observer Watch::observer() {
   return [this](int rank, const program::Operation& operation, size_t result, const Tensor& value) {
-    of_rank_[static_cast<size_t>(rank)].push_back({&operation, result, value});
+    See(rank, operation, result, value);
   };
 }
 
-std::string Trace::FirstDifference(const Trace& expected, double tolerance) const {
-  std::string first;
-  size_t least = SIZE_MAX;
-  for (size_t rank = 0; rank < of_rank_.size(); ++rank) {
-    const auto &ours = of_rank_[rank], &theirs = expected.of_rank_[rank];
-    for (size_t i = 0; i < std::min({ours.size(), theirs.size(), least}); ++i) {
-      const bool same_operation = ours[i].operation == theirs[i].operation && ours[i].result == theirs[i].result;
-      const std::string difference =
-          same_operation ? Difference(ours[i].value, theirs[i].value, tolerance) : "another operation comes before it";
-      if (difference.empty()) continue;
-      least = i;
-      first = "rank " + std::to_string(rank) + ", %" + std::to_string(ours[i].operation->results[ours[i].result].id) +
-              " " + std::string(program::InfoOf(ours[i].operation->kind).name) + ": " + difference;
-      break;
-    }
-  }
-  return first;
+void Watch::See(int rank, const program::Operation& operation, size_t result, const Tensor& value) {
+  OfRank& own = ranks_[static_cast<size_t>(rank)];
+  if (!own.is_watched || own.first.has_value() || own.next == own.expected.size()) return;
+  Entry& expected = own.expected[own.next];
+  const bool same_operation = &operation == expected.operation && result == expected.result;
+  const std::string difference =
+      same_operation ? Difference(value, expected.value, tolerance_) : "another operation comes before it";
+  if (!difference.empty())
+    own.first = {{own.part, own.next, expected.order},
+                 "rank " + std::to_string(rank) + ", %" + std::to_string(operation.results[result].id) + " " +
+                     std::string(program::InfoOf(operation.kind).name) + ": " + difference};
+  expected.value = {};
+  ++own.next;
 }
 
 }  // namespace axccl::tools

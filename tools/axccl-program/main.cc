@@ -1,11 +1,14 @@
 // axccl-program: imports, checks and runs distributed tensor programs on the command line.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/base/command_line.h"
@@ -17,6 +20,7 @@
 #include "src/program/reference.h"
 #include "src/program/stablehlo.h"
 #include "src/program/text.h"
+#include "tools/axccl-program/agreed_run.h"
 #include "tools/axccl-program/blas.h"
 #include "tools/axccl-program/calibrate.h"
 #include "tools/axccl-program/compare.h"
@@ -83,6 +87,7 @@ uint64_t NumberOf(const Options& o, const Program& program, const std::vector<Te
   uint64_t number = Mix(Mix(kHashSeed, hash.high), hash.low);
   number = Mix(Mix(number, static_cast<uint64_t>(o.repeat)), static_cast<uint64_t>(o.trips.value_or(-1)));
   number = Mix(number, static_cast<uint64_t>(o.branch.value_or(-1)));
+  number = Mix(Mix(number, o.against.empty()), std::bit_cast<uint64_t>(o.tolerance));
   for (const Tensors& of_rank : inputs) {
     for (const program::Tensor& input : of_rank) {
       for (const uint8_t byte : input.bytes) number = Mix(number, byte);
@@ -125,51 +130,58 @@ int PrintReport(const Options& o, const Job& job, const RunReport& report) {
   return PrintAll(text);
 }
 
-// "rank 1, output 2: element [0] is ..."; "" if all are alike.
-std::string OutputDifference(RankRange here, const std::vector<Tensors>& actual, const std::vector<Tensors>& expected,
-                             double tolerance) {
-  for (size_t rank = static_cast<size_t>(here.first); here.Has(static_cast<int64_t>(rank)); ++rank) {
-    const std::string where = "rank " + std::to_string(rank) + ", ";
-    if (rank >= expected.size() || actual[rank].size() != expected[rank].size())
-      return where + std::to_string(actual[rank].size()) + " outputs, and " +
-             std::to_string(rank < expected.size() ? expected[rank].size() : 0) + " to compare with";
-    for (size_t i = 0; i < actual[rank].size(); ++i) {
-      const std::string difference = Difference(actual[rank][i], expected[rank][i], tolerance);
-      if (!difference.empty()) return where + "output " + std::to_string(i) + ": " + difference;
-    }
-  }
-  return "";
+// What the outputs must be.
+Result<std::vector<Tensors>> ExpectedOf(const Options& o, const Program& program, const std::vector<Tensors>& inputs) {
+  if (o.against == "reference") return program::RunReference(program, inputs);
+  AXCCL_ASSIGN_OR_RETURN(TensorFile read, ReadTensors(o.against));
+  std::vector<Tensors> expected(static_cast<size_t>(read.first_rank));
+  for (Tensors& of_rank : read.outputs) expected.push_back(std::move(of_rank));
+  return expected;
 }
 
-// Runs both once more and looks at every operation.
+// Runs the program once more and looks at every operation. All ranks are here.
 std::string OperationDifference(const Options& o, const RunOptions& how, const Program& program,
                                 const std::vector<Tensors>& inputs) {
-  Trace actual(program.ranks), expected(program.ranks);
-  if (!program::RunReference(program, inputs, expected.observer()).ok()) return "";
-  if (!RunOnThreads(program, inputs, actual.observer(), nullptr, {how.local, 0}).ok()) return "";
-  return actual.FirstDifference(expected, o.tolerance);
+  Watch watch(&program, &inputs, o.tolerance);
+  for (int rank = 0; rank < program.ranks; ++rank) {
+    if (!watch.Begin(rank, {0, program.ranks}).ok()) return "";
+  }
+  if (!RunOnThreads(program, inputs, watch.observer(), nullptr, {how.local}).ok()) return "";
+  std::vector<std::optional<Place>> places(static_cast<size_t>(program.ranks));
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    const std::optional<DifferentOperation>& of_rank = watch.Of(static_cast<int>(rank));
+    if (of_rank.has_value()) places[rank] = of_rank->place;
+  }
+  const std::optional<size_t> first = FirstOf(places);
+  return first.has_value() ? watch.Of(static_cast<int>(*first))->text : "";
 }
 
-int Compare(const Options& o, const Job& job, const RunOptions& how, const Program& program,
-            const TensorFile& tensors) {
-  std::vector<Tensors> expected;
-  if (o.against == "reference") {
-    Result<std::vector<Tensors>> outputs = program::RunReference(program, tensors.inputs);
-    if (!outputs.ok()) return Complain(outputs.status(), kWrong);
-    expected = std::move(outputs.value());
-  } else {
-    Result<TensorFile> read = ReadTensors(o.against);
-    if (!read.ok()) return Complain(read.status(), kBadUse);
-    expected.resize(static_cast<size_t>(read.value().first_rank));
-    for (Tensors& of_rank : read.value().outputs) expected.push_back(std::move(of_rank));
+int Equal(const Options& o, const Job& job) {
+  std::printf("%sequal to %s\n", Prefix(job, ' ').c_str(), o.against.c_str());
+  return kRight;
+}
+
+// What all processes of a job have found together; that of rank 0 says it.
+int ReportVerdict(const Options& o, const Job& job, const std::string& verdict) {
+  if (verdict.empty()) return Equal(o, job);
+  if (job.here.first > 0)
+    return Complain(Prefix(job, ' ') + "the job's outputs differ; the process of rank 0 says where", kWrong);
+  for (size_t at = 0; at < verdict.size();) {
+    const size_t end = std::min(verdict.find('\n', at), verdict.size());
+    Complain(std::string_view(verdict).substr(at, end - at), kWrong);
+    at = end + 1;
   }
-  std::string difference = OutputDifference(job.here, tensors.outputs, expected, o.tolerance);
-  if (difference.empty()) {
-    std::printf("%sequal to %s\n", Prefix(job, ' ').c_str(), o.against.c_str());
-    return kRight;
-  }
+  return kWrong;
+}
+
+int Compare(const Options& o, const Job& job, const RunOptions& how, const Program& program, const TensorFile& tensors,
+            const std::vector<Tensors>& expected) {
+  std::string difference;
+  for (int rank = 0; rank < program.ranks && difference.empty(); ++rank)
+    difference = OutputDifference(rank, tensors.outputs[static_cast<size_t>(rank)], expected, o.tolerance);
+  if (difference.empty()) return Equal(o, job);
   Complain("differs from " + o.against + " in " + difference, kWrong);
-  if (o.command == Command::kReference || job.processes > 1) return kWrong;  // no other process would join again
+  if (o.command == Command::kReference) return kWrong;
   difference = OperationDifference(o, how, program, tensors.inputs);
   if (!difference.empty()) Complain("the first operation that differs from the reference: " + difference, kWrong);
   return kWrong;
@@ -198,8 +210,17 @@ int ExecuteAndReport(const Options& o, const Job& job, const Program& program) {
     tensors.inputs = std::move(read.value().inputs);
   }
   if (const Status fit = program::CheckInputs(program, tensors.inputs); !fit.ok()) return Complain(fit, kBadUse);
-  const Result<RunOptions> how = HowToRun(o);
+  Result<RunOptions> how = HowToRun(o);
   if (!how.ok()) return Complain(how.status(), kBadUse);
+  Comparison comparison(&program, &tensors.inputs, o.tolerance);
+  comparison.here = job.here;
+  comparison.against = o.against;
+  if (!o.against.empty()) {
+    Result<std::vector<Tensors>> expected = ExpectedOf(o, program, tensors.inputs);
+    if (!expected.ok()) return Complain(expected.status(), o.against == "reference" ? kWrong : kBadUse);
+    comparison.expected = std::move(expected.value());
+    if (job.processes > 1) how.value().comparison = &comparison;
+  }
   RunReport report;
   report.keeps_events = !o.trace.empty();
   Result<std::vector<Tensors>> outputs = Execute(o, job, how.value(), program, tensors.inputs, &report);
@@ -214,7 +235,8 @@ int ExecuteAndReport(const Options& o, const Job& job, const Program& program) {
     const Status written = WriteTensors(o.outputs, PartOf(tensors, job.here));
     if (!written.ok()) return Complain(written, kBadUse);
   }
-  if (!o.against.empty()) return Compare(o, job, how.value(), program, tensors);
+  if (!o.against.empty() && job.processes > 1) return ReportVerdict(o, job, report.verdict);
+  if (!o.against.empty()) return Compare(o, job, how.value(), program, tensors, comparison.expected);
   std::printf("%s%d ranks have run\n", Prefix(job, ' ').c_str(), job.here.count);
   return kRight;
 }

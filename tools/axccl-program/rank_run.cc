@@ -24,10 +24,23 @@ bool IsWithoutEvent(const Operation& operation, int rank) {
   return operation.kind == OpKind::kIf || operation.kind == OpKind::kWhile || program::IsIdle(operation.kind);
 }
 
+// That of the rank's part; an empty one if it has none.
+const Function& FunctionOf(const program::Program& program, int rank) {
+  static const Function kNothing;
+  for (const program::Part& part : program.parts) {
+    if (std::binary_search(part.ranks.begin(), part.ranks.end(), rank)) return part.function;
+  }
+  return kNothing;
+}
+
 }  // namespace
 
 RankRun::RankRun(const WholeRun& whole, const Tensors& inputs, int rank, ncclComm_t comm, axcclStream_t stream)
-    : whole_(whole), inputs_(inputs), rank_(rank), calls_(whole.program.ranks, rank, comm, stream) {}
+    : whole_(whole),
+      inputs_(inputs),
+      rank_(rank),
+      function_(&FunctionOf(whole.program, rank)),
+      calls_(whole.program.ranks, rank, comm, stream) {}
 
 // ---- values ----
 
@@ -59,31 +72,29 @@ void RankRun::Drop(std::span<const program::Id> ids) {
 // ---- functions ----
 
 Result<RankResult> RankRun::Run() {
-  const auto has_rank = [this](const program::Part& part) {
-    return std::binary_search(part.ranks.begin(), part.ranks.end(), rank_);
-  };
-  const std::vector<program::Part>& parts = whole_.program.parts;
-  const auto part = std::find_if(parts.begin(), parts.end(), has_rank);
-  static const Function kNothing;
-  const Function& function = part == parts.end() ? kNothing : part->function;
   RankResult result;
   const std::string call = "rank " + std::to_string(rank_);
-  AXCCL_ASSIGN_OR_RETURN(result.outputs, CatchAll(call.c_str(), [&] { return Repeat(function); }));
+  AXCCL_ASSIGN_OR_RETURN(result.outputs, CatchAll(call.c_str(), [&] { return Repeat(); }));
   result.peak_bytes = peak_;
   result.seconds = seconds_;
   result.events.assign(events_.begin(), events_.end());
   return result;
 }
 
-Result<Tensors> RankRun::Repeat(const Function& function) {
-  for (int left = whole_.options.repeat; left > 1; --left) {
-    AXCCL_RETURN_IF_ERROR(RunPart(function).status());
-    events_.clear();
-  }
-  return RunPart(function);
+Status RankRun::RunOnceMore() {
+  const std::string call = "rank " + std::to_string(rank_);
+  return CatchAll(call.c_str(), [&] { return RunPart().status(); });
 }
 
-Result<Tensors> RankRun::RunPart(const Function& function) {
+Result<Tensors> RankRun::Repeat() {
+  for (int left = whole_.options.repeat; left > 1; --left) {
+    AXCCL_RETURN_IF_ERROR(RunPart().status());
+    events_.clear();
+  }
+  return RunPart();
+}
+
+Result<Tensors> RankRun::RunPart() {
   const program::BufferPool::Use use(&pool_);
   Values arguments;
   for (const Tensor& input : inputs_) {
@@ -94,7 +105,7 @@ Result<Tensors> RankRun::RunPart(const Function& function) {
   const bool is_timed = whole_.options.repeat > 0;
   if (is_timed) AXCCL_RETURN_IF_ERROR(calls_.Meet());
   const uint64_t begin = MonotonicNanoseconds();
-  AXCCL_ASSIGN_OR_RETURN(const Values results, Execute(function, std::move(arguments)));
+  AXCCL_ASSIGN_OR_RETURN(const Values results, Execute(*function_, std::move(arguments)));
   AXCCL_RETURN_IF_ERROR(calls_.Finish());
   if (is_timed) seconds_.push_back(static_cast<double>(MonotonicNanoseconds() - begin) * 1e-9);
   values_.clear();

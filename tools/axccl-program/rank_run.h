@@ -41,6 +41,8 @@ class RankRun : public RankTask {
   // which a simulation has some, in the order of the program; a send ends when it has been received. Of several
   // repetitions, outputs and events are those of the last. An error names rank, operation and what the library says.
   Result<RankResult> Run() override;
+  // After Run, and with all other ranks. Only the observer sees what it gives.
+  Status RunOnceMore();
 
  private:
   using Shared = RankCalls::Shared;
@@ -50,8 +52,8 @@ class RankRun : public RankTask {
   Result<Values> Execute(const program::Operation& operation, RankEvent* event);
   Result<Values> ExecuteWithoutExceptions(const program::Operation& operation, RankEvent* event);
   Result<Values> ExecuteMeasured(const program::Operation& operation);
-  Result<program::Tensors> RunPart(const program::Function& function);
-  Result<program::Tensors> Repeat(const program::Function& function);
+  Result<program::Tensors> RunPart();
+  Result<program::Tensors> Repeat();
   Result<Values> While(const program::Operation& operation, Values carried);
   Result<Values> Collect(const program::Operation& operation, const Values& operands);
   Result<Values> Receive(const program::Operation& operation);
@@ -65,7 +67,8 @@ class RankRun : public RankTask {
   const WholeRun& whole_;
   const program::Tensors& inputs_;
   const int rank_;
-  size_t live_ = 0, peak_ = 0;  // values that are dropped change them
+  const program::Function* function_;  // of its part
+  size_t live_ = 0, peak_ = 0;         // values that are dropped change them
   // What a value is, besides counted.
   struct Counted {
     Shared tensor;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "axccl/axccl.h"
@@ -28,6 +29,7 @@ struct RankResult {
   uint64_t peak_bytes = 0;
   std::vector<RankEvent> events;
   std::vector<double> seconds;  // of each repetition, from a meeting of all ranks until this one has sent all
+  std::string verdict;          // of all ranks, where they have compared what they gave: lines, none if it is right
 };
 
 // What a rank does with its communicator. Used by one thread.

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "tools/axccl-program/agreed_run.h"
 #include "tools/axccl-program/rank_run.h"
 
 namespace axccl::tools {
@@ -43,16 +44,19 @@ Result<std::vector<Tensors>> RunOn(const Start& start, const Program& program, c
                                    const Observer& observer, RunReport* report, const RunOptions& options) {
   const program::Liveness liveness(program);
   const WholeRun whole{program, liveness, observer, options, report != nullptr && report->keeps_events};
-  AXCCL_ASSIGN_OR_RETURN(
-      std::vector<RankResult> results, start(program.ranks, [&](int rank, ncclComm_t comm, axcclStream_t stream) {
-        return std::make_unique<RankRun>(whole, inputs[static_cast<size_t>(rank)], rank, comm, stream);
-      }));
+  const MakeTask make = [&](int rank, ncclComm_t comm, axcclStream_t stream) -> std::unique_ptr<RankTask> {
+    auto run = std::make_unique<RankRun>(whole, inputs[static_cast<size_t>(rank)], rank, comm, stream);
+    if (options.comparison == nullptr) return run;
+    return std::make_unique<AgreedRun>(std::move(run), options.comparison, program.ranks, rank, comm, stream);
+  };
+  AXCCL_ASSIGN_OR_RETURN(std::vector<RankResult> results, start(program.ranks, make));
   std::vector<Tensors> outputs;
   for (RankResult& result : results) outputs.push_back(std::move(result.outputs));
   if (report == nullptr) return outputs;
   uint64_t begin = ~uint64_t{0};
   for (const RankResult& result : results) {
     report->peaks.push_back(result.peak_bytes);
+    if (report->verdict.empty()) report->verdict = result.verdict;  // of a rank that is here
     report->steps.resize(std::max(report->steps.size(), result.seconds.size()));
     for (size_t i = 0; i < result.seconds.size(); ++i) report->steps[i] = std::max(report->steps[i], result.seconds[i]);
     for (const RankEvent& event : result.events) begin = std::min(begin, event.begin);
@@ -70,7 +74,8 @@ Result<std::vector<Tensors>> RunOnThreads(const Program& program, const std::vec
 
 Result<std::vector<Tensors>> RunBy(const Start& start, const Program& program, const std::vector<Tensors>& inputs,
                                    RunReport* report, const RunOptions& options) {
-  return RunOn(start, program, inputs, {}, report, options);
+  const Observer observer = options.comparison == nullptr ? Observer() : options.comparison->watch.observer();
+  return RunOn(start, program, inputs, observer, report, options);
 }
 
 }  // namespace axccl::tools

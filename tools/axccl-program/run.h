@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "src/base/status.h"
@@ -16,6 +17,7 @@ struct RunReport {
   bool keeps_events = false;    // given by the caller
   std::vector<uint64_t> peaks;  // RankRun's peak_bytes of each rank
   std::vector<double> steps;    // seconds of the slowest rank here, of each repetition
+  std::string verdict;          // of all ranks of a job, if they compare
   // As those of a simulation, with measured times, from when the first rank began. Refers to the program.
   std::vector<program::SimulatedEvent> events;
 };
