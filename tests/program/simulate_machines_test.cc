@@ -123,7 +123,8 @@ TEST(Machines, TheFileOfTheH100HasTheDefaults) {
 }
 
 constexpr char kMeasured[] =
-    "streams 1\nproduct f64 2e-06 1e-10 1e-09\nproduct f32 1e-06 5e-11 1e-09\noperation add 1000 2e-06\n"
+    "streams 1\nproduct f64 2e-06 1e-10 1e-09 2e-09 3e-09\nproduct f32 1e-06 5e-11 1e-09 2e-09 4e-09\noperation add "
+    "1000 2e-06\n"
     "operation add 3000 6e-06\noperation reduce 4000 1e-05\ncall all_gather 2 8 1e-05\ncall all_reduce 2 8 1e-05\n"
     "call all_reduce 2 1000008 0.00101\ncall all_reduce 4 8 3e-05\ncall send 2 8 4e-06\n";
 
@@ -150,7 +151,7 @@ TEST(MachinesModel, TakesWhatWasMeasured) {
   EXPECT_DOUBLE_EQ(MeasuredSeconds(1, "  argument %0 f32[2,3,4]\n  argument %1 f32[2,4,5]\n",
                                    "  %2 f32[2,3,5] = dot_general %0 %1 lhs_batching_dims=[0] rhs_batching_dims=[0] "
                                    "lhs_contracting_dims=[2] rhs_contracting_dims=[1]\n"),
-                   2e-6 + 240 * 5e-11 + 4e-9 * (24 + 40 + 30));
+                   2e-6 + 240 * 5e-11 + 4 * (24 * 1e-9 + 40 * 2e-9 + 30 * 4e-9));
   const std::string reduce = "  %1 f32[125001] = all_reduce %0 fold=add groups=", f32 = "  argument %0 f32[125001]\n";
   EXPECT_DOUBLE_EQ(MeasuredSeconds(2, f32, reduce + "[[0,1]] channel=1\n"), 1e-5 + 1e-3 * 499996 / 1e6);
   EXPECT_DOUBLE_EQ(MeasuredSeconds(4, f32, reduce + "[[0,1,2,3]] channel=1\n"), 3e-5 * 500004 / 8);
@@ -174,8 +175,9 @@ TEST(Machines, PrintsWhatWasMeasured) {
   const Result<Machines> again = ParseMachines(Print(machines.value()));
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_EQ(Print(again.value()), Print(machines.value()));
-  for (const std::string line : {"streams 1\n", "product f32 1e-06 5e-11 1e-09\n", "operation add 3000 6e-06\n",
-                                 "call all_reduce 2 1000008 0.00101\ncall all_reduce 4 8 3e-05\ncall send 2 8 4e-06\n"})
+  for (const std::string line :
+       {"streams 1\n", "product f32 1e-06 5e-11 1e-09 2e-09 4e-09\n", "operation add 3000 6e-06\n",
+        "call all_reduce 2 1000008 0.00101\ncall all_reduce 4 8 3e-05\ncall send 2 8 4e-06\n"})
     EXPECT_NE(Print(machines.value()).find(line), std::string::npos) << line;
 }
 
@@ -186,13 +188,13 @@ TEST(Machines, NamesWhatIsWrongInWhatWasMeasured) {
       {"streams 3", "line 17 column 9: found '3', expected a whole number from 1 to 2"},
       {"streams 1\nstreams 1",
        "line 18 column 1: found 'streams 1', expected 'product', 'operation', 'call', or the end"},
-      {"call send 2 8 1\nproduct f32 0 0 0",
-       "line 18 column 1: found 'product f32 0 0 0', expected 'call', or the end"},
-      {"product c64 1 1 1", "line 17 column 9: found 'c64 1 1 1', expected a data type"},
-      {"product f32 0 0 0\nproduct f32 0 0 0",
-       "line 18 column 9: found 'f32 0 0 0', expected a data type that has no line yet"},
-      {"product f32 0 0", "line 17 column 16: found the end, expected a number from 0 to 1"},
-      {"product f32 0 0 0 0", "line 17 column 19: found '0', expected the end of the line"},
+      {"call send 2 8 1\nproduct f32 0 0 0 0 0",
+       "line 18 column 1: found 'product f32 0 0 0 0 0', expected 'call', or the end"},
+      {"product c64 1 1 1 1 1", "line 17 column 9: found 'c64 1 1 1 1 1', expected a data type"},
+      {"product f32 0 0 0 0 0\nproduct f32 0 0 0 0 0",
+       "line 18 column 9: found 'f32 0 0 0 0 0', expected a data type that has no line yet"},
+      {"product f32 0 0 0 0", "line 17 column 20: found the end, expected a number from 0 to 1"},
+      {"product f32 0 0 0 0 0 0", "line 17 column 23: found '0', expected the end of the line"},
       {"operation mend 1 1", "line 17 column 11: found 'mend 1 1', expected an operation of one rank"},
       {"operation all_reduce 1 1", "line 17 column 11: found 'all_reduce 1 1', expected an operation of one rank"},
       {"operation while 1 1", "line 17 column 11: found 'while 1 1', expected an operation of one rank"},

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -31,22 +32,21 @@ constexpr double kLeastSeconds = 1e-9;
 // When each result of each rank was there, for all repetitions one after the other.
 using Stamps = std::vector<std::vector<double>>;
 
-// Of one operation of the block: its time from when the first rank begins until the last one has ended, the median of
-// the repetitions, and evenly divided.
+// Of one operation of the block: its time from when the first rank begins until the last one has ended, evenly divided.
+// The least of the repetitions: what else the machine does only adds to it.
 double SecondsOf(const CalibrationBlock& block, size_t results, const Stamps& stamps) {
-  std::vector<double> seconds;
+  double least = std::numeric_limits<double>::infinity();
   for (size_t first = 0; first < stamps[0].size(); first += results) {
     double begin = stamps[0][first + block.begin], end = 0;
     for (const std::vector<double>& of_rank : stamps) {
       begin = std::min(begin, of_rank[first + block.begin]);
       end = std::max(end, of_rank[first + block.end]);
     }
-    seconds.push_back(end - begin);
+    least = std::min(least, end - begin);
   }
-  std::sort(seconds.begin(), seconds.end());
   // A rank sends a message and receives one, and its stream is busy with each.
   const int calls = block.kind == OpKind::kSend ? 2 * block.count : block.count;
-  return std::max(kLeastSeconds, seconds[seconds.size() / 2] / calls);
+  return std::max(kLeastSeconds, least / calls);
 }
 
 // Rounded to four digits: more was not measured.
@@ -56,26 +56,33 @@ double Rounded(double x) {
   return std::strtod(Format("%.4g", std::round(x / unit) * unit).c_str(), nullptr);
 }
 
+// Of each of ProductSample's work.
+using Figures = std::array<double, kProductFigures>;
+
 // The figures that are not left out for which the relative errors of all samples have the least sum of squares.
-std::array<double, 3> LeastSquares(const std::vector<ProductSample>& samples, const std::array<bool, 3>& left_out) {
-  double m[3][4] = {};
+Figures LeastSquares(const std::vector<ProductSample>& samples, const std::array<bool, kProductFigures>& left_out) {
+  constexpr size_t kSide = kProductFigures;  // the column behind the matrix
+  double m[kProductFigures][kProductFigures + 1] = {};
   for (const ProductSample& sample : samples) {
-    for (size_t i = 0; i < 3; ++i) {
-      for (size_t j = 0; j < 3; ++j) m[i][j] += sample.work[i] * sample.work[j] / sample.seconds / sample.seconds;
-      m[i][3] += sample.work[i] / sample.seconds;
+    for (size_t i = 0; i < kProductFigures; ++i) {
+      for (size_t j = 0; j < kProductFigures; ++j)
+        m[i][j] += sample.work[i] * sample.work[j] / sample.seconds / sample.seconds;
+      m[i][kSide] += sample.work[i] / sample.seconds;
     }
   }
-  for (size_t i = 0; i < 3; ++i) {
-    for (size_t j = 0; left_out[i] && j < 4; ++j) m[i][j] = j == i ? 1 : 0;
-    for (size_t j = 0; left_out[i] && j < 3; ++j) m[j][i] = j == i ? 1 : 0;
+  for (size_t i = 0; i < kProductFigures; ++i) {
+    for (size_t j = 0; left_out[i] && j <= kSide; ++j) m[i][j] = j == i ? 1 : 0;
+    for (size_t j = 0; left_out[i] && j < kProductFigures; ++j) m[j][i] = j == i ? 1 : 0;
   }
-  for (size_t i = 0; i < 3; ++i) {
-    for (size_t row = 0; row < 3; ++row) {
+  for (size_t i = 0; i < kProductFigures; ++i) {
+    for (size_t row = 0; row < kProductFigures; ++row) {
       const double factor = row == i ? 0 : m[row][i] / m[i][i];
-      for (size_t j = 0; j < 4; ++j) m[row][j] -= factor * m[i][j];
+      for (size_t j = 0; j <= kSide; ++j) m[row][j] -= factor * m[i][j];
     }
   }
-  return {m[0][3] / m[0][0], m[1][3] / m[1][1], m[2][3] / m[2][2]};
+  Figures figures{};
+  for (size_t i = 0; i < kProductFigures; ++i) figures[i] = m[i][kSide] / m[i][i];
+  return figures;
 }
 
 double* RateOf(DataType type, Machines* machines) {
@@ -101,7 +108,8 @@ void AddTables(const CalibrationProgram& calibration, const Stamps& stamps, Mach
     } else if (block.measures == Measures::kCall) {
       machines->measured.calls[{block.kind, block.group}].push_back(point);
     } else {
-      products[block.type].push_back({{block.batches, block.flops, block.bytes}, seconds});
+      products[block.type].push_back(
+          {{block.batches, block.flops, block.matrix_bytes[0], block.matrix_bytes[1], block.matrix_bytes[2]}, seconds});
       *RateOf(block.type, machines) = Rounded(block.flops / seconds);  // that of the largest one stays
     }
   }
@@ -152,14 +160,14 @@ std::vector<program::Tensors> UsualInputs(const program::Program& program) {
 }  // namespace
 
 Measured::Product FitProducts(const std::vector<ProductSample>& samples) {
-  std::array<bool, 3> left_out = {};
-  std::array<double, 3> figures = LeastSquares(samples, left_out);
+  std::array<bool, kProductFigures> left_out = {};
+  Figures figures = LeastSquares(samples, left_out);
   for (auto least = std::min_element(figures.begin(), figures.end()); *least < 0;
        least = std::min_element(figures.begin(), figures.end())) {
     left_out[static_cast<size_t>(least - figures.begin())] = true;
     figures = LeastSquares(samples, left_out);
   }
-  return {Rounded(figures[0]), Rounded(figures[1]), Rounded(figures[2])};
+  return {Rounded(figures[0]), Rounded(figures[1]), Rounded(figures[2]), Rounded(figures[3]), Rounded(figures[4])};
 }
 
 Result<std::string> Calibrate(int ranks, const RunOptions& how, int repetitions) {

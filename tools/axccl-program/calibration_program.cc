@@ -19,6 +19,10 @@ using program::OpKind;
 
 namespace {
 
+// Operations of a block take turns with that many sets of operands, and as many results are kept: in a step, neither
+// the operands nor the memory of the result are those of the operation before.
+constexpr int kOperandSets = 4;
+
 struct Size {
   int64_t rows, columns;
   int count;  // of operations in a block, which should be long enough for the ranks' differences not to matter
@@ -80,18 +84,28 @@ const std::vector<LocalOperation>& LocalOperations() {
   return kAll;
 }
 
-// Of one matrix of left [batch,rows,terms] and right [batch,terms,columns], or what is said.
+// How the matrices are written: left [batch,rows,terms] and right [batch,terms,columns], or one of them turned: right
+// [batch,columns,terms], as a gradient meets weights, or left [batch,terms,rows], as inputs meet a gradient.
+enum class Turned { kNone, kLeft, kRight };
 struct ProductShape {
   int64_t batch, rows, terms, columns;
-  bool right_by_column;  // [batch,columns,terms]
+  Turned turned;
   int count;
 };
+// Each of the three matrices is the largest of some shape and the smallest of another, some of them far larger than
+// what a core has cache for.
 constexpr ProductShape kProductShapes[] = {
-    {1, 16, 16, 16, false, 200},  {16, 32, 16, 32, true, 20},   {1, 64, 64, 64, false, 60},
-    {8, 64, 32, 64, true, 12},    {8, 64, 64, 32, false, 12},   {1, 128, 128, 128, true, 20},
-    {1, 32, 512, 512, false, 8},  {1, 512, 64, 512, true, 4},   {1, 64, 1024, 256, true, 4},
-    {1, 256, 256, 256, false, 4}, {1, 256, 256, 1024, true, 2}, {1, 512, 512, 512, false, 1}};
-constexpr ProductShape kSlowShapes[] = {{1, 64, 64, 64, false, 1}};  // of types that the reference multiplies
+    {1, 16, 16, 16, Turned::kNone, 200},   {16, 32, 16, 32, Turned::kRight, 20},
+    {1, 64, 64, 64, Turned::kNone, 60},    {8, 64, 32, 64, Turned::kRight, 12},
+    {8, 64, 64, 32, Turned::kLeft, 12},    {1, 128, 128, 128, Turned::kRight, 20},
+    {1, 512, 64, 512, Turned::kRight, 4},  {1, 64, 1024, 256, Turned::kRight, 4},
+    {1, 1024, 256, 64, Turned::kNone, 4},  {1, 256, 1024, 64, Turned::kLeft, 4},
+    {1, 256, 256, 256, Turned::kNone, 4},  {1, 128, 512, 256, Turned::kLeft, 4},
+    {1, 512, 256, 128, Turned::kNone, 4},  {1, 512, 128, 256, Turned::kRight, 4},
+    {1, 16, 1024, 1024, Turned::kNone, 4}, {1, 1024, 1024, 16, Turned::kRight, 4},
+    {1, 1024, 16, 1024, Turned::kLeft, 4}, {1, 256, 256, 1024, Turned::kRight, 2},
+    {1, 1024, 256, 256, Turned::kLeft, 2}, {1, 512, 512, 512, Turned::kNone, 1}};
+constexpr ProductShape kSlowShapes[] = {{1, 64, 64, 64, Turned::kNone, 1}};  // of types that the reference multiplies
 
 struct CallSize {
   int64_t elements;  // of the larger one of operand and result, at most
@@ -127,8 +141,9 @@ class Maker {
   }
 
  private:
-  std::string Argument(const std::string& type) {
-    const auto [known, added] = argument_of_.emplace(type, "");
+  // One of that type; those of other sets are other ones.
+  std::string Argument(const std::string& type, int set = 0) {
+    const auto [known, added] = argument_of_.emplace(std::pair(type, set), "");
     if (added) {
       known->second = "%" + std::to_string(next_++);
       arguments_ += "  argument " + known->second + " " + type + "\n";
@@ -150,16 +165,24 @@ class Maker {
     blocks_.push_back(block);
     blocks_.back().begin = results_ - 1;
     blocks_of_.push_back(next_);
+    std::vector<uint32_t> kept;
     for (int i = 0; i < block.count; ++i) {
+      if (block.measures != Measures::kCall) kept.push_back(next_);
       for (size_t part = 0; part < (block.kind == OpKind::kSend ? 2 : 1); ++part) {
         const size_t turn = block.kind == OpKind::kSend ? part : static_cast<size_t>(i) % lines.size();
         Line(lines[turn], lines[turn][0] != '=');
       }
+      if (kept.size() > static_cast<size_t>(kOperandSets)) Free(kept[kept.size() - 1 - kOperandSets]);
     }
     blocks_.back().end = results_ - 1;
+    for (size_t i = kept.size() - std::min(kept.size(), static_cast<size_t>(kOperandSets)); i < kept.size(); ++i)
+      Free(kept[i]);
   }
 
-  std::string Filled(const std::string& line, const Size& size) {
+  // Takes next to no time. Until then, the memory of the value is not that of the next result.
+  void Free(uint32_t id) { Line("= free %" + std::to_string(id), false); }
+
+  std::string Filled(const std::string& line, const Size& size, int set) {
     const std::string shape = DimsText({size.rows, size.columns}), turned = DimsText({size.columns, size.rows});
     const std::map<char, std::string> words = {{'@', shape},
                                                {'$', turned},
@@ -181,7 +204,7 @@ class Maker {
       const size_t end = std::min(line.find(' ', at), line.size());
       const std::string word = line.substr(at, end - at);
       if (const auto operand = operands.find(word); operand != operands.end()) {
-        filled += Operand(operand->second);
+        filled += Operand(operand->second, set);
       } else {
         for (const char c : word) filled += words.contains(c) ? words.at(c) : std::string(1, c);
       }
@@ -192,21 +215,17 @@ class Maker {
   }
 
   // A blank behind the type stands for a second argument of that type.
-  std::string Operand(const std::string& type) {
-    if (type.back() != ' ') return Argument(type);
-    const auto [known, added] = argument_of_.emplace(type, "");
-    if (added) {
-      known->second = "%" + std::to_string(next_++);
-      arguments_ += "  argument " + known->second + " " + type.substr(0, type.size() - 1) + "\n";
-    }
-    return known->second;
+  std::string Operand(const std::string& type, int set) {
+    return type.back() != ' ' ? Argument(type, set) : Argument(type.substr(0, type.size() - 1), kOperandSets + set);
   }
 
   void Locals() {
     for (const LocalOperation& local : LocalOperations()) {
       for (const Size& size : kSizes) {
         std::vector<std::string> lines;
-        for (const char* const line : local.lines) lines.push_back(Filled(line, size));
+        for (int set = 0; set < std::min(size.count, kOperandSets); ++set) {
+          for (const char* const line : local.lines) lines.push_back(Filled(line, size, set));
+        }
         Block({Measures::kOperation, program::FindKind(local.name)->kind, DataType::kFloat32, 0, size.count}, lines);
       }
     }
@@ -216,14 +235,19 @@ class Maker {
     DataType data_type{};
     program::Find(type, &data_type);
     for (const ProductShape& s : shapes) {
-      const std::string left = Argument(type + "[" + DimsText({s.batch, s.rows, s.terms}) + "]");
-      const Ints right = s.right_by_column ? Ints{s.batch, s.columns, s.terms} : Ints{s.batch, s.terms, s.columns};
+      const bool turns_left = s.turned == Turned::kLeft, turns_right = s.turned == Turned::kRight;
+      const Ints left = turns_left ? Ints{s.batch, s.terms, s.rows} : Ints{s.batch, s.rows, s.terms};
+      const Ints right = turns_right ? Ints{s.batch, s.columns, s.terms} : Ints{s.batch, s.terms, s.columns};
       CalibrationBlock block{Measures::kProduct, OpKind::kDotGeneral, data_type, 0, s.count};
       block.batches = static_cast<double>(s.batch);
-      Block(block, {type + "[" + DimsText({s.batch, s.rows, s.columns}) + "] = dot_general " + left + " " +
-                    Argument(type + "[" + DimsText(right) + "]") +
-                    " lhs_batching_dims=[0] rhs_batching_dims=[0] lhs_contracting_dims=[2] rhs_contracting_dims=[" +
-                    (s.right_by_column ? "2]" : "1]")});
+      std::vector<std::string> lines;
+      for (int set = 0; set < std::min(s.count, kOperandSets); ++set)
+        lines.push_back(type + "[" + DimsText({s.batch, s.rows, s.columns}) + "] = dot_general " +
+                        Argument(type + "[" + DimsText(left) + "]", set) + " " +
+                        Argument(type + "[" + DimsText(right) + "]", kOperandSets + set) +
+                        " lhs_batching_dims=[0] rhs_batching_dims=[0] lhs_contracting_dims=[" +
+                        (turns_left ? "1" : "2") + "] rhs_contracting_dims=[" + (turns_right ? "2]" : "1]"));
+      Block(block, lines);
     }
   }
 
@@ -272,9 +296,10 @@ class Maker {
       types_ = program::TypesOf(function);
       for (size_t i = 0; i < function.operations.size(); ++i) index_[function.operations[i].id] = i;
     }
-    const size_t first = index_.at(blocks_of_[number]);
-    for (int i = 0; i < block->count; ++i) {
-      const Operation& operation = function.operations[first + static_cast<size_t>(i)];
+    size_t next = index_.at(blocks_of_[number]);
+    for (int i = 0; i < block->count; ++i, ++next) {
+      while (function.operations[next].kind == OpKind::kFree) ++next;
+      const Operation& operation = function.operations[next];
       std::vector<const program::TensorType*> operands;
       for (const program::Id id : operation.operands) operands.push_back(types_.Find(id));
       if (block->measures == Measures::kCall) {
@@ -286,12 +311,14 @@ class Maker {
       const program::Work work = program::WorkOf(operation, operands);
       block->bytes += (work.read + work.written) / block->count;
       block->flops += work.flops / block->count;
+      if (block->measures != Measures::kProduct) continue;
+      block->matrix_bytes = {program::BytesOf(*operands[0]), program::BytesOf(*operands[1]), work.written};
     }
   }
 
   const int ranks_;
-  uint32_t next_ = 0;  // ID
-  std::map<std::string, std::string> argument_of_;
+  uint32_t next_ = 0;                                               // ID
+  std::map<std::pair<std::string, int>, std::string> argument_of_;  // by type and set
   std::string arguments_, lines_;
   size_t results_ = 0;
   std::vector<CalibrationBlock> blocks_;

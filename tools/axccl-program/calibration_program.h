@@ -2,6 +2,7 @@
 // meet in. Its ranks are busy with the same at the same time, as those of a program are.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct CalibrationBlock {
   // Of one of them.
   double bytes = 0;
   double flops = 0, batches = 1;
+  std::array<double, 3> matrix_bytes{};  // of a product: left, right, result
   // Results of the part, in order: the one behind which the block begins, and its last one.
   size_t begin = 0, end = 0;
 };

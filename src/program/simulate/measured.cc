@@ -73,8 +73,9 @@ Status ReadProduct(MeasuredWords* words, Measured* measured) {
   if (measured->products.contains(type)) return words->Fail("a data type that has no line yet");
   Measured::Product product{};
   AXCCL_RETURN_IF_ERROR(words->Number(0, kMostMeasuredSeconds, &product.seconds));
-  AXCCL_RETURN_IF_ERROR(words->Number(0, 1, &product.per_flop));
-  AXCCL_RETURN_IF_ERROR(words->Number(0, 1, &product.per_byte));
+  for (double* const rate :
+       {&product.per_flop, &product.per_left_byte, &product.per_right_byte, &product.per_result_byte})
+    AXCCL_RETURN_IF_ERROR(words->Number(0, 1, rate));
   measured->products.emplace(type, product);
   return Status();
 }
@@ -171,7 +172,8 @@ std::string Print(const Measured& measured) {
   std::string text = measured.one_stream ? "streams 1\n" : "";
   for (const auto& [type, product] : measured.products)
     text += "product " + std::string(NameOf(type)) + " " + FigureText(product.seconds) + " " +
-            FigureText(product.per_flop) + " " + FigureText(product.per_byte) + "\n";
+            FigureText(product.per_flop) + " " + FigureText(product.per_left_byte) + " " +
+            FigureText(product.per_right_byte) + " " + FigureText(product.per_result_byte) + "\n";
   // By name, then ranks.
   std::map<std::pair<std::string_view, int>, std::string> operations, calls;
   for (const auto& [kind, curve] : measured.operations) {

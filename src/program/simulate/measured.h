@@ -23,9 +23,10 @@ using MeasuredCurve = std::vector<MeasuredPoint>;  // ascending bytes, not empty
 double SecondsAt(const MeasuredCurve& curve, double bytes);
 
 struct Measured {
-  // dot and dot_general: for each matrix product, each operation, and each byte of operands and results.
+  // dot and dot_general: for each matrix product, each operation, and each byte of the left and right operand and of
+  // the result, which a product goes over more often.
   struct Product {
-    double seconds, per_flop, per_byte;
+    double seconds, per_flop, per_left_byte, per_right_byte, per_result_byte;
   };
 
   bool one_stream = false;  // a rank does not compute while it communicates

@@ -88,7 +88,8 @@ double MachinesModel::LocalSeconds(const Operation& operation, const std::vector
   if (work.product && measured.products.contains(operands[0]->data_type)) {
     const Measured::Product& product = measured.products.at(operands[0]->data_type);
     return product.seconds * Batches(operation, *operands[0]) + product.per_flop * work.flops +
-           product.per_byte * (work.read + work.written);
+           product.per_left_byte * BytesOf(*operands[0]) + product.per_right_byte * BytesOf(*operands[1]) +
+           product.per_result_byte * work.written;
   }
   double rate = machines_.element_flops;
   if (work.product) {
