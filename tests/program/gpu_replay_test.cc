@@ -34,10 +34,7 @@ constexpr char kCalls[] =
     "  %6 f32[4,12] = all_to_all %0 split_dim=0 concat_dim=1 groups=[[0,2],[3,1]] channel=3\n"
     "  %7 f32[8,6] = collective_broadcast %0 groups=[[2,0,3]] channel=4\n"
     "  %8 bf16[8] = collective_permute %1 pairs=[[0,1],[1,3],[3,0]] channel=5\n"
-    "  %23 i32[1] = constant value=1\n"
-    "  %24 f32[8,6] = collective_broadcast_from %0 %23 groups=[[2,0,3]] channel=4\n"
     "  %25 f32[8,6] = collective_reduce %0 fold=add groups=[[1,0]] channel=4\n"
-    "  %26 f32[8,6] = collective_reduce_to %0 %23 fold=max groups=[[3,1]] channel=4\n"
     "  %9 = send %3 pairs=[[0,1],[1,0],[2,2],[3,3]] channel=6\n  %10 f32[8,6] = recv pairs=[[0,1],[1,0],[2,2],[3,3]] "
     "channel=6\n"
     "  %11 i32[] = constant value=0\n  %12 i32[], %13 f32[8,6] = while %11 %3\n  cond\n    argument %14 i32[]\n"
@@ -59,9 +56,7 @@ TEST_F(GpuReplayTest, EveryCallHasATime) {
           "\n  %6 all_to_all f32[8,6] -> f32[4,12] groups=[[0,2],[3,1]]: 1 call, median ",
           "\n  %7 collective_broadcast f32[8,6] -> f32[8,6] groups=[[2,0,3]]: 1 call, median ",
           "\n  %8 collective_permute bf16[8] -> bf16[8] pairs=[[0,1],[1,3],[3,0]]: 1 call, median ",
-          "\n  %24 collective_broadcast_from f32[8,6] i32[1] -> f32[8,6] groups=[[2,0,3]]: 1 call, median ",
           "\n  %25 collective_reduce f32[8,6] -> f32[8,6] groups=[[1,0]]: 1 call, median ",
-          "\n  %26 collective_reduce_to f32[8,6] i32[1] -> f32[8,6] groups=[[3,1]]: 1 call, median ",
           "\n  %9 send f32[8,6] pairs=[[0,1],[1,0],[2,2],[3,3]]: 1 call, median ",
           "\n  %10 recv -> f32[8,6] pairs=[[0,1],[1,0],[2,2],[3,3]]: 1 call, median ",
           "\n  %22 all_reduce f32[8,6] -> f32[8,6] groups=[[0,1],[2,3]]: 3 calls, median ", "\na round: "}) {
