@@ -55,6 +55,7 @@ Settings Read() {
   s.corrupt_peer = Flag("SOFTGPU_CORRUPT_PEER", false);
   s.ipc = Flag("SOFTGPU_IPC", true);
   s.vmm = Flag("SOFTGPU_VMM", true);
+  s.host_register = Flag("SOFTGPU_HOST_REGISTER", true);
   s.verbose = Flag("SOFTGPU_VERBOSE", false);
   s.engine.seed = Number("SOFTGPU_SEED", s.engine.seed);
   s.engine.burst = static_cast<uint32_t>(Number("SOFTGPU_BURST", s.engine.burst));

@@ -20,6 +20,7 @@ struct Settings {
   bool corrupt_peer = false;        // SOFTGPU_CORRUPT_PEER=1: data to and from peers' memory is silently lost
   bool ipc = true;                  // SOFTGPU_IPC=0: no cuIpc* handles
   bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
+  bool host_register = true;        // SOFTGPU_HOST_REGISTER=0: no cuMemHostRegister
   bool verbose = false;             // SOFTGPU_VERBOSE=1: print on stderr what is refused and why
   engine::Options engine;           // SOFTGPU_SEED, SOFTGPU_BURST, SOFTGPU_RESIDENT_BLOCKS, SOFTGPU_RACES
 };

@@ -108,6 +108,7 @@ CUresult cuMemFreeHost(void* pointer) {
 CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned flags) {
   return WithContext([&](const ContextPtr& context) {
     if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!Knobs().host_register) return CUDA_ERROR_NOT_SUPPORTED;
     const uint64_t begin = Address(pointer);
     if (AddressSpace::Get().Find(begin) || AddressSpace::Get().Find(begin + bytes - 1))
       return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;

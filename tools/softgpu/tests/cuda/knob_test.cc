@@ -7,7 +7,7 @@ namespace {
 
 // The findings of a process with given knobs; plain data, so that it can be sent.
 struct Findings {
-  int init, devices, major, minor, version, peers, atomics, enabled, ipc, vmm, large, small, peer_word;
+  int init, devices, major, minor, version, peers, atomics, enabled, ipc, vmm, pins, pinned, large, small, peer_word;
 };
 
 int Look(const std::string&, int channel) {
@@ -18,6 +18,7 @@ int Look(const std::string&, int channel) {
     cuDeviceGetAttribute(&f.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
     cuDeviceGetAttribute(&f.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
     cuDeviceGetAttribute(&f.vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0);
+    cuDeviceGetAttribute(&f.pins, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 0);
     cuDriverGetVersion(&f.version);
     cuDeviceCanAccessPeer(&f.peers, 0, 1);
     cuDeviceGetP2PAttribute(&f.atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 0, 1);
@@ -39,6 +40,8 @@ int Look(const std::string&, int channel) {
     cuMemcpyDtoH(&f.peer_word, small, 4);
     CUipcMemHandle handle;
     f.ipc = cuIpcGetMemHandle(&handle, small);
+    std::vector<int> memory(1000);
+    f.pinned = cuMemHostRegister(memory.data(), 400, 0);
   }
   SendBytes(channel, &f, sizeof f);
   return 0;
@@ -64,6 +67,8 @@ TEST(Knobs, HaveDefaults) {
   EXPECT_EQ(f.enabled, CUDA_SUCCESS);
   EXPECT_EQ(f.ipc, CUDA_SUCCESS);
   EXPECT_EQ(f.vmm, 1);
+  EXPECT_EQ(f.pins, 1);
+  EXPECT_EQ(f.pinned, CUDA_SUCCESS);
   EXPECT_EQ(f.large, CUDA_SUCCESS);
   EXPECT_EQ(f.peer_word, 42);
 }
@@ -89,6 +94,9 @@ TEST(Knobs, MimicFailure) {
   EXPECT_EQ(corrupt.peer_word, 0);
   EXPECT_EQ(With({{"SOFTGPU_IPC", "0"}}).ipc, CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(With({{"SOFTGPU_VMM", "0"}}).vmm, 0);
+  const Findings unpinned = With({{"SOFTGPU_HOST_REGISTER", "0"}});
+  EXPECT_EQ(unpinned.pins, 0);
+  EXPECT_EQ(unpinned.pinned, CUDA_ERROR_NOT_SUPPORTED);
   const Findings small = With({{"SOFTGPU_MEMORY", "64M"}});
   EXPECT_EQ(small.large, CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(small.small, CUDA_SUCCESS);
