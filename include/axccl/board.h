@@ -17,7 +17,9 @@
  *     printf("rank 1 is in %s (operation %llu)\n", ops[i].call, (unsigned long long)ops[i].sequence);
  *
  * GPU ranks. Their kernels tell the host neither that an operation has begun nor that it has ended. So the board shows
- * what has been enqueued, as axcclOpEnqueued, and no counts of chunks.
+ * what has been enqueued, as axcclOpEnqueued. Starts of pipelines are shown as on the host: the device stores into memory
+ * that the ranks of the machine share when a start has begun and ended, and which chunks it has got to. A start in a
+ * graph is one operation, which shows the last launch of a graph with that pipeline.
  */
 #ifndef AXCCL_BOARD_H_
 #define AXCCL_BOARD_H_
@@ -35,7 +37,7 @@ typedef enum axcclOpState {
   axcclOpUnderWay = 0,
   axcclOpDone = 1,
   axcclOpFailed = 2,  /* not ended when the rank failed, died, or destroyed or aborted its communicator */
-  axcclOpEnqueued = 3 /* GPU ranks: enqueued, and perhaps under way or done */
+  axcclOpEnqueued = 3 /* GPU ranks: enqueued, and perhaps under way or done; a start of a pipeline: not begun */
 } axcclOpState_t;
 
 typedef enum axcclOpUse {
@@ -59,9 +61,11 @@ typedef struct axcclOpInfo {
   uint64_t bytes;     /* of these elements */
   int64_t in_chunks;  /* of a pipeline on this rank, else 0 */
   int64_t in_ready;   /* declared ready in this start so far; without axcclProducer: all. A word that the program has
-                         stored itself counts when the library has seen it. -1: not known (GPU ranks) */
+                         stored itself, and every chunk of a GPU rank, counts when the library has seen it, which looks
+                         for chunks in the order in which they are needed. -1: not known (see out_there) */
   int64_t out_chunks; /* of a pipeline on this rank, else 0 */
-  int64_t out_there;  /* complete in this start so far; -1: not known (GPU ranks) */
+  int64_t out_there;  /* complete in this start so far; -1: not known, as the rank's GPU driver cannot pin memory that
+                         processes share; the start is then shown as axcclOpEnqueued */
   char call[AXCCL_OP_TEXT_BYTES]; /* as error texts describe it: "ncclAllReduce count 8 float sum"; may be cut */
 } axcclOpInfo_t;
 

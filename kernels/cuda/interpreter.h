@@ -59,6 +59,7 @@ class Interpreter {
   AXCCL_DEVICE void Break(Report report, uint32_t position);
   AXCCL_DEVICE void Signal(const Step& step, uint64_t turn);
   AXCCL_DEVICE void Notify(const Step& step);
+  AXCCL_DEVICE uint32_t Stamp() const { return launch_.StampOf(context().sequence); }
   static AXCCL_DEVICE void ForgetWord(const Context& c, uint32_t endpoint, uint64_t turn);
   AXCCL_DEVICE void Announce();
   AXCCL_DEVICE void Agree();
@@ -145,6 +146,8 @@ AXCCL_DEVICE void Interpreter::LoadContext(uint32_t index, Stage stage) {
   const Stage first = context().unmet ? Stage::kMeeting : context().barriers != 0 ? Stage::kBarrier : Stage::kMain;
   now_.stage = stage == Stage::kNew ? first : stage;
   if (!context().has_steps) now_.stage = Stage::kEnded;
+  if (stage != Stage::kNew || task().sliced == nullptr || context().lane != 0 || !IsFirst()) return;
+  StoreRelaxed(task().sliced->begun + launch_.in_graph, Stamp());
 }
 
 AXCCL_DEVICE void Interpreter::EndStage(uint32_t index) {
@@ -185,6 +188,7 @@ AXCCL_DEVICE void Interpreter::Advance() {
     if (last) FillZeros(&block_);
   }
   if (!last || !IsFirst()) return;
+  if (task().sliced != nullptr) StoreRelease(task().sliced->ended + launch_.in_graph, Stamp());
   state.strands_done = 0;
   state.sequence = c.sequence + 1;
   state.turn = c.turn + c.turns;
@@ -276,6 +280,7 @@ AXCCL_DEVICE bool Interpreter::IsReady(const Step& await) {
     const uint32_t* const word = task().sliced->in + await.value;
     ready = LoadAcquire(word) == Sliced::kThere;
     for (uint32_t polls = 1; !ready && polls < block_.polls; ++polls) ready = LoadAcquire(word) == Sliced::kThere;
+    if (ready) StoreRelaxed(task().sliced->seen + await.value, Stamp());
   }
   return BarrierCount(!ready) == 0;
 }
@@ -437,7 +442,7 @@ AXCCL_DEVICE void Interpreter::Notify(const Step& step) {
   if (!IsFirst()) return;
   const Sliced& sliced = *task().sliced;
   StoreRelease(sliced.out + step.value, uint32_t{Sliced::kThere});
-  StoreRelease(sliced.came + step.value, launch_.mark);
+  StoreRelease(sliced.came + step.value, Stamp());
 }
 
 // Flags of words repeat after 2^32 turns (those of rows never do). So that no word keeps a flag for that long, each

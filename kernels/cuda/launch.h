@@ -311,9 +311,13 @@ struct Sliced {
   plan::Slicing slicing;
   uint32_t* in = nullptr;
   uint32_t* out = nullptr;
-  // For each chunk of the output, in host memory that the device sees: the Launch::mark of the last start in which it
-  // came.
+  // Stamps, in host memory that the device sees. For each chunk of the input, if they are awaited, and of the output:
+  // that of the last start in which it was seen to be ready, and came.
+  uint32_t* seen = nullptr;
   uint32_t* came = nullptr;
+  // Of the last start that has begun, and has ended well: outside of graphs, and in them.
+  uint32_t* begun = nullptr;
+  uint32_t* ended = nullptr;
   uint32_t num_in = 0, num_out = 0;
 };
 
@@ -356,10 +360,15 @@ struct Launch {
   uint32_t num_tasks = 0;
   uint32_t lanes = 1;          // strands of a task; those beyond the lanes of its program do nothing
   const Task* more = nullptr;  // if there are more than kMaxTasks: all of them, in memory that the device sees
-  uint32_t mark = 0;           // of a start: see Sliced::came
-  uint32_t reserved = 0;
+  // Of a start. In a graph, all launches have the same stamp; so the number of the operation on the channel is theirs.
+  uint32_t stamp = 0;
+  uint32_t in_graph = 0;  // 0 or 1
   Task tasks[kMaxTasks];
 
+  static constexpr uint32_t kGraphStamp = 1u << 31;
+  AXCCL_HD uint32_t StampOf(uint64_t sequence) const {
+    return in_graph == 0 ? stamp : kGraphStamp | static_cast<uint32_t>(sequence + 1);
+  }
   AXCCL_HD const Task& TaskOf(uint32_t index) const { return more != nullptr ? more[index] : tasks[index]; }
 };
 static_assert(sizeof(Launch) <= 4096);

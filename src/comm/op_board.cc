@@ -9,6 +9,7 @@
 
 #include "src/base/sizes.h"
 #include "src/comm/channel_slots.h"
+#include "src/exec/channel/start_stamps.h"
 #include "src/plan/contract.h"
 
 namespace axccl::comm {
@@ -77,6 +78,7 @@ class BoardReader {
   }
   void ReadChannel(const BoardChannel& channel);
   void ReadRecord(const BoardChannel& channel, const OpRecord& record);
+  bool ReadStamps(const exec::RecordedStamps& stamps, bool produced, BoardOp* op) const;
   void ReadPairs();
   void ReadCreated();
   void ReadSlot(uint32_t place, uint64_t word);
@@ -107,6 +109,7 @@ void BoardReader::ReadRecord(const BoardChannel& channel, const OpRecord& record
              .channel_id = channel.id,
              .sequence = name - 1,
              .call = exec::RecordedCall(record.word)};
+  const auto stamps = exec::RecordedStamps::Of(record.word);
   const uint64_t progress = record.progress.load(std::memory_order_acquire);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (record.sequence.load(std::memory_order_relaxed) != name) return;
@@ -119,14 +122,31 @@ void BoardReader::ReadRecord(const BoardChannel& channel, const OpRecord& record
   contract.root = std::min(static_cast<int>(op.call.packed >> 32 & 0xffff), channel.size - 1);
   if (contract.kind == plan::Kind::kSendRecv) op.peer = channel.peer;
   if (op.call.slices != 0) {
-    const int64_t slices = exec::Slices::Unpack(op.call.slices).slices;
-    op.in_chunks = slices * plan::InputBlocks(contract, channel.position);
-    op.out_chunks = slices * plan::OutputBlocks(contract, channel.position);
-    const bool known = state != OpRecord::kEnqueued;
-    op.in_ready = known ? int64_t{OpRecord::ReadyIn(progress)} : -1;
-    op.out_there = known ? int64_t{OpRecord::ThereIn(progress)} : -1;
+    const exec::Slices slices = exec::Slices::Unpack(op.call.slices);
+    op.in_chunks = slices.slices * plan::InputBlocks(contract, channel.position);
+    op.out_chunks = slices.slices * plan::OutputBlocks(contract, channel.position);
+    op.in_ready = OpRecord::ReadyIn(progress);
+    op.out_there = OpRecord::ThereIn(progress);
+    if (state == OpRecord::kEnqueued && !ReadStamps(stamps, slices.produced, &op)) return;
   }
   ops_.push_back(op);
+}
+
+// Of a GPU rank. Returns false if the pipeline is gone.
+bool BoardReader::ReadStamps(const exec::RecordedStamps& recorded, bool produced, BoardOp* op) const {
+  op->in_ready = op->out_there = -1;
+  const auto num_in = static_cast<size_t>(op->in_chunks), num_out = static_cast<size_t>(op->out_chunks);
+  if (recorded.offset == 0 || recorded.offset % kCacheLine != 0) return true;
+  if (num_in > exec::StartStamps::kMostChunks || num_out > exec::StartStamps::kMostChunks) return true;
+  const Result<std::byte*> memory = member_.reach->At(recorded.offset, exec::StartStamps::Bytes(num_in, num_out));
+  if (!memory.ok() || memory.value() == nullptr) return true;
+  const auto progress = exec::StartStamps(memory.value(), num_in, num_out).Read(recorded);
+  if (!progress.has_value()) return false;
+  op->in_ready = produced ? int64_t{progress->seen} : op->in_chunks;
+  op->out_there = progress->came;
+  if (progress->state == OpRecord::kUnderWay) op->state = BoardOp::State::kUnderWay;
+  if (progress->state == OpRecord::kDone) op->state = BoardOp::State::kDone;
+  return true;
 }
 
 // The messages of the communicator's own channel.

@@ -55,9 +55,13 @@ struct OpRecord {
     kInput,
     kOutput,  // announced, for calls without views
     kFactor,  // announced, if each rank has its own
+    // Of a GPU rank, which announces nothing here: the words of RecordedStamps.
+    kStamps = kInput,
+    kIdentity,
+    kStart,
     // Announced, for calls on views: how many words the operands take, and those words if there is room for them; more
     // are in the announcements of the channel (see host/view_operands.h).
-    kDetails,
+    kDetails = kFactor + 1,
     kDetailWords,
     kWords = 38
   };
@@ -69,7 +73,7 @@ struct OpRecord {
   std::atomic<uint64_t> sequence;  // sequence number + 1
   std::atomic<uint64_t> word[kWords];
 
-  // kEnqueued: the rank's device runs it, and the host does not know how far it is.
+  // kEnqueued: the rank's device runs it. How far it is shows in the StartStamps of a pipeline, and nowhere of others.
   enum State : uint64_t { kUnderWay = 0, kDone = 1, kEnqueued = 2, kStates = 4 };
   static constexpr uint64_t kReadyChunk = kStates, kThereChunk = uint64_t{1} << 32;
   static State StateIn(uint64_t progress) { return static_cast<State>(progress % kStates); }

@@ -304,15 +304,6 @@ TEST_P(OpBoardTest, IsReadWhileCallsRun) {
 INSTANTIATE_TEST_SUITE_P(Layouts, OpBoardTest, testing::Values(Threads(2), Processes(2)),
                          [](const auto& layout) { return layout.param.Text(); });
 
-void AwaitStop(const RankContext& context, pid_t process) {
-  for (std::string text; !context.AnyFailed(); std::this_thread::yield()) {
-    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
-    std::getline(stat, text);
-    const size_t name = text.rfind(')');
-    if (name != std::string::npos && text.compare(name, 3, ") T") == 0) return;
-  }
-}
-
 TEST(OpBoard, ShowsARankThatIsStoppedAndThenDies) {
   RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
     constexpr int kPid = 1;
@@ -324,7 +315,7 @@ TEST(OpBoard, ShowsARankThatIsStoppedAndThenDies) {
     }
     const auto victim = static_cast<pid_t>(context.Await(kPid));
     ASSERT_NE(victim, 0);
-    AwaitStop(context, victim);
+    harness::AwaitStop(context, victim);
     EXPECT_EQ(BoardTexts(clique.comm(), 1), Texts({"under way #0"}));
     kill(victim, SIGKILL);
     Texts texts;

@@ -1,8 +1,12 @@
 // The op board of a rank, for tests.
 #pragma once
 
+#include <sys/types.h>
+
 #include <algorithm>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/harness/client.h"
@@ -45,6 +49,16 @@ inline Texts BoardTexts(ncclComm_t comm, int rank) {
   Texts texts;
   for (const axcclOpInfo_t& op : ReadBoard(comm, rank)) texts.push_back(BoardText(op));
   return texts;
+}
+
+// Returns once the process is stopped (RankContext::Freeze), or a rank of the run has failed.
+inline void AwaitStop(const RankContext& context, pid_t process) {
+  for (std::string text; !context.AnyFailed(); std::this_thread::yield()) {
+    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+    std::getline(stat, text);
+    const size_t name = text.rfind(')');
+    if (name != std::string::npos && text.compare(name, 3, ") T") == 0) return;
+  }
 }
 
 }  // namespace axccl::harness

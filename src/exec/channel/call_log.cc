@@ -21,9 +21,10 @@ std::string PlanText(uint64_t word) {
 
 }  // namespace
 
-void CallLog::Record(const Call& call) {
+void CallLog::Record(const Call& call, const RecordedStamps& stamps) {
   const uint64_t sequence = TakeNumber();
   OpRecord* const record = Open(sequence, call, call.views != nullptr ? call.views->Hash() : 0, 0);
+  stamps.Write(record->word);
   record->progress.store(OpRecord::kEnqueued, std::memory_order_relaxed);
   Close(record, sequence);
 }

@@ -40,13 +40,14 @@ std::vector<CopyEnd::Signal> SignalsOf(const Program& program) {
 
 }  // namespace
 
-CopyEnd::CopyEnd(const PipelinePart& part, bool copies, uint32_t signature, const uint32_t* came, size_t num_came)
+CopyEnd::CopyEnd(const PipelinePart& part, bool copies, uint32_t signature, const StartStamps& stamps,
+                 const uint32_t* begun)
     : copies_(copies),
       signature_(signature),
       call_(part.call),
       rank_(part.channel->own().rank),
-      came_(came),
-      num_came_(num_came) {
+      stamps_(stamps),
+      begun_(begun) {
   if (copies_) signals_ = SignalsOf(*part.program);
 }
 
@@ -55,8 +56,9 @@ CopyEnd::~CopyEnd() {
 }
 
 Result<std::shared_ptr<CopyEnd>> CopyEnd::Make(const device::cuda::Device& device, const PipelinePart& part,
-                                               bool copies, uint32_t signature, const uint32_t* came, size_t num_came) {
-  std::shared_ptr<CopyEnd> end(new CopyEnd(part, copies, signature, came, num_came));
+                                               bool copies, uint32_t signature, const StartStamps& stamps,
+                                               const uint32_t* begun) {
+  std::shared_ptr<CopyEnd> end(new CopyEnd(part, copies, signature, stamps, begun));
   if (!copies) return end;
   AXCCL_ASSIGN_OR_RETURN(void* const words, device.AllocateHost((kFlags + end->signals_.size()) * sizeof(uint32_t)));
   end->words_ = static_cast<uint32_t*>(words);
@@ -94,22 +96,21 @@ uint32_t* CopyEnd::FlagOf(const Signal& signal) {
 void CopyEnd::Break() {
   const std::lock_guard lock(mutex_);
   if (broken() || !copies_) return;
-  came_before_.resize(num_came_);
-  for (size_t i = 0; i < num_came_; ++i) came_before_[i] = __atomic_load_n(came_ + i, __ATOMIC_ACQUIRE);
+  stamps_.Break();
   __atomic_store_n(words_ + kTruth, Pipeline::kFailed, __ATOMIC_RELEASE);
   broken_.store(true, std::memory_order_release);
 }
 
 // What comes after the end was broken is not seen here: whoever stores that has been let go later.
 uint32_t CopyEnd::CameIn(size_t chunk) const {
-  const uint32_t came = __atomic_load_n(came_ + chunk, __ATOMIC_ACQUIRE);
-  return broken() ? came_before_[chunk] : came;
+  const uint32_t came = __atomic_load_n(stamps_.came() + chunk, __ATOMIC_ACQUIRE);
+  return broken() ? stamps_.CameBefore(chunk) : came;
 }
 
 void CopyEnd::LetGo(uint32_t start) {
   if (!copies_) return;
   const auto set = [&](uint32_t* word) { __atomic_store_n(word, start + kFar, __ATOMIC_RELEASE); };
-  set(words_ + kBegun);
+  set(stamps_.begun());
   if (idle() && enqueued.load(std::memory_order_acquire) != start) set(words_ + kEnded);
   for (size_t i = 0; i < signals_.size(); ++i) set(words_ + kFlags + i);
 }

@@ -15,6 +15,7 @@
 
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
+#include "src/exec/channel/start_stamps.h"
 #include "src/exec/platform/pipeline.h"
 
 namespace axccl::exec {
@@ -28,10 +29,11 @@ class CopyEnd {
     friend auto operator<=>(const Signal&, const Signal&) = default;
   };
 
-  // `copies`: whether the rank wants copy engines. `signature`: of the call and its plan. `came`: for each of its
-  // chunks, in memory of the host, the last start in which it came; must outlive starts of other ranks.
+  // `copies`: whether the rank wants copy engines. `signature`: of the call and its plan. `stamps` must outlive starts
+  // of other ranks, until Close; `begun`: the first word of StartStamps::begun, as the device sees it.
   static Result<std::shared_ptr<CopyEnd>> Make(const device::cuda::Device& device, const PipelinePart& part,
-                                               bool copies, uint32_t signature, const uint32_t* came, size_t num_came);
+                                               bool copies, uint32_t signature, const StartStamps& stamps,
+                                               const uint32_t* begun);
   ~CopyEnd();
   CopyEnd(const CopyEnd&) = delete;
 
@@ -47,11 +49,11 @@ class CopyEnd {
   const uint32_t* truth() const { return words_ + kTruth; }
   // Streams note that the words of a start have been reset, and that it has ended, and wait for that, or until they are
   // let go. The host sees what they have noted.
-  Status WriteBegun(uint32_t start, CUstream stream) { return WriteWord(words_ + kBegun, start, stream); }
-  Status AwaitBegun(uint32_t start, CUstream stream) { return AwaitWord(words_ + kBegun, start, stream); }
+  Status WriteBegun(uint32_t start, CUstream stream) { return WriteWord(begun_, start, stream); }
+  Status AwaitBegun(uint32_t start, CUstream stream) { return AwaitWord(begun_, start, stream); }
   Status WriteEnded(uint32_t start, CUstream stream);
   Status AwaitEnded(uint32_t start, CUstream stream) { return AwaitWord(words_ + kEnded, start, stream); }
-  bool has_begun(uint32_t start) const { return Reached(words_ + kBegun, start); }
+  bool has_begun(uint32_t start) const { return Reached(stamps_.begun(), start); }
   bool has_ended(uint32_t start) const { return Reached(words_ + kDone, start); }
   // The last start that has ended.
   uint32_t ended() const { return __atomic_load_n(words_ + kDone, __ATOMIC_ACQUIRE); }
@@ -89,17 +91,17 @@ class CopyEnd {
   void Close();
 
  private:
-  enum : size_t { kTruth, kBegun, kEnded, kDone, kFlags };
+  enum : size_t { kTruth, kEnded, kDone, kFlags };
 
-  CopyEnd(const PipelinePart& part, bool copies, uint32_t signature, const uint32_t* came, size_t num_came);
+  CopyEnd(const PipelinePart& part, bool copies, uint32_t signature, const StartStamps& stamps, const uint32_t* begun);
   Status CheckReaders() const;
 
   const bool copies_;
   const uint32_t signature_;
   const Call call_;
   const int rank_;
-  const uint32_t* const came_;
-  const size_t num_came_;
+  const StartStamps stamps_;
+  const uint32_t* const begun_;
   std::vector<Signal> signals_;  // sorted
   uint32_t* words_ = nullptr;    // kTruth, ..., then a flag for each signal
   mutable std::mutex mutex_;     // of Break and readers
@@ -108,7 +110,6 @@ class CopyEnd {
   // Whether the rank's pipeline is there; kLeft: all its starts have ended; kGone: not so.
   enum class State : uint8_t { kHere, kLeft, kGone };
   State state_ = State::kHere;
-  std::vector<uint32_t> came_before_;  // it was broken
 };
 
 // The ends of all ranks of a part. They stay until the last rank has left, because a rank may be done before another

@@ -18,8 +18,9 @@ constexpr size_t kMostPieces = 4096;
 }  // namespace
 
 Result<std::unique_ptr<CopyLanes>> CopyLanes::Make(const device::cuda::Device& device, const PipelinePart& part,
-                                                   std::shared_ptr<CopyEnd> end, const Words& words) {
-  std::unique_ptr<CopyLanes> lanes(new CopyLanes(device, part, std::move(end), words));
+                                                   std::shared_ptr<CopyEnd> end, const StartStamps& stamps,
+                                                   const kernels::cuda::Sliced& words) {
+  std::unique_ptr<CopyLanes> lanes(new CopyLanes(device, part, std::move(end), stamps, words));
   AXCCL_RETURN_IF_ERROR(lanes->CheckPieces());
   AXCCL_RETURN_IF_ERROR(lanes->MakeLanes());
   return lanes;
@@ -33,7 +34,6 @@ CopyLanes::~CopyLanes() {
     if (lane.end != nullptr) driver.cuEventDestroy(lane.end);
   }
   if (begin_ != nullptr) driver.cuEventDestroy(begin_);
-  if (passed_ != nullptr) device::cuda::Device::FreeHost(passed_);
 }
 
 Status CopyLanes::MakeLanes() {
@@ -42,17 +42,10 @@ Status CopyLanes::MakeLanes() {
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuCtxGetStreamPriorityRange(&least, &greatest));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&begin_, CU_EVENT_DISABLE_TIMING));
   lanes_.resize(part_.program->lanes.size());
-  uint32_t awaited = 0;
   for (size_t l = 0; l < lanes_.size(); ++l) {
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamCreateWithPriority(&lanes_[l].stream, CU_STREAM_NON_BLOCKING, greatest));
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&lanes_[l].end, CU_EVENT_DISABLE_TIMING));
-    for (const Step& step : part_.program->lanes[l]) {
-      if (step.kind == OpKind::kAwait) awaited = std::max<uint32_t>(awaited, step.chunk + 1u);
-    }
   }
-  if (awaited == 0) return Status();
-  AXCCL_ASSIGN_OR_RETURN(void* const passed, device_.AllocateHost(awaited * sizeof(uint32_t)));
-  passed_ = static_cast<uint32_t*>(passed);
   return Status();
 }
 
@@ -196,7 +189,7 @@ Status CopyLanes::Enqueue(uint32_t start, CUstream stream) {
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(lane.end, lane.stream));
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, lane.end, 0));
   }
-  return enqueued;
+  return enqueued.ok() ? CopyEnd::WriteWord(words_.ended, start, stream) : enqueued;
 }
 
 Status CopyLanes::Enqueue(const Lane& lane, uint32_t start) const {
@@ -214,7 +207,7 @@ Status CopyLanes::Enqueue(const Op& op, uint32_t start, CUstream stream) const {
       return CopyEnd::WriteWord(op.word, start, stream);
     case Kind::kAwait:
       AXCCL_RETURN_IF_ERROR(CopyEnd::AwaitWord(op.word, Pipeline::kThere, stream));
-      return CopyEnd::WriteWord(passed_ + op.chunk, start, stream);
+      return CopyEnd::WriteWord(words_.seen + op.chunk, start, stream);
     case Kind::kCopy:
       return CopyPlane(op.plane, stream);
     default:
@@ -235,7 +228,7 @@ CopyLanes::Missing CopyLanes::FindMissing(uint32_t start) {
     const Lane& lane = lanes_[(first + i) % lanes_.size()];
     const auto waits = [&](const Op& op) {
       return (op.kind == Kind::kWait && !CopyEnd::Reached(op.word, start)) ||
-             (op.kind == Kind::kAwait && !CopyEnd::Reached(passed_ + op.chunk, start));
+             (op.kind == Kind::kAwait && !CopyEnd::Reached(stamps_.seen() + op.chunk, start));
     };
     const auto missing = std::find_if(lane.ops.begin(), lane.ops.end(), waits);
     if (missing == lane.ops.end()) continue;

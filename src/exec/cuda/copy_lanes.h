@@ -9,7 +9,9 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/cuda/launch.h"
 #include "src/base/status.h"
+#include "src/exec/channel/start_stamps.h"
 #include "src/exec/cuda/copy_end.h"
 #include "src/exec/cuda/planes.h"
 #include "src/exec/prepared/program.h"
@@ -18,19 +20,17 @@ namespace axccl::exec {
 
 class CopyLanes {
  public:
-  // The addresses of the words of the part's chunks: on the device, and of what came in memory of the host.
-  struct Words {
-    uint32_t *in = nullptr, *out = nullptr, *came = nullptr;
-  };
   // What a lane waits for.
   struct Missing {
     int position = -1;   // the member whose signal is missing; the own one: `chunk` is not ready; -1: nothing
     uint32_t chunk = 0;  // of the input
   };
 
+  // `words`: where the words of chunks and the stamps are, as the device sees them; `stamps`: as the host does.
   // kInvalidArgument if a chunk has too many pieces, as seen by this rank.
   static Result<std::unique_ptr<CopyLanes>> Make(const device::cuda::Device& device, const PipelinePart& part,
-                                                 std::shared_ptr<CopyEnd> end, const Words& words);
+                                                 std::shared_ptr<CopyEnd> end, const StartStamps& stamps,
+                                                 const kernels::cuda::Sliced& words);
   ~CopyLanes();
   CopyLanes(const CopyLanes&) = delete;
 
@@ -61,8 +61,8 @@ class CopyLanes {
   };
 
   CopyLanes(const device::cuda::Device& device, const PipelinePart& part, std::shared_ptr<CopyEnd> end,
-            const Words& words)
-      : device_(device), part_(part), words_(words), end_(std::move(end)) {}
+            const StartStamps& stamps, const kernels::cuda::Sliced& words)
+      : device_(device), part_(part), stamps_(stamps), words_(words), end_(std::move(end)) {}
   Status MakeLanes();
   Status CheckPieces() const;
   Status CheckPieces(size_t pieces, int from, int to) const;  // ranks
@@ -77,13 +77,13 @@ class CopyLanes {
 
   const device::cuda::Device& device_;
   const PipelinePart part_;
-  const Words words_;
+  const StartStamps stamps_;
+  const kernels::cuda::Sliced words_;
   const std::shared_ptr<CopyEnd> end_;
   std::vector<std::shared_ptr<CopyEnd>> ends_;
   std::vector<Lane> lanes_;
   CUevent begin_ = nullptr;
   size_t looks_ = 0;
-  uint32_t* passed_ = nullptr;  // in memory of the host, for each input chunk: the last start in which it was ready
 };
 
 }  // namespace axccl::exec

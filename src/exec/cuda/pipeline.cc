@@ -73,9 +73,8 @@ CudaPipeline::~CudaPipeline() {
   }
   for (const auto& [id, event] : users_) driver.cuEventDestroy(event);
   if (memory_ != 0) device_->Free(memory_);
-  for (uint32_t* words : {came_, initial_}) {
-    if (words != nullptr) device::cuda::Device::FreeHost(words);
-  }
+  for (const Part& part : parts_) part.stamps.Forget();
+  if (initial_ != nullptr) device::cuda::Device::FreeHost(initial_);
 }
 
 // Whether the part can run here.
@@ -117,7 +116,7 @@ Status CudaPipeline::MakeStreams() {
   return Status();
 }
 
-std::vector<CudaPipeline::Layout> CudaPipeline::LayOut(const std::vector<PipelinePart>& parts) {
+std::vector<CudaPipeline::Layout> CudaPipeline::LayOut(const std::vector<PipelinePart>& parts, size_t* shared_bytes) {
   std::vector<Layout> places(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
     for (const Side side : {kIn, kOut}) {
@@ -125,6 +124,8 @@ std::vector<CudaPipeline::Layout> CudaPipeline::LayOut(const std::vector<Pipelin
       places[i].num[side] = NumChunks(parts[i], side);
       chunks_[side] += places[i].num[side];
     }
+    places[i].stamps = *shared_bytes;
+    *shared_bytes += StartStamps::Bytes(places[i].num[kIn], places[i].num[kOut]);
   }
   bytes_ = RoundUp(num_words() * sizeof(uint32_t), kCacheLine);
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -136,12 +137,11 @@ std::vector<CudaPipeline::Layout> CudaPipeline::LayOut(const std::vector<Pipelin
 }
 
 Status CudaPipeline::MakeParts(const std::vector<PipelinePart>& parts) {
-  const std::vector<Layout> layouts = LayOut(parts);
+  size_t shared_bytes = 0;
+  const std::vector<Layout> layouts = LayOut(parts, &shared_bytes);
   std::vector<std::byte> image(bytes_);
   AXCCL_ASSIGN_OR_RETURN(memory_, device_->Allocate(bytes_));
-  AXCCL_ASSIGN_OR_RETURN(void* const came,
-                         device_->AllocateHost(std::max<size_t>(chunks_[kOut], 1) * sizeof(uint32_t)));
-  came_ = static_cast<uint32_t*>(came);
+  AXCCL_ASSIGN_OR_RETURN(shared_, SharedMemory::Take(*device_, shared_bytes));
   uint64_t most_bytes = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const PipelinePart& part = parts[i];
@@ -164,18 +164,29 @@ Status CudaPipeline::MakeParts(const std::vector<PipelinePart>& parts) {
   return device_->Upload(memory_, image.data(), image.size());
 }
 
+StartStamps CudaPipeline::StampsOf(const Layout& layout) {
+  const StartStamps stamps(shared_->memory() + layout.stamps, layout.num[kIn], layout.num[kOut]);
+  stamps.Begin(identity_);
+  if (layout.num[kOut] != 0) came_ = stamps.came();
+  return stamps;
+}
+
 Status CudaPipeline::MakePart(const PipelinePart& part, const Layout& layout, std::byte* image) {
+  const StartStamps stamps = StampsOf(layout);
   cuda::Sliced sliced;
   sliced.slicing = part.slicing;
   sliced.in = reinterpret_cast<uint32_t*>(WordOf(kIn, static_cast<int64_t>(layout.first[kIn])));
   sliced.out = reinterpret_cast<uint32_t*>(WordOf(kOut, static_cast<int64_t>(layout.first[kOut])));
-  sliced.came = came_ + layout.first[kOut];
+  sliced.seen = shared_->OnDevice(stamps.seen());
+  sliced.came = shared_->OnDevice(stamps.came());
+  sliced.begun = shared_->OnDevice(stamps.begun());
+  sliced.ended = shared_->OnDevice(stamps.ended());
   sliced.num_in = static_cast<uint32_t>(layout.num[kIn]);
   sliced.num_out = static_cast<uint32_t>(layout.num[kOut]);
   std::memcpy(image + layout.sliced, &sliced, sizeof(sliced));
   AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
   const Lent table{image + layout.table, memory_ + layout.table};
-  Part made{part.channel, part.call, part.program->algorithm, {}, nullptr, nullptr, nullptr};
+  Part made{part.channel, part.call, part.program->algorithm, stamps, {}, nullptr, nullptr, nullptr};
   AXCCL_ASSIGN_OR_RETURN(made.task, channel->MakeSlicedTask(part, table, memory_ + layout.sliced));
   AXCCL_RETURN_IF_ERROR(MakeLanes(part, sliced, &made));
   parts_.push_back(std::move(made));
@@ -186,9 +197,9 @@ Status CudaPipeline::MakePart(const PipelinePart& part, const Layout& layout, st
 Status CudaPipeline::MakeLanes(const PipelinePart& part, const cuda::Sliced& sliced, Part* made) {
   const bool copies = part.copies && rank_->links().AreInProcess(*part.channel);
   AXCCL_ASSIGN_OR_RETURN(made->end,
-                         CopyEnd::Make(*device_, part, copies, made->task.signature, sliced.came, sliced.num_out));
+                         CopyEnd::Make(*device_, part, copies, made->task.signature, made->stamps, sliced.begun));
   if (!copies) return Status();
-  AXCCL_ASSIGN_OR_RETURN(made->lanes, CopyLanes::Make(*device_, part, made->end, {sliced.in, sliced.out, sliced.came}));
+  AXCCL_ASSIGN_OR_RETURN(made->lanes, CopyLanes::Make(*device_, part, made->end, made->stamps, sliced));
   copying_ = made->end.get();
   if (sliced.num_out != 0) out_end_ = copying_;
   bound_ = false;
@@ -199,6 +210,7 @@ Status CudaPipeline::MakeLanes(const PipelinePart& part, const cuda::Sliced& sli
 
 void CudaPipeline::MakeZeros(const PipelinePart& part, const Layout& layout) {
   first_zero_ = layout.first[kOut];
+  (void)StampsOf(layout);
   const ViewOperand& operand = part.call.views->operands[0];
   const Place place{reinterpret_cast<uint64_t>(operand.output), operand.output_strides};
   if (operand.block_bytes != 0) AppendPlanes(operand.form.shape, ElementSize(operand.type), place, place, &zeros_);

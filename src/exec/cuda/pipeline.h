@@ -1,8 +1,8 @@
 // Pipelines of GPU ranks: each start is a launch of the interpreter on a stream of the pipeline's own, of the highest
 // priority. The application's stream resets the words, then the pipeline's stream goes on from there, behind what was
 // launched before in the order of the channel. What else the application's streams do is ordered by events and by the
-// words, which are in memory of the device. The kernel also stores into host memory which chunks have come, so threads
-// look there.
+// words, which are in memory of the device. The kernel also stores into host memory which chunks have come
+// (StartStamps), so threads look there, and so do monitors of any process of the machine.
 //
 // A start on a stream that is being captured becomes part of that graph, in which all of this is the same in every
 // launch. What other streams do for it joins the capture.
@@ -22,10 +22,12 @@
 #include <utility>
 #include <vector>
 
+#include "src/exec/channel/start_stamps.h"
 #include "src/exec/cuda/copy_lanes.h"
 #include "src/exec/cuda/interpreter.h"
 #include "src/exec/cuda/planes.h"
 #include "src/exec/cuda/rank.h"
+#include "src/exec/cuda/shared_memory.h"
 #include "src/exec/platform/pipeline.h"
 
 namespace axccl::exec {
@@ -65,21 +67,23 @@ class CudaPipeline final : public Pipeline {
     Channel* channel;  // alive while the communicator is
     Call call;
     const char* algorithm;
+    StartStamps stamps;
     kernels::cuda::Task task;
     std::shared_ptr<CopyEnd> end;
     std::shared_ptr<CopyGroup> group;  // null: ranks of other processes belong to it
     std::unique_ptr<CopyLanes> lanes;  // null: it has a kernel
   };
-  // The offsets of what a part has in the memory on the device.
+  // The offsets of what a part has in the memory on the device, and in that which is shared.
   struct Layout {
-    size_t sliced, table;
+    size_t sliced, table, stamps;
     size_t first[2], num[2];  // its words of each side, counted from the side's first one
   };
 
   CudaPipeline(CudaRank* rank, const Channel& on)
       : rank_(rank), device_(rank->device()), owner_(on.owner()), order_(on.order()), attended_(rank->attended()) {}
   Status CheckPart(const PipelinePart& part) const;
-  std::vector<Layout> LayOut(const std::vector<PipelinePart>& parts);
+  std::vector<Layout> LayOut(const std::vector<PipelinePart>& parts, size_t* shared_bytes);
+  StartStamps StampsOf(const Layout& layout);
   Status MakeStreams();
   size_t num_words() const { return chunks_[kIn] + chunks_[kOut]; }
   Status MakeParts(const std::vector<PipelinePart>& parts);
@@ -95,16 +99,16 @@ class CudaPipeline final : public Pipeline {
   Status CheckStream(CUstream stream) const;
   // `capture`: of the stream, 0: none.
   Status Enqueue(CUstream stream, uint64_t capture);
-  Status Record(bool captured);
+  Status Record(uint32_t stamp, bool captured);
   Status Advance();
   Status Reserve(uint32_t start);
   Status TakeTurn(bool captured);
   Result<bool> Bind();
   Result<bool> BindPart(Part* part);
-  Status Run(uint32_t mark, bool captured);
-  Status Copy(uint32_t mark);
-  Status FillZeros(uint32_t mark);
-  Status Launch(uint32_t mark);
+  Status Run(uint32_t stamp, bool captured);
+  Status Copy(uint32_t stamp);
+  Status FillZeros(uint32_t stamp);
+  Status Launch(uint32_t stamp, bool captured);
   Status FollowEnd(CUstream stream, bool captured);
   Status ResetWords(CUstream stream);
   Status CheckBroken() const;
@@ -130,8 +134,10 @@ class CudaPipeline final : public Pipeline {
   const device::host::TimelinePtr order_;  // of the channel
   size_t chunks_[2] = {};
   size_t bytes_ = 0;
-  CUdeviceptr memory_ = 0;    // the words, then what tasks refer to
-  uint32_t* came_ = nullptr;  // kernels::cuda::Sliced::came, of all parts
+  CUdeviceptr memory_ = 0;  // the words, then what tasks refer to
+  const uint64_t identity_ = StartStamps::NewIdentity();
+  std::unique_ptr<SharedMemory> shared_;  // the stamps of all parts
+  uint32_t* came_ = nullptr;              // those of the output, which one part has
   // If copy engines are wanted: what all words become when they are reset. In memory of the host, so that starts that
   // are enqueued already have failed once the pipeline is broken.
   uint32_t* initial_ = nullptr;

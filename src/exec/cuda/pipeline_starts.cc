@@ -89,11 +89,13 @@ Status CudaPipeline::Enqueue(CUstream stream, uint64_t capture) {
   if (again) AXCCL_RETURN_IF_ERROR(FollowEnd(stream, captured));
   const uint32_t start = captured ? 0 : starts_.load(std::memory_order_relaxed) + 1;
   AXCCL_RETURN_IF_ERROR(ResetWords(stream));
-  if (wants_copies()) AXCCL_RETURN_IF_ERROR(copying_->WriteBegun(start, stream));
+  for (const Part& part : parts_) {
+    if (part.end->copies()) AXCCL_RETURN_IF_ERROR(part.end->WriteBegun(start, stream));
+  }
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(events.reset, stream));
   capture_.store(capture, std::memory_order_release);
   if (!captured) starts_.store(start, std::memory_order_release);
-  AXCCL_RETURN_IF_ERROR(Record(captured));
+  AXCCL_RETURN_IF_ERROR(Record(start, captured));
   if (captured) return Run(0, true);
   AXCCL_RETURN_IF_ERROR(Advance());
   return enqueued_ == start ? Status() : Reserve(start);
@@ -108,11 +110,11 @@ Status CudaPipeline::ResetWords(CUstream stream) {
       "cuMemcpyAsync");
 }
 
-Status CudaPipeline::Record(bool captured) {
+Status CudaPipeline::Record(uint32_t stamp, bool captured) {
   for (const Part& part : parts_) {
     AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
     AXCCL_RETURN_IF_ERROR(channel->Meet().status());
-    part.channel->log().Record(part.call);
+    part.channel->log().Record(part.call, {shared_->OffsetOf(part.stamps.memory()), identity_, stamp, captured});
     if (captured) channel->Replays();
     owner_->NoteAlgorithm(part.algorithm);
   }
@@ -188,54 +190,55 @@ Result<bool> CudaPipeline::BindPart(Part* part) {
 }
 
 // Enqueues a start on the pipeline's own streams.
-Status CudaPipeline::Run(uint32_t mark, bool captured) {
+Status CudaPipeline::Run(uint32_t stamp, bool captured) {
   const Driver& driver = Driver::Loaded();
   const Events& events = events_[captured];
   if (wants_copies()) {
-    AXCCL_RETURN_IF_ERROR(copying_->AwaitBegun(mark, stream_));
+    AXCCL_RETURN_IF_ERROR(copying_->AwaitBegun(stamp, stream_));
   } else {
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream_, events.reset, 0));
   }
   const bool reserved = !before_.empty();
   AXCCL_RETURN_IF_ERROR(TakeTurn(captured));
-  AXCCL_RETURN_IF_ERROR(FillZeros(mark));
-  AXCCL_RETURN_IF_ERROR(Launch(mark));
-  AXCCL_RETURN_IF_ERROR(Copy(mark));
+  AXCCL_RETURN_IF_ERROR(FillZeros(stamp));
+  AXCCL_RETURN_IF_ERROR(Launch(stamp, captured));
+  AXCCL_RETURN_IF_ERROR(Copy(stamp));
   if (!captured && !reserved) AXCCL_RETURN_IF_ERROR(rank_->orders().Launched(order_.get(), stream_));
   return device::cuda::Check(driver.cuEventRecord(events.done, stream_), "cuEventRecord");
 }
 
 // Notes the end of what was enqueued also when the driver refuses some of it, because others wait for that.
-Status CudaPipeline::Copy(uint32_t mark) {
+Status CudaPipeline::Copy(uint32_t stamp) {
   Status copied;
-  for (const Part& part : parts_) part.end->enqueued.store(mark, std::memory_order_release);
+  for (const Part& part : parts_) part.end->enqueued.store(stamp, std::memory_order_release);
   for (const Part& part : parts_) {
     if (part.lanes == nullptr || !copied.ok()) continue;
-    copied = part.lanes->CheckPeers(mark);
-    if (copied.ok()) copied = part.lanes->Enqueue(mark, stream_);
+    copied = part.lanes->CheckPeers(stamp);
+    if (copied.ok()) copied = part.lanes->Enqueue(stamp, stream_);
   }
   for (const Part& part : parts_) {
     if (!part.end->copies()) continue;
-    const Status noted = part.end->WriteEnded(mark, stream_);
+    const Status noted = part.end->WriteEnded(stamp, stream_);
     if (noted.ok()) continue;
-    part.end->enqueued.store(mark - 1, std::memory_order_release);
+    part.end->enqueued.store(stamp - 1, std::memory_order_release);
     if (copied.ok()) copied = noted;
   }
   return copied;
 }
 
-Status CudaPipeline::Launch(uint32_t mark) {
+Status CudaPipeline::Launch(uint32_t stamp, bool captured) {
   cuda::Launch launch;
   for (const Part& part : parts_) {
     if (part.lanes == nullptr) launch.tasks[launch.num_tasks++] = part.task;
   }
   if (launch.num_tasks == 0) return Status();
   launch.lanes = lanes_;
-  launch.mark = mark;
+  launch.stamp = stamp;
+  launch.in_graph = captured;
   return interpreter_->Launch(&launch, blocks_, threads_, stream_);
 }
 
-Status CudaPipeline::FillZeros(uint32_t mark) {
+Status CudaPipeline::FillZeros(uint32_t stamp) {
   if (first_zero_ == kNoZeros) return Status();
   const Driver& driver = Driver::Loaded();
   for (const Plane& plane : zeros_) AXCCL_RETURN_IF_ERROR(ClearPlane(plane, stream_));
@@ -243,7 +246,8 @@ Status CudaPipeline::FillZeros(uint32_t mark) {
   AXCCL_RETURN_IF_CUDA_ERROR(
       driver.cuMemsetD32Async(WordOf(kOut, static_cast<int64_t>(first_zero_)), kThere, num, stream_));
   return device::cuda::Check(
-      driver.cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(came_ + first_zero_), mark, num, stream_),
+      driver.cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(shared_->OnDevice(came_ + first_zero_)), stamp, num,
+                              stream_),
       "cuMemsetD32Async");
 }
 

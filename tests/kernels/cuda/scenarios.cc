@@ -250,7 +250,9 @@ std::string RunPipelines(Kernel kernel, uint64_t seed) {
     if (wrong.empty()) wrong = world.CheckChunks(false);
     if (random.OneIn(3)) world.DeclareOne();
   };
-  const bool ended = world.Run(kernel, RandomShape(ranks, lanes, random.OneIn(3), &random), options);
+  World::Shape shape = RandomShape(ranks, lanes, random.OneIn(3), &random);
+  shape.in_graph = random.OneIn(3);
+  const bool ended = world.Run(kernel, shape, options);
   if (wrong.empty()) wrong = ended ? world.Check() : "hangs";
   if (wrong.empty()) wrong = world.CheckChunks(true);
   for (int rank = 0; rank < ranks && wrong.empty(); ++rank) {

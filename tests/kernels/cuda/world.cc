@@ -322,13 +322,17 @@ void World::MakeSliced(const exec::Program& program, Part* part) {
   const auto words = [&](int blocks) { return static_cast<size_t>(blocks * call.chunks.slices); };
   part->in.resize(words(plan::InputBlocks(contract, part->rank)));
   part->out.resize(words(plan::OutputBlocks(contract, part->rank)));
+  part->seen.resize(part->in.size());
   part->came.resize(part->out.size());
   Sliced& sliced = part->sliced;
   const plan::Schedule& schedule = program.plan->schedule;
   sliced.slicing = {call.count, 1, 1, schedule.slices, schedule.parts};
   sliced.in = part->in.data();
   sliced.out = part->out.data();
+  sliced.seen = part->seen.data();
   sliced.came = part->came.data();
+  sliced.begun = part->begun;
+  sliced.ended = part->ended;
   sliced.num_in = static_cast<uint32_t>(part->in.size());
   sliced.num_out = static_cast<uint32_t>(part->out.size());
   part->task.sliced = &sliced;
@@ -346,24 +350,47 @@ void World::DeclareOne() {
   if (!left.empty()) __atomic_store_n(left[random_.Below(left.size())], uint32_t{Sliced::kThere}, __ATOMIC_RELEASE);
 }
 
+std::string World::Part::CheckChunk(size_t chunk, bool all) const {
+  const bool there = __atomic_load_n(&out[chunk], __ATOMIC_ACQUIRE) == Sliced::kThere;
+  const bool has_come = __atomic_load_n(&came[chunk], __ATOMIC_ACQUIRE) == stamp;
+  if (all && !(there && has_come)) return "has not come";
+  if (!there && !has_come) return "";
+  const size_t block = call.count * ElementSize(call.type), slices = sliced.slicing.slices;
+  const plan::Range range = plan::ResolveSlice(sliced.slicing, static_cast<uint32_t>(chunk % slices));
+  const size_t at = chunk / slices * block + range.begin * ElementSize(call.type);
+  const size_t bytes = range.count * ElementSize(call.type);
+  return bytes != 0 && std::memcmp(output + at, wanted_output.data() + at, bytes) != 0 ? "came too early" : "";
+}
+
+// A start begins before it ends, and ends when all its chunks have come; what is seen to be ready is.
+std::string World::Part::CheckStamps(bool all) const {
+  const uint32_t in_graph = stamp >> 31;
+  const bool has_ended = __atomic_load_n(ended + in_graph, __ATOMIC_ACQUIRE) == stamp;
+  if (all && !has_ended) return "has no end";
+  if (has_ended && __atomic_load_n(begun + in_graph, __ATOMIC_ACQUIRE) != stamp) return "ends before its beginning";
+  for (size_t chunk = 0; chunk < in.size(); ++chunk) {
+    const bool is_seen = __atomic_load_n(&seen[chunk], __ATOMIC_ACQUIRE) == stamp;
+    const bool ready = __atomic_load_n(&in[chunk], __ATOMIC_ACQUIRE) == Sliced::kThere;
+    if (is_seen && !ready) return "sees input chunk " + std::to_string(chunk) + " too early";
+    if (has_ended && call.chunks.produced && !is_seen) return "does not see input chunk " + std::to_string(chunk);
+  }
+  for (size_t chunk = 0; chunk < out.size() && has_ended; ++chunk) {
+    if (const std::string wrong = CheckChunk(chunk, true); !wrong.empty())
+      return "has ended, but chunk " + std::to_string(chunk) + " " + wrong;
+  }
+  return "";
+}
+
 std::string World::CheckChunks(bool all) const {
   for (const auto& parts : parts_) {
     for (size_t op = 0; op < parts.size(); ++op) {
       const Part& part = *parts[op];
-      const size_t block = part.call.count * ElementSize(part.call.type), slices = part.sliced.slicing.slices;
+      const std::string name = "operation " + std::to_string(op) + " of rank " + std::to_string(part.rank);
       for (size_t chunk = 0; chunk < part.out.size(); ++chunk) {
-        const std::string name = "chunk " + std::to_string(chunk) + " of operation " + std::to_string(op) +
-                                 " of rank " + std::to_string(part.rank);
-        const bool there = __atomic_load_n(&part.out[chunk], __ATOMIC_ACQUIRE) == Sliced::kThere;
-        const bool came = __atomic_load_n(&part.came[chunk], __ATOMIC_ACQUIRE) == op + 1;
-        if (all && !(there && came)) return name + " has not come";
-        if (!there && !came) continue;
-        const plan::Range range = plan::ResolveSlice(part.sliced.slicing, static_cast<uint32_t>(chunk % slices));
-        const size_t at = chunk / slices * block + range.begin * ElementSize(part.call.type);
-        const size_t bytes = range.count * ElementSize(part.call.type);
-        if (bytes != 0 && std::memcmp(part.output + at, part.wanted_output.data() + at, bytes) != 0)
-          return name + " came too early";
+        if (const std::string wrong = part.CheckChunk(chunk, all); !wrong.empty())
+          return "chunk " + std::to_string(chunk) + " of " + name + " " + wrong;
       }
+      if (const std::string wrong = part.CheckStamps(all); !wrong.empty()) return name + " " + wrong;
     }
   }
   return "";
@@ -405,10 +432,13 @@ bool World::Run(Kernel kernel, const Shape& shape, const fibers::Options& option
       std::vector<Task>& all = tasks.emplace_back();
       const size_t last = shape.together ? parts_.size() : s + 1;
       for (size_t rank = s; rank < last; ++rank) {
-        if (op < parts_[rank].size()) all.push_back(parts_[rank][op]->task);
+        if (op >= parts_[rank].size()) continue;
+        all.push_back(parts_[rank][op]->task);
+        parts_[rank][op]->stamp = static_cast<uint32_t>(op + 1) | (shape.in_graph ? Launch::kGraphStamp : 0);
       }
       launch.num_tasks = static_cast<uint32_t>(all.size());
-      launch.mark = static_cast<uint32_t>(op + 1);
+      launch.stamp = shape.in_graph ? 0 : static_cast<uint32_t>(op + 1);
+      launch.in_graph = shape.in_graph;
       if (shape.more != 0) {
         launch.more = all.data();
       } else {

@@ -89,10 +89,12 @@ class World {
     uint32_t threads = 4;
     bool together = false;  // all ranks are tasks of one launch
     uint32_t more = 0;      // tasks are in memory, not in parameters
+    bool in_graph = false;  // starts of plans with slices are
   };
   // For plans with slices, also while they run: declares an input chunk ready that was not; does nothing if all are.
   void DeclareOne();
-  // Returns which chunk of an output has come and is wrong, or if `all`, has not come; empty if there is none.
+  // Returns which chunk of an output has come and is wrong, or if `all`, has not come, or what is wrong with the stamps
+  // of a start; empty if there is nothing.
   std::string CheckChunks(bool all) const;
   // Whether no word of the rank is 0.
   bool WordsAreSet(int rank) const;
@@ -120,9 +122,14 @@ class World {
     std::vector<uint8_t> wanted_input, wanted_output;
     std::vector<std::byte> program, staged;
     std::vector<uint64_t> view_table;
-    std::vector<uint32_t> in, out, came;  // words of chunks
+    std::vector<uint32_t> in, out;          // words of chunks
+    std::vector<uint32_t> seen, came;       // their stamps
+    uint32_t begun[2] = {}, ended[2] = {};  // those of the start
     Sliced sliced;
     Task task;
+    uint32_t stamp = 0;  // of Run
+    std::string CheckStamps(bool all) const;
+    std::string CheckChunk(size_t chunk, bool all) const;
   };
 
   void MakeDevice(int rank);
