@@ -17,9 +17,9 @@
  *     printf("rank 1 is in %s (operation %llu)\n", ops[i].call, (unsigned long long)ops[i].sequence);
  *
  * GPU ranks. Their kernels tell the host neither that an operation has begun nor that it has ended. So the board shows
- * what has been enqueued, as axcclOpEnqueued. Starts of pipelines are shown as on the host: the device stores into memory
- * that the ranks of the machine share when a start has begun and ended, and which chunks it has got to. A start in a
- * graph is one operation, which shows the last launch of a graph with that pipeline.
+ * what has been enqueued, as axcclOpEnqueued. Starts of pipelines are shown as on the host: the device stores into
+ * memory that the ranks of the machine share when a start has begun and ended, and which chunks it has got to. A start
+ * in a graph is one operation, which shows the last launch of a graph with that pipeline.
  */
 #ifndef AXCCL_BOARD_H_
 #define AXCCL_BOARD_H_

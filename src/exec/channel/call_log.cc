@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "src/base/format.h"
+#include "src/exec/channel/start_stamps.h"
 #include "src/tune/tune.h"
 
 namespace axccl::exec {
@@ -20,6 +21,8 @@ std::string PlanText(uint64_t word) {
 }
 
 }  // namespace
+
+void CallLog::Record(const Call& call) { Record(call, RecordedStamps()); }
 
 void CallLog::Record(const Call& call, const RecordedStamps& stamps) {
   const uint64_t sequence = TakeNumber();

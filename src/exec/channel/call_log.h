@@ -15,10 +15,11 @@
 #include "src/exec/call/call.h"
 #include "src/exec/channel/members.h"
 #include "src/exec/channel/recorded_call.h"
-#include "src/exec/channel/start_stamps.h"
 #include "src/exec/layout.h"
 
 namespace axccl::exec {
+
+struct RecordedStamps;
 
 class CallLog {
  public:
@@ -57,8 +58,10 @@ class CallLog {
   // The operation has ended well. What it wrote is visible to a thread that sees that.
   static void End(OpRecord* record) { record->progress.store(OpRecord::kDone, std::memory_order_release); }
   void End(uint64_t sequence) { End(RecordOf(members_.own(), sequence)); }
-  // Records, as the next operation, a call that does not run on the host. `stamps`: of a start of a pipeline.
-  void Record(const Call& call, const RecordedStamps& stamps = {});
+  // Records, as the next operation, a call that does not run on the host; of a start of a pipeline, where its stamps
+  // are.
+  void Record(const Call& call);
+  void Record(const Call& call, const RecordedStamps& stamps);
 
   // The call of this rank's operation, if it is still recorded; "" if it is too long ago.
   std::string TextOf(uint64_t sequence) const { return TextOf(members_.self(), sequence); }

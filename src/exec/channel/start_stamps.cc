@@ -60,6 +60,17 @@ std::optional<StartStamps::Progress> StartStamps::Read(const RecordedStamps& sta
   return progress;
 }
 
+std::string StartStamps::ChunksThere() const {
+  for (const bool in_graph : {false, true}) {
+    const uint32_t stamp = words_ != nullptr ? Load(kBegun + in_graph) : 0;
+    if (stamp == 0) continue;
+    const Progress progress = Count(stamp, in_graph, seen(), kEnded);
+    if (progress.state != OpRecord::kUnderWay) continue;
+    return "; " + std::to_string(progress.came) + " of " + std::to_string(num_out_) + " chunks of the output are there";
+  }
+  return "";
+}
+
 // The chunks before the end: the next start stamps them only after that.
 StartStamps::Progress StartStamps::Count(uint32_t stamp, bool in_graph, const uint32_t* chunks, size_t ended) const {
   Progress progress;

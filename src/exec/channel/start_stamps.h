@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "src/base/sizes.h"
 #include "src/exec/layout.h"
@@ -61,6 +62,9 @@ class StartStamps {
   bool broken() const { return Load(kBroken) != 0; }
   // Of a chunk of the output.
   uint32_t CameBefore(size_t chunk) const { return __atomic_load_n(before() + num_in_ + chunk, __ATOMIC_RELAXED); }
+
+  // Of the start that is under way: "; 3 of 16 chunks of the output are there". Empty if none is.
+  std::string ChunksThere() const;
 
   // Empty if they are not that pipeline's any more.
   std::optional<Progress> Read(const RecordedStamps& start) const;

@@ -148,13 +148,15 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
 }
 
 // The plan's lanes and parts take the place of a partition.
-Result<cuda::Task> CudaChannel::MakeSlicedTask(const PipelinePart& part, const Lent& table, CUdeviceptr sliced) {
+Result<cuda::Task> CudaChannel::MakeSlicedTask(const PipelinePart& part, const Lent& table, CUdeviceptr sliced,
+                                               const StartStamps& stamps) {
   const Call& call = part.call;
   AXCCL_ASSIGN_OR_RETURN(const Prepared prepared, plans_->PrepareSliced(call, part.program, part.slicing));
   AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, prepared, table));
   task.cut.partition.count = call.count;
   task.cut.partition.lanes = static_cast<uint32_t>(part.program->lanes.size());
   task.sliced = reinterpret_cast<const cuda::Sliced*>(sliced);
+  parts_.waits->Shows(wait_, stamps);
   buffers_ = part.buffers;
   if (buffers_ != nullptr) buffers_->PutPlaces(table.memory);
   return task;

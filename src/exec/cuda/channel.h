@@ -43,9 +43,10 @@ class CudaChannel {
   // table of its operands (CudaViewTableBytes) in the lent memory. `captured`: the task may run any number of times.
   Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table, bool captured);
 
-  // For the channel of a pipeline: makes the task that each of its starts runs; `sliced` and the table stay where they
-  // are. kInvalidUsage if there is no room for the plan.
-  Result<kernels::cuda::Task> MakeSlicedTask(const PipelinePart& part, const Lent& table, CUdeviceptr sliced);
+  // For the channel of a pipeline: makes the task that each of its starts runs; `sliced`, the table and the stamps
+  // stay where they are. kInvalidUsage if there is no room for the plan.
+  Result<kernels::cuda::Task> MakeSlicedTask(const PipelinePart& part, const Lent& table, CUdeviceptr sliced,
+                                             const StartStamps& stamps);
 
   // Reports a wait as kernels do (kernels::cuda::Wait): of operation `sequence`, for a member or an input chunk.
   void TellWait(uint64_t sequence, const Call& call, uint32_t position, uint64_t count);

@@ -187,7 +187,7 @@ Status CudaPipeline::MakePart(const PipelinePart& part, const Layout& layout, st
   AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
   const Lent table{image + layout.table, memory_ + layout.table};
   Part made{part.channel, part.call, part.program->algorithm, stamps, {}, nullptr, nullptr, nullptr};
-  AXCCL_ASSIGN_OR_RETURN(made.task, channel->MakeSlicedTask(part, table, memory_ + layout.sliced));
+  AXCCL_ASSIGN_OR_RETURN(made.task, channel->MakeSlicedTask(part, table, memory_ + layout.sliced, stamps));
   AXCCL_RETURN_IF_ERROR(MakeLanes(part, sliced, &made));
   parts_.push_back(std::move(made));
   return Status();

@@ -65,6 +65,11 @@ void CudaWaits::Allow(const Wait* record, uint64_t sequence, double seconds) {
   allowed[static_cast<uint32_t>(sequence)] = seconds;
 }
 
+void CudaWaits::Shows(const Wait* record, const StartStamps& stamps) {
+  std::lock_guard lock(mutex_);
+  channels_[static_cast<size_t>(record - records_)].stamps = stamps;
+}
+
 void CudaWaits::Replays(const Wait* record) {
   std::lock_guard lock(mutex_);
   channels_[static_cast<size_t>(record - records_)].replays = true;
@@ -171,8 +176,9 @@ std::string CudaWaits::Absent(const Watched& watched) const {
 
 Status CudaWaits::TimedOut(const Wait& record, const Watched& watched) const {
   const Deadline limit = DeadlineOf(watched);
-  return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline %s passed%s", watched.channel->own().rank,
-                    limit.seconds, DescribeWait(record, watched).c_str(), limit.source, Absent(watched).c_str());
+  return MakeStatus(Code::kTimeout, "rank %d waited %.3g s for %s: deadline %s passed%s%s", watched.channel->own().rank,
+                    limit.seconds, DescribeWait(record, watched).c_str(), limit.source, Absent(watched).c_str(),
+                    watched.stamps.ChunksThere().c_str());
 }
 
 }  // namespace axccl::exec

@@ -15,6 +15,7 @@
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
 #include "src/exec/channel/channel.h"
+#include "src/exec/channel/start_stamps.h"
 #include "src/exec/platform/rank_device.h"
 
 namespace axccl::exec {
@@ -32,6 +33,8 @@ class CudaWaits {
   // For a created channel whose members have not been found: the position of the one that is missing; -1 once there is
   // none.
   void Misses(const kernels::cuda::Wait* record, int position);
+  // The channel is of a pipeline, whose starts are stamped there.
+  void Shows(const kernels::cuda::Wait* record, const StartStamps& stamps);
   // The next operation of the channel may wait that long, not as long as its owner says.
   void Allow(const kernels::cuda::Wait* record, uint64_t sequence, double seconds);
   // Calls of the channel are replayed, so the numbers of operations are not those that the host has counted.
@@ -50,6 +53,7 @@ class CudaWaits {
     const Channel* channel = nullptr;  // null: the record is free
     // Its name, if it is a created channel whose members had not been found when it entered.
     std::string created;
+    StartStamps stamps;  // of a pipeline
     int missing = -1;
     bool replays = false;
     bool waits = false;  // operation `look` was seen to wait
