@@ -21,7 +21,6 @@ using harness::Cuda;
 using harness::Layout;
 using harness::Processes;
 using harness::RankContext;
-using harness::RunOptions;
 using harness::Texts;
 using harness::Threads;
 
@@ -39,9 +38,8 @@ struct Way {
 class PipelineBoard : public testing::TestWithParam<Way> {
  protected:
   Case Gather(bool produced = true) const { return GatherOf(GetParam().engine, produced); }
-  void Run(const std::function<void(RankContext&, Clique&)>& body, RunOptions options = {}) const {
-    options.environment.emplace_back("AXCCL_TEST_GPU_MEMORY", "device");
-    RunCliques(GetParam().layout, body, options);
+  void Run(const std::function<void(RankContext&, Clique&)>& body) const {
+    RunCliques(GetParam().layout, body, {.environment = {{"AXCCL_TEST_GPU_MEMORY", "device"}}});
   }
 };
 
@@ -108,6 +106,7 @@ TEST_P(PipelineBoard, CountsTheChunksOfAStart) {
       ExpectBoards(context, clique, done + "4/4 in 8/8 out", done + "4/4 in 8/8 out");
     }
     // Starts before the last one have ended, whatever it counts.
+    end.Prepare(3);
     ASSERT_NO_FATAL_FAILURE(Start(end, clique));
     AwaitBoard(context, clique, "under way #3 start 0/4 in 0/8 out");
     ASSERT_TRUE(context.Barrier());
@@ -115,6 +114,7 @@ TEST_P(PipelineBoard, CountsTheChunksOfAStart) {
       EXPECT_EQ(BoardTexts(clique.comm(), rank),
                 Texts({"under way #3 start 0/4 in 0/8 out", "done #2 start 4/4 in 8/8 out",
                        "done #1 start 4/4 in 8/8 out", "done #0 start 4/4 in 8/8 out"}));
+    ASSERT_TRUE(context.Barrier());
     for (const int rank : {0, 1}) ASSERT_NO_FATAL_FAILURE(DeclareAndAwait(context, rank, &end, 0, 4));
     ASSERT_NO_FATAL_FAILURE(FinishAndCheck(end, clique));
     end.Destroy();
@@ -149,28 +149,23 @@ TEST_P(PipelineBoard, ShowsAStartThatWaitsForALateRank) {
 
 // The counts stay as they were, although copy engines are let go then.
 TEST_P(PipelineBoard, ShowsHowFarAStartWasThatFailed) {
-  Run(
-      [this](RankContext& context, Clique& clique) {
-        End end(Gather(), clique, 0);
-        end.Prepare(0);
-        ASSERT_NO_FATAL_FAILURE(Start(end, clique));
-        ASSERT_NO_FATAL_FAILURE(DeclareAndAwait(context, 0, &end, 0, 3));
-        ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
-        ASSERT_OK(harness::SynchronizeStream(clique.stream()));
-        // Of both ranks, which fail one after the other.
-        for (const int rank : {0, 1}) {
-          const std::string counts = rank == 0 ? " #0 start 3/4 in 3/8 out" : " #0 start 0/4 in 3/8 out";
-          std::string text;
-          do text = BoardTexts(clique.comm(), rank).at(0);
-          while (text == "under way" + counts && !context.AnyFailed());
-          EXPECT_EQ(text, "failed" + counts);
-        }
-        ASSERT_TRUE(context.Barrier());
-        EXPECT_OK(ncclCommAbort(clique.comm()));
-        clique.ForgetComms();
-        end.Destroy();
-      },
-      {.environment = {{"AXCCL_TIMEOUT", "1"}}});
+  Run([this](RankContext& context, Clique& clique) {
+    End end(Gather(), clique, 0);
+    end.Prepare(0);
+    ASSERT_NO_FATAL_FAILURE(Start(end, clique));
+    ASSERT_NO_FATAL_FAILURE(DeclareAndAwait(context, 0, &end, 0, 3));
+    ASSERT_NO_FATAL_FAILURE(DeclareAndAwait(context, 1, &end, 0, 1));
+    ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
+    ExpectBoards(context, clique, "under way #0 start 3/4 in 4/8 out", "under way #0 start 1/4 in 4/8 out");
+    if (context.rank() == 1) {
+      AwaitBoard(context, clique, "failed #0 start 1/4 in 4/8 out");
+      ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+      EXPECT_EQ(BoardTexts(clique.comm(), 1), Texts({"failed #0 start 1/4 in 4/8 out"}));
+    }
+    EXPECT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    end.Destroy();
+  });
 }
 
 TEST(PipelineBoardOfProcesses, ShowsARankThatIsStoppedAndThenDies) {
@@ -254,6 +249,7 @@ TEST(PipelineBoardOfGraphs, ShowsTheLastLaunch) {
     for (const int rank : {0, 1})
       EXPECT_EQ(BoardTexts(clique.comm(), rank),
                 Texts({"under way #1 start 0/4 in 0/8 out", "done #0 start 4/4 in 8/8 out"}));
+    ASSERT_TRUE(context.Barrier());
     for (const int rank : {0, 1}) ASSERT_NO_FATAL_FAILURE(DeclareAndAwait(context, rank, &end, 0, 4));
     ASSERT_NO_FATAL_FAILURE(FinishAndCheck(end, clique));
     ASSERT_TRUE(context.Barrier());
