@@ -218,7 +218,7 @@ class Builder {
   Status ShareNetworkAddresses() {
     AXCCL_ASSIGN_OR_RETURN(LocalNetwork local, FindNetwork(local_));
     local.self.process = peers_[self()].address.process_id;
-    AXCCL_ASSIGN_OR_RETURN(const ucx::NetworkAddress address, ucx::SelfAddress(local.self));
+    AXCCL_ASSIGN_OR_RETURN(const remote::NetworkAddress address, ucx::SelfAddress(local.self));
     const NetworkText text = DescribeNetwork(local.devices, local.address, local.networks);
     AXCCL_ASSIGN_OR_RETURN(const WireNetwork mine, Pack(address, text));
     networks_.resize(ranks());
@@ -279,7 +279,7 @@ class Builder {
     exec::Member own;
     own.header = block_->header();
     own.reach = own_.get();
-    ucx::ConnectOptions options;
+    remote::ConnectOptions options;
     options.comm = peers_[0].hash;
     options.self = static_cast<uint32_t>(self());
     options.peer = static_cast<uint32_t>(rank);

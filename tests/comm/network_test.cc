@@ -44,11 +44,11 @@ TEST(ChooseRails, TakesOneOfEachNetworkTheFastestFirst) {
   for (const auto& c : cases) EXPECT_EQ(Names(ChooseRails(c.ways)), c.expected) << c.why;
 }
 
-ucx::NetworkAddress Address(size_t rails, size_t bytes) {
-  ucx::NetworkAddress address;
+remote::NetworkAddress Address(size_t rails, size_t bytes) {
+  remote::NetworkAddress address;
   address.key.fill(7);
   for (size_t i = 0; i < rails; ++i) {
-    ucx::RailAddress rail{
+    remote::RailAddress rail{
         "10." + std::to_string(i) + ".0.0/16", 1000 * i, std::vector<std::byte>(bytes, std::byte(i + 1)), {}};
     boot::Address lifeline;
     lifeline.family = i % 2 == 0 ? 4 : 6;
@@ -61,8 +61,8 @@ ucx::NetworkAddress Address(size_t rails, size_t bytes) {
 }
 
 TEST(WireNetworks, AreReadAsTheyWereWritten) {
-  for (size_t rails = 1; rails <= ucx::kMostRails; ++rails) {
-    const ucx::NetworkAddress sent = Address(rails, 700);
+  for (size_t rails = 1; rails <= remote::kMostRails; ++rails) {
+    const remote::NetworkAddress sent = Address(rails, 700);
     const auto packed = Pack(sent, NetworkText{});
     ASSERT_TRUE(packed.ok()) << packed.status().message();
     const auto read = Unpack(packed.value(), 3);
@@ -70,7 +70,7 @@ TEST(WireNetworks, AreReadAsTheyWereWritten) {
     EXPECT_EQ(read.value().key, sent.key);
     ASSERT_EQ(read.value().rails.size(), rails);
     for (size_t i = 0; i < rails; ++i) {
-      const ucx::RailAddress &a = read.value().rails[i], &b = sent.rails[i];
+      const remote::RailAddress &a = read.value().rails[i], &b = sent.rails[i];
       EXPECT_EQ(a.network, b.network);
       EXPECT_EQ(a.megabits, b.megabits);
       EXPECT_EQ(a.worker, b.worker);
@@ -97,7 +97,7 @@ TEST(WireNetworks, AreRefusedIfInvalid) {
     EXPECT_EQ(read.status().message(), "rank 3 announced something that is no network address") << why;
   };
   refused("no rail", [](WireNetwork* n) { n->rails = 0; });
-  refused("too many rails", [](WireNetwork* n) { n->rails = ucx::kMostRails + 1; });
+  refused("too many rails", [](WireNetwork* n) { n->rails = remote::kMostRails + 1; });
   refused("rails of nothing", [](WireNetwork* n) { n->rails = 3; });
   refused("no address", [](WireNetwork* n) { n->rail[0].bytes = 0; });
   refused("an address beyond the end", [](WireNetwork* n) { n->rail[1].bytes = 2001; });

@@ -31,8 +31,8 @@
 #include "src/topo/nccl_file.h"
 #include "src/topo/text.h"
 #include "src/tune/filter.h"
-#include "transports/ucx/line_proof.h"
-#include "transports/ucx/wire.h"
+#include "transports/remote/line_proof.h"
+#include "transports/remote/wire.h"
 
 namespace axccl::fuzz {
 namespace {
@@ -274,13 +274,13 @@ void Filter(const uint8_t* data, size_t size) {
 // The messages of a stranger to a process that waits for a lifeline's call, from a known and an unknown process: the
 // stranger is never accepted as the peer.
 void Line(const uint8_t* data, size_t size) {
-  static const ucx::LineIdentity self = ucx::LineIdentity::Make().value(), peer = ucx::LineIdentity::Make().value();
-  static const ucx::LineKeys keys = self.KeysWith(peer.public_key(), false).value();
-  constexpr ucx::LineProcess kSelf{0xff}, kPeer{0x01};
+  static const remote::LineIdentity self = remote::LineIdentity::Make().value(), peer = remote::LineIdentity::Make().value();
+  static const remote::LineKeys keys = self.KeysWith(peer.public_key(), false).value();
+  constexpr remote::LineProcess kSelf{0xff}, kPeer{0x01};
   bool known = size % 2 == 0;
-  ucx::LineGuest guest(kSelf,
-                       [&](const ucx::LineProcess& process) { return known && process == kPeer ? &keys : nullptr; });
-  using Verdict = ucx::LineGuest::Verdict;
+  remote::LineGuest guest(kSelf,
+                       [&](const remote::LineProcess& process) { return known && process == kPeer ? &keys : nullptr; });
+  using Verdict = remote::LineGuest::Verdict;
   while (size > 0) {
     const std::span<std::byte> room = guest.room();
     const size_t some = std::min(size, room.size());
@@ -299,18 +299,18 @@ void Message(const uint8_t* data, size_t size) {
   uint32_t sizes[2];
   if (size < sizeof(sizes)) return;
   std::memcpy(sizes, data, sizeof(sizes));
-  ucx::Message message;
-  if (!ucx::ParseMessage(data + sizeof(sizes), size - sizeof(sizes), &message)) return;
+  remote::Message message;
+  if (!remote::ParseMessage(data + sizeof(sizes), size - sizeof(sizes), &message)) return;
   uint64_t number = 0;
-  if (ucx::MayCome(message.head.turn, message.head.comm >> 8, &number)) {
+  if (remote::MayCome(message.head.turn, message.head.comm >> 8, &number)) {
     const uint64_t next = message.head.comm >> 8;
-    Check(number >= next && number - next < ucx::kMostAhead, "a number that is far");
+    Check(number >= next && number - next < remote::kMostAhead, "a number that is far");
     Check(static_cast<uint32_t>(number) == message.head.turn, "another number");
   }
-  if (!ucx::FitsMemory(message, sizes[0], sizes[1])) return;
+  if (!remote::FitsMemory(message, sizes[0], sizes[1])) return;
   using Wide = unsigned __int128;
   Wide sum = 0;
-  for (const ucx::WireStretch& stretch : message.stretches()) {
+  for (const remote::WireStretch& stretch : message.stretches()) {
     Check(Wide{stretch.offset} + stretch.bytes <= sizes[0], "a stretch leaves the memory");
     Check(stretch.guarded == 0 || stretch.bytes >= 8, "a guarded stretch has no first word");
     sum += stretch.bytes;
@@ -325,14 +325,14 @@ void Message(const uint8_t* data, size_t size) {
 void NetworkAddress(const uint8_t* data, size_t size) {
   comm::WireNetwork wire{};
   std::memcpy(static_cast<void*>(&wire), data, std::min(size, sizeof wire));
-  const Result<ucx::NetworkAddress> address = comm::Unpack(wire, 7);
+  const Result<remote::NetworkAddress> address = comm::Unpack(wire, 7);
   if (!address.ok()) return;
   const Result<comm::WireNetwork> packed = comm::Pack(address.value(), wire.text);
   Check(packed.ok(), "an accepted address cannot be packed again");
-  const Result<ucx::NetworkAddress> again = comm::Unpack(packed.value(), 7);
+  const Result<remote::NetworkAddress> again = comm::Unpack(packed.value(), 7);
   Check(again.ok() && again.value().rails.size() == address.value().rails.size(), "the rails change");
   for (size_t i = 0; i < address.value().rails.size(); ++i) {
-    const ucx::RailAddress &one = address.value().rails[i], &other = again.value().rails[i];
+    const remote::RailAddress &one = address.value().rails[i], &other = again.value().rails[i];
     Check(one.network == other.network && one.megabits == other.megabits && one.worker == other.worker,
           "a rail changes");
   }

@@ -1,5 +1,5 @@
 // Lifelines among strangers: a live line stays, whatever its port receives; a caller that is cut off calls again.
-#include "transports/ucx/lifeline.h"
+#include "transports/remote/lifeline.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -18,9 +18,9 @@
 
 #include "src/base/service_fd.h"
 #include "tests/harness/run_ranks.h"
-#include "transports/ucx/line_proof.h"
+#include "transports/remote/line_proof.h"
 
-namespace axccl::ucx {
+namespace axccl::remote {
 namespace {
 
 using harness::RankContext;
@@ -296,4 +296,4 @@ TEST(LifelineTest, APeerThatIsGoneBeforeItIsCalledIsLost) {
 }
 
 }  // namespace
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

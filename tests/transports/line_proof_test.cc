@@ -1,5 +1,5 @@
 // Which process may hold a lifeline: only the peer itself, and no process that recorded its messages.
-#include "transports/ucx/line_proof.h"
+#include "transports/remote/line_proof.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <span>
 
-namespace axccl::ucx {
+namespace axccl::remote {
 namespace {
 
 using Verdict = LineGuest::Verdict;
@@ -131,4 +131,4 @@ TEST_F(LineProofTest, InvalidKeysAreRefused) {
 }
 
 }  // namespace
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

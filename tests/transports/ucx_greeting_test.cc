@@ -50,8 +50,8 @@ class GreetingTest : public testing::Test {
   Shared* shared_ = nullptr;
 };
 
-Result<NetworkAddress> OwnAddress(int rank) {
-  SelfOptions self;
+Result<remote::NetworkAddress> OwnAddress(int rank) {
+  remote::SelfOptions self;
   self.process[0] = static_cast<uint8_t>(rank + 1);
   self.rails.resize(1);
   self.rails[0].devices = "lo";
@@ -61,8 +61,9 @@ Result<NetworkAddress> OwnAddress(int rank) {
   return SelfAddress(self);
 }
 
-Result<std::shared_ptr<Reach>> ReachPeer(int peer, const NetworkAddress& address, std::vector<std::byte>* block) {
-  ConnectOptions options;
+Result<std::shared_ptr<Reach>> ReachPeer(int peer, const remote::NetworkAddress& address,
+                                         std::vector<std::byte>* block) {
+  remote::ConnectOptions options;
   options.comm = 1;
   options.peer = static_cast<uint32_t>(peer);
   options.process[0] = static_cast<uint8_t>(peer + 1);
@@ -97,7 +98,7 @@ void WaitForEnd(pid_t pid) {
 TEST_F(GreetingTest, APeerThatDiesBeforeItIsConnectedIsLost) {
   if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
   harness::RunRanks(harness::Processes(2), [this](RankContext& context) {
-    const Result<NetworkAddress> own = OwnAddress(context.rank());
+    const Result<remote::NetworkAddress> own = OwnAddress(context.rank());
     ASSERT_TRUE(own.ok()) << own.status().message();
     std::vector<std::byte> block(kBlockBytes);
     Worker* const worker = Worker::Get({}).value();
@@ -119,7 +120,7 @@ TEST_F(GreetingTest, APeerThatDiesBeforeItIsConnectedIsLost) {
       context.Die();
     }
     context.Await(0);
-    NetworkAddress other = own.value();
+    remote::NetworkAddress other = own.value();
     other.rails[0].worker.assign(shared_->address, shared_->address + shared_->bytes);
     const auto remote = ReachPeer(1, other, &block);
     ASSERT_TRUE(remote.ok()) << remote.status().message();

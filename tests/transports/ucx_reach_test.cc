@@ -29,17 +29,17 @@ class ReachTest : public testing::Test {
  protected:
   void SetUp() override {
     if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
-    SelfOptions self;
+    remote::SelfOptions self;
     self.rails.resize(1);
     self.rails[0].devices = "lo";
     auto* const local = reinterpret_cast<sockaddr_in*>(&self.rails[0].local);
     local->sin_family = AF_INET;
     local->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const Result<NetworkAddress> address = SelfAddress(self);
+    const Result<remote::NetworkAddress> address = SelfAddress(self);
     ASSERT_TRUE(address.ok()) << address.status().message();
     worker_ = Worker::Get({}).value();
     static uint64_t comm = 0;
-    ConnectOptions options;
+    remote::ConnectOptions options;
     options.comm = ++comm;
     options.peer = 1;
     options.process[0] = 1;
@@ -65,7 +65,7 @@ class ReachTest : public testing::Test {
   // A message sets line 0 of the block to `word`, unless that is 0; before that it stores so much data that begin with
   // `first`.
   void Arrive(uint32_t turn, uint64_t word, size_t bytes = 0, uint64_t first = 0, uint64_t area = 0) {
-    Message message{};
+    remote::Message message{};
     message.head.area = area;
     message.head.turn = turn;
     message.head.line = word != 0 ? 0 : kNoLine;
@@ -92,7 +92,7 @@ class ReachTest : public testing::Test {
 TEST_F(ReachTest, MessagesInOrderTakeEffectAtOnce) {
   Arrive(0, 10, 8, 100);
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 100}}));
-  Arrive(1, 11, kLargeBytes, 101);
+  Arrive(1, 11, remote::kLargeBytes, 101);
   Arrive(2, 0, 8, 102);
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 100}, {11, 101}, {11, 102}}));
 }
@@ -108,7 +108,7 @@ TEST_F(ReachTest, EarlyMessagesWaitForEarlierNumbers) {
 }
 
 TEST_F(ReachTest, LargeDataAreStoredOnArrival) {
-  Arrive(1, 11, kLargeBytes, 101);
+  Arrive(1, 11, remote::kLargeBytes, 101);
   EXPECT_TRUE(seen_.empty());
   EXPECT_EQ(WordAt(kData), 101u);
   EXPECT_EQ(WordAt(0), 0u);
@@ -144,41 +144,41 @@ TEST_F(ReachTest, ANumberThatWaitsIsRefused) {
 }
 
 TEST_F(ReachTest, ANumberFarAheadIsRefused) {
-  Arrive(kMostAhead - 1, 12);
+  Arrive(remote::kMostAhead - 1, 12);
   EXPECT_FALSE(reach_->Died());
-  Arrive(kMostAhead, 13);
+  Arrive(remote::kMostAhead, 13);
   EXPECT_TRUE(reach_->Died());
   Arrive(0, 10);
   EXPECT_EQ(WordAt(0), 0u) << "its messages are ignored from then on";
 }
 
 TEST_F(ReachTest, FlushesAreNumberedToo) {
-  WireControl flush{};
-  flush.kind = WireControl::kFlush;
+  remote::WireControl flush{};
+  flush.kind = remote::WireControl::kFlush;
   flush.turn = 1;
   Arrive(2, 12);
   {
     std::lock_guard lock(worker_->mutex());
-    reach_->TakeControl(*rail_, flush);
+    reach_->TakeControl(rail_, flush);
   }
   EXPECT_FALSE(reach_->Died());
   Arrive(0, 10);
   EXPECT_EQ(seen_, (std::vector<Seen>{{10, 0}, {12, 0}}));
   std::lock_guard lock(worker_->mutex());
-  reach_->TakeControl(*rail_, flush);
+  reach_->TakeControl(rail_, flush);
   EXPECT_TRUE(reach_->Died());
 }
 
 TEST(WireTurns, WrapAround) {
   uint64_t number = 0;
   const uint64_t next = 0x1fffffff0;
-  EXPECT_TRUE(MayCome(0xfffffff0, next, &number));
+  EXPECT_TRUE(remote::MayCome(0xfffffff0, next, &number));
   EXPECT_EQ(number, next);
-  EXPECT_TRUE(MayCome(5, next, &number));
+  EXPECT_TRUE(remote::MayCome(5, next, &number));
   EXPECT_EQ(number, 0x200000005u);
-  EXPECT_FALSE(MayCome(0xffffffef, next, &number));
-  EXPECT_TRUE(MayCome(static_cast<uint32_t>(next) + kMostAhead - 1, next, &number));
-  EXPECT_FALSE(MayCome(static_cast<uint32_t>(next) + kMostAhead, next, &number));
+  EXPECT_FALSE(remote::MayCome(0xffffffef, next, &number));
+  EXPECT_TRUE(remote::MayCome(static_cast<uint32_t>(next) + remote::kMostAhead - 1, next, &number));
+  EXPECT_FALSE(remote::MayCome(static_cast<uint32_t>(next) + remote::kMostAhead, next, &number));
 }
 
 }  // namespace

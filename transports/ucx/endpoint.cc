@@ -1,10 +1,12 @@
 #include "transports/ucx/endpoint.h"
+#include "transports/ucx/greeting.h"
 
 #include <algorithm>
 
 #include "src/base/log.h"
+#include "transports/remote/wire.h"
+#include "transports/ucx/greeting.h"
 #include "transports/ucx/reach.h"
-#include "transports/ucx/wire.h"
 
 namespace axccl::ucx {
 namespace {
@@ -21,7 +23,7 @@ ucs_status_t SendAtOnce(const Library& ucx, ucp_ep_h ep, const WireGreeting& gre
 void Endpoint::Add(Rail* rail, ucp_ep_h ep) { lanes.push_back({rail, ep, 0, rail->greets(), !rail->greets()}); }
 
 size_t Endpoint::Choose(size_t bytes) {
-  if (lanes.size() == 1 || bytes < kLargeBytes) return 0;
+  if (lanes.size() == 1 || bytes < remote::kLargeBytes) return 0;
   // Alternates between lanes that are equal.
   size_t best = turn_;
   for (size_t i = 0; i < lanes.size(); ++i) {

@@ -27,7 +27,7 @@ class Endpoints {
   // A rail here, and the address of one of the peer's.
   struct Way {
     Rail* rail;
-    const RailAddress* address;
+    const remote::RailAddress* address;
   };
 
   // `self` is this process. UCX calls `on_error` with the Endpoint as argument when one fails, which must then be

@@ -12,7 +12,7 @@ Status None() {
 
 }  // namespace
 
-Result<NetworkAddress> SelfAddress(const SelfOptions&) { return None(); }
-Result<std::shared_ptr<transport::Reach>> Connect(ConnectOptions) { return None(); }
+Result<remote::NetworkAddress> SelfAddress(const remote::SelfOptions&) { return None(); }
+Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions) { return None(); }
 
 }  // namespace axccl::ucx

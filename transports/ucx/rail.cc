@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "src/base/log.h"
-#include "transports/ucx/wire.h"
+#include "transports/remote/wire.h"
 
 namespace axccl::ucx {
 namespace {
@@ -22,7 +22,7 @@ bool HasAdapters(const std::string& devices) { return devices.empty() || devices
 
 }  // namespace
 
-Result<std::unique_ptr<Rail>> Rail::Create(Worker* owner, const Library& ucx, const RailOptions& options,
+Result<std::unique_ptr<Rail>> Rail::Create(Worker* owner, const Library& ucx, const remote::RailOptions& options,
                                            const std::string& families) {
   std::unique_ptr<Rail> rail(new Rail(owner, ucx, options));
   AXCCL_RETURN_IF_ERROR(rail->Start(families));
@@ -80,7 +80,7 @@ Status Rail::Configure(const std::string& families, ucp_config_t* config) const 
   }
   const auto ports = std::count(options_.devices.begin(), options_.devices.end(), ':');
   if (ports < 2) return Status();
-  const std::string most = std::to_string(std::min<size_t>(static_cast<size_t>(ports), kMostRails));
+  const std::string most = std::to_string(std::min<size_t>(static_cast<size_t>(ports), remote::kMostRails));
   for (const std::string name : {"MAX_RNDV_", "MAX_EAGER_"}) {
     // Each setting has two names.
     if (std::getenv(("UCX_" + name + "LANES").c_str()) == nullptr) AXCCL_RETURN_IF_ERROR(set("", name + "RAILS", most));
@@ -105,10 +105,9 @@ Status Rail::CreateWorker() {
   const auto* const address = reinterpret_cast<const std::byte*>(attributes.address);
   address_.assign(address, address + attributes.address_length);
   ucx_.ucp_worker_release_address(worker_, attributes.address);
-  constexpr size_t kHeader = sizeof(WireHeader) + kMaxStretches * sizeof(WireStretch);
-  if (attributes.max_am_header < kHeader)
+  if (attributes.max_am_header < remote::kMostHeaderBytes)
     return MakeStatus(Code::kSystemError, "UCX takes headers of %zu bytes, %zu are needed", attributes.max_am_header,
-                      kHeader);
+                      remote::kMostHeaderBytes);
   const ucs_status_t status = ucx_.ucp_worker_get_efd(worker_, &event_fd_);
   return status == UCS_OK ? Status() : ucx_.Error(status, "asking for the worker's descriptor");
 }

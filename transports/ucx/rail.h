@@ -20,12 +20,12 @@ class Worker;
 
 class Rail {
  public:
-  // `families`: as in SelfOptions.
-  static Result<std::unique_ptr<Rail>> Create(Worker* owner, const Library& ucx, const RailOptions& options,
+  // `families`: as in remote::SelfOptions.
+  static Result<std::unique_ptr<Rail>> Create(Worker* owner, const Library& ucx, const remote::RailOptions& options,
                                               const std::string& families);
 
   Worker* owner() const { return owner_; }
-  const RailOptions& options() const { return options_; }
+  const remote::RailOptions& options() const { return options_; }
   std::string name() const { return options_.devices.empty() ? "all devices" : options_.devices; }
   // What others need to send to it.
   const std::vector<std::byte>& address() const { return address_; }
@@ -45,14 +45,15 @@ class Rail {
   bool Arm() { return ucx_.ucp_worker_arm(worker_) != UCS_ERR_BUSY; }
 
  private:
-  Rail(Worker* owner, const Library& ucx, const RailOptions& options) : owner_(owner), ucx_(ucx), options_(options) {}
+  Rail(Worker* owner, const Library& ucx, const remote::RailOptions& options)
+      : owner_(owner), ucx_(ucx), options_(options) {}
   Status Start(const std::string& families);
   Status Configure(const std::string& families, ucp_config_t* config) const;
   Status CreateWorker();
 
   Worker* const owner_;
   const Library& ucx_;
-  const RailOptions options_;
+  const remote::RailOptions options_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   std::vector<std::byte> address_;

@@ -5,26 +5,21 @@
 #include <cstring>
 #include <utility>
 
+#include "transports/ucx/greeting.h"
 #include "transports/ucx/worker.h"
 
 namespace axccl::ucx {
-namespace {
-
-constexpr uint64_t kNoLine = transport::Reach::kNoLine;
-
-}  // namespace
-
 struct Sender::Outgoing {
   std::shared_ptr<Sender> sender;  // while UCX sends
-  std::shared_ptr<Memory> memory;
-  std::vector<std::byte> header;
+  std::shared_ptr<remote::Memory> memory;
+  remote::OutgoingHeader header;
   std::vector<ucp_dt_iov_t> data;
-  WireControl flush{};  // kind 0: none
+  remote::WireControl flush{};  // kind 0: none
   size_t lane = 0, bytes = 0;
 };
 
 Sender::Sender(Worker* worker, uint64_t comm, uint32_t self, uint32_t peer)
-    : worker_(worker), comm_(comm), self_(self), peer_(peer) {}
+    : worker_(worker), direction_{comm, self, peer} {}
 
 Sender::~Sender() = default;
 
@@ -33,55 +28,24 @@ void Sender::Connect(std::shared_ptr<Endpoint> endpoint, std::weak_ptr<void> own
   owner_ = std::move(owner);
 }
 
-ucs_status_t Sender::Send(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line) {
-  const size_t most_bytes = endpoint_->lanes[0].rail->most_bytes();
-  Stretch some[kMaxStretches];
-  size_t count = 0, bytes = 0;
+ucs_status_t Sender::Send(const std::shared_ptr<remote::Memory>& memory, std::span<const Stretch> stretches,
+                          uint64_t line) {
   ucs_status_t result = UCS_OK;  // after an error, the peer will not be sent anything any more
-  const auto send = [&](uint64_t with_line) {
-    if (result == UCS_OK) result = SendOne(memory, {some, count}, with_line);
-    count = bytes = 0;
-  };
-  const auto add = [&](const Stretch& stretch) {
-    if (count == kMaxStretches) send(kNoLine);
-    some[count++] = stretch;
-    bytes += stretch.bytes;
-  };
-  for (Stretch rest : stretches) {
-    while (!rest.guarded && bytes + rest.bytes > most_bytes) {
-      const size_t room = most_bytes - std::min(bytes, most_bytes);
-      const auto first = static_cast<uint32_t>(room);
-      if (first > 0) add({rest.offset, first, rest.of_peer, false});
-      rest.offset += first;
-      rest.bytes -= first;
-      send(kNoLine);
-    }
-    add(rest);
-  }
-  send(line);
+  remote::CutIntoMessages(stretches, line, endpoint_->lanes[0].rail->most_bytes(),
+                          [&](std::span<const Stretch> some, uint64_t with_line) {
+                            if (result == UCS_OK) result = SendOne(memory, some, with_line);
+                          });
   return result;
 }
 
-ucs_status_t Sender::SendOne(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line) {
+ucs_status_t Sender::SendOne(const std::shared_ptr<remote::Memory>& memory, std::span<const Stretch> stretches,
+                             uint64_t line) {
   if (endpoint_->failed) return UCS_OK;
   std::unique_ptr<Outgoing> message = std::move(spare_);
   if (message == nullptr) message = std::make_unique<Outgoing>();
-  WireHeader head{};
-  head.comm = comm_;
-  head.from = self_;
-  head.to = peer_;
-  head.area = memory->key();
-  head.line = line;
-  head.stretches = static_cast<uint32_t>(stretches.size());
-  head.turn = static_cast<uint32_t>(sent_++);
-  if (line != kNoLine) std::memcpy(head.line_bytes, memory->own() + line, transport::Reach::kLineBytes);
-  message->header.resize(sizeof(head) + stretches.size() * sizeof(WireStretch));
-  std::memcpy(message->header.data(), &head, sizeof(head));
-  for (size_t i = 0; i < stretches.size(); ++i) {
-    const Stretch& s = stretches[i];
-    const WireStretch wire{s.offset, s.bytes, s.of_peer, s.guarded, {}};
-    std::memcpy(message->header.data() + sizeof(head) + i * sizeof(wire), &wire, sizeof(wire));
-    message->data.push_back({(s.of_peer ? memory->mirror() : memory->own()) + s.offset, s.bytes});
+  message->header.Write(direction_, static_cast<uint32_t>(sent_++), *memory, stretches, line);
+  for (const Stretch& s : stretches) {
+    message->data.push_back({const_cast<std::byte*>(remote::BytesOf(*memory, s)), s.bytes});
     message->bytes += s.bytes;
   }
   message->memory = memory;
@@ -91,7 +55,13 @@ ucs_status_t Sender::SendOne(const std::shared_ptr<Memory>& memory, std::span<co
 void Sender::Flush(size_t lane, uint32_t number) {
   auto flush = std::make_unique<Outgoing>();
   flush->lane = lane;
-  flush->flush = {comm_, self_, peer_, WireControl::kFlush, number, static_cast<uint32_t>(sent_++), 0};
+  flush->flush = {direction_.comm,
+                  direction_.from,
+                  direction_.to,
+                  remote::WireControl::kFlush,
+                  number,
+                  static_cast<uint32_t>(sent_++),
+                  0};
   Post(std::move(flush));
 }
 
@@ -124,8 +94,8 @@ ucs_status_t Sender::Post(std::unique_ptr<Outgoing> message) {
   }
   message->lane = endpoint_->Choose(message->bytes);
   Endpoint::Lane& lane = endpoint_->lanes[message->lane];
-  const ucs_status_ptr_t request = worker_->ucx().ucp_am_send_nbx(lane.ep, kMessage, message->header.data(),
-                                                                  message->header.size(), data, count, &param);
+  const ucs_status_ptr_t request = worker_->ucx().ucp_am_send_nbx(lane.ep, kMessage, message->header.bytes.data(),
+                                                                  message->header.size, data, count, &param);
   if (request == nullptr) {  // the usual case
     message->memory = nullptr;
     message->data.clear();
@@ -172,17 +142,14 @@ void Sender::OnSent(void* request, ucs_status_t, void* arg) {
 
 // ---- flushes ----
 
-WireControl Answer(const WireControl& flush) {
-  return WireControl{flush.comm, flush.to, flush.from, WireControl::kFlushed, flush.number, 0, 0};
-}
-
-void SendControl(const Library& ucx, ucp_ep_h ep, const WireControl& control) {
-  auto* const header = new WireControl(control);
+void SendControl(const Library& ucx, ucp_ep_h ep, const remote::WireControl& control) {
+  auto* const header = new remote::WireControl(control);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = UCP_AM_SEND_FLAG_EAGER | (control.kind == WireControl::kFlush ? uint32_t{UCP_AM_SEND_FLAG_REPLY} : 0u);
+  param.flags =
+      UCP_AM_SEND_FLAG_EAGER | (control.kind == remote::WireControl::kFlush ? uint32_t{UCP_AM_SEND_FLAG_REPLY} : 0u);
   param.cb.send = [](void* request, ucs_status_t, void* sent) {
-    delete static_cast<WireControl*>(sent);
+    delete static_cast<remote::WireControl*>(sent);
     Library::Get().value()->ucp_request_free(request);
   };
   param.user_data = header;

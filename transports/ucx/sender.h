@@ -11,11 +11,10 @@
 #include <span>
 #include <vector>
 
+#include "transports/remote/outgoing.h"
 #include "transports/transport.h"
 #include "transports/ucx/endpoint.h"
 #include "transports/ucx/library.h"
-#include "transports/ucx/memory.h"
-#include "transports/ucx/wire.h"
 
 namespace axccl::ucx {
 
@@ -33,7 +32,7 @@ class Sender {
 
   // Sends the stretches, in as many messages as they need, and the line (may be kNoLine) with the last one. Returns the
   // first error of UCX.
-  ucs_status_t Send(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line);
+  ucs_status_t Send(const std::shared_ptr<remote::Memory>& memory, std::span<const Stretch> stretches, uint64_t line);
   // Sends a flush on that lane.
   void Flush(size_t lane, uint32_t number);
   // Sends what waited for the endpoint to open, or drops it.
@@ -45,14 +44,14 @@ class Sender {
  private:
   struct Outgoing;
 
-  ucs_status_t SendOne(const std::shared_ptr<Memory>& memory, std::span<const Stretch> stretches, uint64_t line);
+  ucs_status_t SendOne(const std::shared_ptr<remote::Memory>& memory, std::span<const Stretch> stretches,
+                       uint64_t line);
   ucs_status_t Post(std::unique_ptr<Outgoing> message);
   std::vector<std::unique_ptr<Outgoing>> TakeDelayed();
   static void OnSent(void* request, ucs_status_t status, void* outgoing);
 
   Worker* const worker_;
-  const uint64_t comm_;
-  const uint32_t self_, peer_;
+  const remote::Direction direction_;
   std::weak_ptr<void> owner_;
   std::shared_ptr<Endpoint> endpoint_;
   uint64_t sent_ = 0;                               // messages and flushes
@@ -61,8 +60,6 @@ class Sender {
   std::atomic<int> in_flight_{0};
 };
 
-// The answer to a flush.
-WireControl Answer(const WireControl& flush);
-void SendControl(const Library& ucx, ucp_ep_h ep, const WireControl& control);
+void SendControl(const Library& ucx, ucp_ep_h ep, const remote::WireControl& control);
 
 }  // namespace axccl::ucx

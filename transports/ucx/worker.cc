@@ -1,4 +1,5 @@
 #include "transports/ucx/worker.h"
+#include "transports/ucx/greeting.h"
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -13,9 +14,9 @@
 #include "src/base/detached_thread.h"
 #include "src/base/log.h"
 #include "src/base/processors.h"
+#include "transports/remote/lifeline.h"
+#include "transports/remote/pairing.h"
 #include "transports/ucx/descriptors.h"
-#include "transports/ucx/lifeline.h"
-#include "transports/ucx/pairing.h"
 #include "transports/ucx/reach.h"
 #include "transports/ucx/sender.h"
 
@@ -28,18 +29,18 @@ constexpr std::chrono::milliseconds kDoze(1), kLongestDoze(8);
 
 }  // namespace
 
-Result<Worker*> Worker::Get(const SelfOptions& options) {
+Result<Worker*> Worker::Get(const remote::SelfOptions& options) {
   static Worker* const worker = new Worker;
   static const Status* const status = new Status(worker->Start(options));
   if (!status->ok()) return *status;
   return worker;
 }
 
-Status Worker::Start(const SelfOptions& options) {
+Status Worker::Start(const remote::SelfOptions& options) {
   AXCCL_ASSIGN_OR_RETURN(ucx_, Library::Get());
   const std::set<int> before = EpollsThatExecKeeps();
   Status failed;
-  for (const RailOptions& of_rail : options.rails) {
+  for (const remote::RailOptions& of_rail : options.rails) {
     const Status added = AddRail(of_rail, options.families);
     if (added.ok()) continue;
     failed = added;
@@ -53,7 +54,7 @@ Status Worker::Start(const SelfOptions& options) {
   return rails_.empty() ? failed : Watch();
 }
 
-Status Worker::AddRail(const RailOptions& options, const std::string& families) {
+Status Worker::AddRail(const remote::RailOptions& options, const std::string& families) {
   AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Rail> rail, Rail::Create(this, *ucx_, options, families));
   AXCCL_RETURN_IF_ERROR(rail->Receive(kMessage, OnMessage));
   AXCCL_RETURN_IF_ERROR(rail->Receive(kControl, OnControl));
@@ -151,14 +152,14 @@ void Worker::EndPolling(bool waiting) {
 
 // ---- endpoints ----
 
-Result<std::shared_ptr<Endpoint>> Worker::EndpointTo(const ProcessId& process, const NetworkAddress& address) {
+Result<std::shared_ptr<Endpoint>> Worker::EndpointTo(const ProcessId& process, const remote::NetworkAddress& address) {
   if (ending_) return MakeStatus(Code::kInvalidUsage, "the process is exiting");
   endpoints_->CloseFailed();
   if (auto known = endpoints_->Find(process); known != nullptr) return known;
   const size_t rails_before = endpoints_->rails().size();
   std::vector<Endpoints::Way> ways;
   std::string names;
-  for (const RailPair& pair : PairRails(addresses_, address.rails)) {
+  for (const remote::RailPair& pair : remote::PairRails(addresses_, address.rails)) {
     ways.push_back({rails_[pair.own].get(), &address.rails[pair.peer]});
     names.append(names.empty() ? "" : ", ").append(ways.back().rail->name());
   }
@@ -177,7 +178,7 @@ void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   Worker* const worker = Get({}).value();
   // UCX does not distinguish a process that has ended from a network that is broken; its lifelines may.
   std::string why = "its process has ended, or has given this one up";
-  if (!Lifelines::Made()->HaveEnded(endpoint->process)) {
+  if (!remote::Lifelines::Made()->HaveEnded(endpoint->process)) {
     why = std::string("its process has ended, or the network to it is broken (UCX: ") +
           worker->ucx_->ucs_status_string(status);
     for (const Endpoint::Lane& lane : endpoint->lanes) {
@@ -187,7 +188,7 @@ void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   }
   worker->Abandon(endpoint, why);
   // The other side may not have noticed.
-  Lifelines::Made()->Cut(endpoint->process);
+  remote::Lifelines::Made()->Cut(endpoint->process);
 }
 
 void Worker::Abandon(Endpoint* endpoint, const std::string& why) {
@@ -226,8 +227,8 @@ Reach* Worker::Find(uint64_t comm, uint32_t to, uint32_t from) const {
 ucs_status_t Worker::OnMessage(void* arg, const void* header, size_t header_bytes, void* data, size_t bytes,
                                const ucp_am_recv_param_t* param) {
   auto* const rail = static_cast<Rail*>(arg);
-  Message message;
-  if (!ParseMessage(header, header_bytes, &message)) return UCS_OK;
+  remote::Message message;
+  if (!remote::ParseMessage(header, header_bytes, &message)) return UCS_OK;
   Reach* const reach = rail->owner()->Find(message.head.comm, message.head.to, message.head.from);
   if (reach == nullptr) return UCS_OK;  // the communicator is gone
   const bool to_fetch = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
@@ -238,14 +239,14 @@ ucs_status_t Worker::OnControl(void* arg, const void* header, size_t header_byte
                                const ucp_am_recv_param_t* param) {
   auto* const rail = static_cast<Rail*>(arg);
   const Worker& worker = *rail->owner();
-  WireControl control;
+  remote::WireControl control;
   if (header_bytes != sizeof(control)) return UCS_OK;
   std::memcpy(&control, header, sizeof(control));
   Reach* const reach = worker.Find(control.comm, control.to, control.from);
   if (reach != nullptr) {
-    reach->TakeControl(*rail, control);
-  } else if (control.kind == WireControl::kFlush && (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0) {
-    SendControl(worker.ucx(), param->reply_ep, Answer(control));
+    reach->TakeControl(rail, control);
+  } else if (control.kind == remote::WireControl::kFlush && (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0) {
+    SendControl(worker.ucx(), param->reply_ep, remote::Answer(control));
   }
   return UCS_OK;
 }

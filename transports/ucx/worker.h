@@ -20,16 +20,15 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "src/base/service_fd.h"
 #include "src/base/status.h"
+#include "transports/remote/reach.h"
 #include "transports/ucx/connect.h"
 #include "transports/ucx/endpoints.h"
 #include "transports/ucx/library.h"
 #include "transports/ucx/rail.h"
-#include "transports/ucx/wire.h"
 
 namespace axccl::ucx {
 
@@ -38,15 +37,14 @@ class Reach;
 class Worker final : public transport::Inbox {
  public:
   using ProcessId = Endpoint::ProcessId;
-  // A rank here and its peer: communicator, rank, peer.
-  using Key = std::tuple<uint64_t, uint32_t, uint32_t>;
+  using Key = remote::Reach::Key;
 
   // The arguments of the first call count.
-  static Result<Worker*> Get(const SelfOptions& options);
+  static Result<Worker*> Get(const remote::SelfOptions& options);
 
   // What others need to send to this process, by rail; `lifeline` is the address for that. Rails that do not work are
   // left out.
-  const std::vector<RailAddress>& addresses() const { return addresses_; }
+  const std::vector<remote::RailAddress>& addresses() const { return addresses_; }
 
   // The name of one of these rails, for messages.
   std::string NameOf(size_t rail) const { return rails_[rail]->name(); }
@@ -62,7 +60,7 @@ class Worker final : public transport::Inbox {
   // ---- for Reach, with the lock held ----
   std::mutex& mutex() { return mutex_; }
   const Library& ucx() const { return *ucx_; }
-  Result<std::shared_ptr<Endpoint>> EndpointTo(const ProcessId& process, const NetworkAddress& address);
+  Result<std::shared_ptr<Endpoint>> EndpointTo(const ProcessId& process, const remote::NetworkAddress& address);
   void Register(const Key& key, Reach* reach);
   void Unregister(const Key& key, Reach* reach);
   void Drive();
@@ -76,8 +74,8 @@ class Worker final : public transport::Inbox {
 
  private:
   Worker() = default;
-  Status Start(const SelfOptions& options);
-  Status AddRail(const RailOptions& options, const std::string& families);
+  Status Start(const remote::SelfOptions& options);
+  Status AddRail(const remote::RailOptions& options, const std::string& families);
   Status Watch();
   void Listen();
   [[noreturn]] void Main();
@@ -93,7 +91,7 @@ class Worker final : public transport::Inbox {
 
   const Library* ucx_ = nullptr;
   std::vector<std::unique_ptr<Rail>> rails_;
-  std::vector<RailAddress> addresses_;
+  std::vector<remote::RailAddress> addresses_;
   service::Fd epoll_;  // of the descriptors of all rails
 
   std::mutex mutex_;

@@ -15,20 +15,20 @@ void Store(const std::string& text, char (&field)[N]) {
 
 }  // namespace
 
-Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& text) {
+Result<WireNetwork> Pack(const remote::NetworkAddress& address, const NetworkText& text) {
   WireNetwork network{};
   network.rails = static_cast<uint32_t>(address.rails.size());
   network.key = address.key;
   network.text = text;
   size_t used = 0, needed = 0;
-  for (const ucx::RailAddress& rail : address.rails) needed += rail.worker.size();
+  for (const remote::RailAddress& rail : address.rails) needed += rail.worker.size();
   if (needed > sizeof(network.data))
     return MakeStatus(Code::kSystemError,
                       "UCX's address of this process takes %zu bytes, at most %zu can be sent: choose "
                       "fewer network devices (NCCL_IB_HCA, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES)",
                       needed, sizeof(network.data));
   for (size_t i = 0; i < address.rails.size(); ++i) {
-    const ucx::RailAddress& rail = address.rails[i];
+    const remote::RailAddress& rail = address.rails[i];
     WireNetwork::Rail& wire = network.rail[i];
     wire.megabits = rail.megabits;
     wire.lifeline = boot::FromSockaddr(reinterpret_cast<const sockaddr*>(&rail.lifeline));
@@ -40,25 +40,25 @@ Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& 
   return network;
 }
 
-Result<ucx::NetworkAddress> Unpack(const WireNetwork& network, size_t rank) {
-  ucx::NetworkAddress address;
+Result<remote::NetworkAddress> Unpack(const WireNetwork& network, size_t rank) {
+  remote::NetworkAddress address;
   address.key = network.key;
   size_t used = 0;
-  bool good = network.rails >= 1 && network.rails <= ucx::kMostRails;
+  bool good = network.rails >= 1 && network.rails <= remote::kMostRails;
   for (size_t i = 0; good && i < network.rails; ++i) {
     const WireNetwork::Rail& wire = network.rail[i];
     good = wire.bytes > 0 && wire.bytes <= sizeof(network.data) - used &&
            (wire.lifeline.family == 4 || wire.lifeline.family == 6) &&
            std::memchr(wire.network, 0, sizeof(wire.network));
     if (!good) break;
-    ucx::RailAddress rail;
+    remote::RailAddress rail;
     rail.network = wire.network;
     rail.megabits = wire.megabits;
     rail.worker.assign(network.data + used, network.data + used + wire.bytes);
     socklen_t bytes = 0;
     rail.lifeline = boot::ToSockaddr(wire.lifeline, &bytes);
     used += wire.bytes;
-    for (const ucx::RailAddress& before : address.rails) good &= before.network != rail.network;
+    for (const remote::RailAddress& before : address.rails) good &= before.network != rail.network;
     address.rails.push_back(std::move(rail));
   }
   if (good) return address;

@@ -8,7 +8,7 @@
 #include "src/base/status.h"
 #include "src/boot/unique_id.h"
 #include "src/comm/net/pair_class.h"
-#include "transports/ucx/connect.h"
+#include "transports/remote/address.h"
 
 namespace axccl::comm {
 
@@ -21,16 +21,16 @@ struct WireNetwork {
     char network[56];
   };
   uint32_t rails;
-  ucx::LineKey key;
+  remote::LineKey key;
   NetworkText text;
-  Rail rail[ucx::kMostRails];
+  Rail rail[remote::kMostRails];
   std::byte data[3000];
 };
 static_assert(sizeof(WireNetwork) <= 3800);
 
 // kSystemError if UCX's addresses need more room than there is.
-Result<WireNetwork> Pack(const ucx::NetworkAddress& address, const NetworkText& text);
+Result<WireNetwork> Pack(const remote::NetworkAddress& address, const NetworkText& text);
 // kRemoteError, naming the rank, if it is not an address.
-Result<ucx::NetworkAddress> Unpack(const WireNetwork& network, size_t rank);
+Result<remote::NetworkAddress> Unpack(const WireNetwork& network, size_t rank);
 
 }  // namespace axccl::comm

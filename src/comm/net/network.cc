@@ -120,7 +120,7 @@ Rails ChooseRails(std::span<const Way> ways) {
     const auto same = std::find_if(rails.taken.begin(), rails.taken.end(),
                                    [&](const Way& taken) { return taken.network == way.network; });
     std::string why;
-    if (rails.taken.size() == ucx::kMostRails) why = "there are " + std::to_string(ucx::kMostRails) + " already";
+    if (rails.taken.size() == remote::kMostRails) why = "there are " + std::to_string(remote::kMostRails) + " already";
     if (!rails.taken.empty() && way.network.empty()) why = "unknown network";
     if (same != rails.taken.end()) why = "same network as " + same->name;
     if (why.empty())

@@ -9,15 +9,15 @@
 #include "src/base/status.h"
 #include "src/boot/interfaces.h"
 #include "src/comm/net/placement.h"
-#include "transports/ucx/connect.h"
+#include "transports/remote/address.h"
 
 namespace axccl::comm {
 
 struct LocalNetwork {
   std::vector<std::string> devices;   // UCX's names of the devices for data
   std::vector<std::string> networks;  // of each device, if they form several rails; otherwise empty
-  boot::Address address;  // of the first rail: where this process listens for ranks that check whether it is alive
-  ucx::SelfOptions self;  // all of that for UCX, except the process's id
+  boot::Address address;     // of the first rail: where this process listens for ranks that check whether it is alive
+  remote::SelfOptions self;  // all of that for UCX, except the process's id
 };
 // `local`: of the suitable interfaces, those near this rank are used. kInvalidUsage if no device matches the settings.
 Result<LocalNetwork> FindNetwork(const LocalRanks& local);
@@ -33,8 +33,8 @@ struct Rails {
   std::string left_out;  // "eth1 (same network as eth0), eth9 (four are in use)"
 };
 // Selects the interfaces that become rails, over which messages travel in parallel: one of each network, the fastest
-// and then the first, ucx::kMostRails at most. The fastest come first. ucx::PairRails says how slower ones are used.
-// `ways` must not be empty.
+// and then the first, remote::kMostRails at most. The fastest come first. remote::PairRails says how slower ones are
+// used. `ways` must not be empty.
 Rails ChooseRails(std::span<const Way> ways);
 
 }  // namespace axccl::comm

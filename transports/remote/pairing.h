@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "transports/ucx/connect.h"
+#include "transports/remote/address.h"
 
-namespace axccl::ucx {
+namespace axccl::remote {
 
 struct RailPair {
   uint8_t own = 0, peer = 0;  // index of the rail
@@ -23,4 +23,4 @@ struct RailPair {
 // argument may be empty.
 std::vector<RailPair> PairRails(std::span<const RailAddress> own, std::span<const RailAddress> peer);
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

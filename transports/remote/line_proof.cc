@@ -1,10 +1,10 @@
-#include "transports/ucx/line_proof.h"
+#include "transports/remote/line_proof.h"
 
 #include <sodium.h>
 
 #include <string_view>
 
-namespace axccl::ucx {
+namespace axccl::remote {
 namespace {
 
 static_assert(sizeof(LineKey) == crypto_kx_PUBLICKEYBYTES && crypto_kx_SECRETKEYBYTES == 32 &&
@@ -83,4 +83,4 @@ LineGuest::Verdict LineGuest::Look() {
   return Verdict::kAnswer;
 }
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

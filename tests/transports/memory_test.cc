@@ -1,12 +1,12 @@
-// Where the stretches and the line of a message are stored (transports/ucx/memory.h).
-#include "transports/ucx/memory.h"
+// Where the stretches and the line of a message are stored (transports/remote/memory.h).
+#include "transports/remote/memory.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <vector>
 
-namespace axccl::ucx {
+namespace axccl::remote {
 namespace {
 
 constexpr uint64_t kBytes = 4096;
@@ -77,4 +77,4 @@ TEST_F(MemoryTest, AMirrorOfAnAreaIsMappedAndEmpty) {
 }
 
 }  // namespace
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

@@ -1,11 +1,11 @@
-// In which order what arrives from one sender has its turn (transports/ucx/arrivals.h).
-#include "transports/ucx/arrivals.h"
+// In which order what arrives from one sender has its turn (transports/remote/arrivals.h).
+#include "transports/remote/arrivals.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace axccl::ucx {
+namespace axccl::remote {
 namespace {
 
 class ArrivalsTest : public testing::Test {
@@ -72,10 +72,12 @@ TEST_F(ArrivalsTest, NoNumberIsExpectedTwice) {
   EXPECT_FALSE(Expects(kMostAhead + 1));
 }
 
-TEST_F(ArrivalsTest, WhatUcxIsFetchingIsNotDropped) {
-  const auto fetched = Hold(0, false);
+TEST_F(ArrivalsTest, WhatIsBeingFetchedIsNotDropped) {
+  struct Fetched : Incoming {
+    bool fetching() const override { return true; }
+  };
+  arrivals_.Hold(0, std::make_shared<Fetched>());
   const std::weak_ptr<Incoming> other = Hold(1);
-  fetched->owner = std::shared_ptr<Reach>(std::shared_ptr<void>(), reinterpret_cast<Reach*>(this));
   arrivals_.Drop();
   EXPECT_TRUE(other.expired());
   EXPECT_FALSE(Expects(0));
@@ -83,4 +85,4 @@ TEST_F(ArrivalsTest, WhatUcxIsFetchingIsNotDropped) {
 }
 
 }  // namespace
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

@@ -19,9 +19,9 @@
 #include <span>
 
 #include "src/base/status.h"
-#include "transports/ucx/connect.h"
+#include "transports/remote/address.h"
 
-namespace axccl::ucx {
+namespace axccl::remote {
 
 using LineProof = std::array<uint8_t, 32>;
 using LineNonce = std::array<uint8_t, 32>;
@@ -100,4 +100,4 @@ class LineGuest {
   bool answered_ = false;
 };
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

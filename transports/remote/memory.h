@@ -2,7 +2,7 @@
 // messages keep up to date. It is the block, or an area beside it; see transport::Reach.
 //
 // The memory belongs to its user: it must stay until all messages that hold this object are over. Messages are stored
-// with the lock of worker.h held; other threads read the mirror meanwhile.
+// with the lock of the peer held; other threads read the mirror meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 #include <memory>
 
 #include "src/base/status.h"
+#include "transports/remote/wire.h"
 #include "transports/transport.h"
-#include "transports/ucx/wire.h"
 
-namespace axccl::ucx {
+namespace axccl::remote {
 
 // Maps a mirror for what comes from `peer`. Pages that receive nothing cost nothing.
 Result<std::byte*> MapMirror(uint64_t bytes, uint32_t peer);
@@ -57,4 +57,4 @@ class Memory final : public transport::Reach::Area {
   bool mapped_ = false;
 };
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

@@ -1,8 +1,8 @@
-#include "transports/ucx/wire.h"
+#include "transports/remote/wire.h"
 
 #include <cstring>
 
-namespace axccl::ucx {
+namespace axccl::remote {
 namespace {
 
 constexpr uint64_t kLineBytes = transport::Reach::kLineBytes;
@@ -41,4 +41,4 @@ bool FitsMemory(const Message& message, uint64_t memory_bytes, uint64_t data_byt
   return sum == data_bytes;
 }
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

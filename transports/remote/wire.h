@@ -12,9 +12,8 @@
 
 #include "transports/transport.h"
 
-namespace axccl::ucx {
+namespace axccl::remote {
 
-inline constexpr unsigned kMessage = 1, kControl = 2, kGreeting = 3;  // ids of active messages
 inline constexpr uint32_t kMaxStretches = 32;
 // A message with at least this much data is large: it may use any rail, and its data is stored on arrival, not in its
 // turn.
@@ -41,6 +40,7 @@ struct WireHeader {
   std::byte line_bytes[64];
 };
 static_assert(sizeof(WireHeader) == 104);
+inline constexpr size_t kMostHeaderBytes = sizeof(WireHeader) + kMaxStretches * sizeof(WireStretch);
 
 // A received header.
 struct Message {
@@ -68,13 +68,9 @@ struct WireControl {
   uint32_t reserved;
 };
 static_assert(sizeof(WireControl) == 32);
+// The answer to a flush.
+inline WireControl Answer(const WireControl& flush) {
+  return WireControl{flush.comm, flush.to, flush.from, WireControl::kFlushed, flush.number, 0, 0};
+}
 
-// Between processes; see endpoint.h.
-struct WireGreeting {
-  std::array<uint8_t, 16> process;  // the sender's
-  uint32_t asks;                    // not 0: the sender has not been greeted yet
-  uint32_t reserved;
-};
-static_assert(sizeof(WireGreeting) == 24);
-
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

@@ -1,8 +1,8 @@
-#include "transports/ucx/pairing.h"
+#include "transports/remote/pairing.h"
 
 #include <algorithm>
 
-namespace axccl::ucx {
+namespace axccl::remote {
 namespace {
 
 uint64_t Fastest(std::span<const RailAddress> rails) {
@@ -30,4 +30,4 @@ std::vector<RailPair> PairRails(std::span<const RailAddress> own, std::span<cons
   return pairs;
 }
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

@@ -1,5 +1,5 @@
 // Which rails connect two processes.
-#include "transports/ucx/pairing.h"
+#include "transports/remote/pairing.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace axccl::ucx {
+namespace axccl::remote {
 namespace {
 
 std::vector<RailAddress> Rails(std::vector<std::pair<std::string, uint64_t>> rails) {
@@ -56,4 +56,4 @@ TEST(PairRails, TakesTheFastestThatBothHave) {
 }
 
 }  // namespace
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

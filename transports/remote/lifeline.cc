@@ -1,4 +1,4 @@
-#include "transports/ucx/lifeline.h"
+#include "transports/remote/lifeline.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,7 +12,7 @@
 
 #include "src/base/log.h"
 
-namespace axccl::ucx {
+namespace axccl::remote {
 namespace {
 
 constexpr size_t kMostStrangers = 256;
@@ -362,4 +362,4 @@ void Lifelines::Beat() {
   loop_->CallAt(service::Clock::now() + kBeat, [this] { Beat(); });
 }
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

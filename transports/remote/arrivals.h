@@ -1,7 +1,7 @@
 // What one sender has sent, in the order in which it was sent, whatever the order in which it arrives.
 //
 // Messages and flushes have consecutive numbers, and each has its turn once all before it have had theirs. Those that
-// arrive early, or before their data, are held until then. The caller must hold the lock of worker.h.
+// arrive early, or before their data, are held until then. The caller must hold the lock of the peer.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,21 @@
 #include <memory>
 #include <vector>
 
-#include "transports/ucx/library.h"
-#include "transports/ucx/memory.h"
-#include "transports/ucx/wire.h"
+#include "transports/remote/memory.h"
+#include "transports/remote/wire.h"
 
-namespace axccl::ucx {
-
-class Rail;
-class Reach;
+namespace axccl::remote {
 
 // A message or flush that has arrived before its data, or before its turn.
 struct Incoming {
-  std::shared_ptr<Reach> owner;    // while data is fetched
+  virtual ~Incoming() = default;
+  // Whether the transport still writes its data.
+  virtual bool fetching() const { return false; }
+
   std::shared_ptr<Memory> memory;  // null: the message is for a channel that is gone, or is a flush
   Message message{};
-  WireControl flush{};  // kind 0: none
-  const Rail* rail = nullptr;
-  std::vector<ucp_dt_iov_t> places;
+  WireControl flush{};          // kind 0: none
+  const void* way = nullptr;    // on which the flush came
   std::vector<std::byte> kept;  // data to be stored in its turn
   bool here = false;            // has all its data
 };
@@ -46,7 +44,7 @@ class Arrivals {
   void Hold(uint64_t number, std::shared_ptr<Incoming> incoming);
   // Takes out the next one, whose turn this is; null if it has not arrived, or not all of its data.
   std::shared_ptr<Incoming> TakeNext() { return held_.empty() ? nullptr : TakeFirst(); }
-  // Drops what is held, except for messages whose data UCX is fetching.
+  // Drops what is held, except for messages whose data are still being fetched.
   void Drop();
 
  private:
@@ -56,4 +54,4 @@ class Arrivals {
   std::map<uint64_t, std::shared_ptr<Incoming>> held_;  // by number, `next_` and above
 };
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

@@ -1,4 +1,4 @@
-#include "transports/ucx/memory.h"
+#include "transports/remote/memory.h"
 
 #include <sys/mman.h>
 
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace axccl::ucx {
+namespace axccl::remote {
 namespace {
 
 // Copies the first word last, because readers take it for the number of what follows.
@@ -54,4 +54,4 @@ void Memory::Store(const Message& message, const void* data) const {
   }
 }
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

@@ -29,10 +29,10 @@
 
 #include "src/base/service.h"
 #include "src/base/service_acceptor.h"
-#include "transports/ucx/connect.h"
-#include "transports/ucx/line_proof.h"
+#include "transports/remote/address.h"
+#include "transports/remote/line_proof.h"
 
-namespace axccl::ucx {
+namespace axccl::remote {
 
 class Lifelines {
  public:
@@ -122,4 +122,4 @@ class Lifelines {
   std::map<Key, Line> lines_;  // changed on the service thread and under mutex_
 };
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

@@ -1,8 +1,8 @@
-#include "transports/ucx/arrivals.h"
+#include "transports/remote/arrivals.h"
 
 #include <utility>
 
-namespace axccl::ucx {
+namespace axccl::remote {
 
 void Arrivals::Hold(uint64_t number, std::shared_ptr<Incoming> incoming) { held_[number] = std::move(incoming); }
 
@@ -16,7 +16,7 @@ std::shared_ptr<Incoming> Arrivals::TakeFirst() {
 }
 
 void Arrivals::Drop() {
-  std::erase_if(held_, [](const auto& entry) { return entry.second->owner == nullptr; });
+  std::erase_if(held_, [](const auto& entry) { return !entry.second->fetching(); });
 }
 
-}  // namespace axccl::ucx
+}  // namespace axccl::remote

@@ -1,0 +1,57 @@
+// What processes that share no memory tell each other before they connect, and how two ranks of them are connected.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace axccl::remote {
+
+// Limit for one process, and for one pair of processes.
+inline constexpr size_t kMostRails = 4;
+
+// A network device for a process to use, or all of them together.
+struct RailOptions {
+  std::string devices;       // UCX's names, comma-separated; empty: all
+  std::string network;       // "10.77.0.0/24"; empty: not known
+  uint64_t megabits = 0;     // per second; 0: not known
+  sockaddr_storage local{};  // where to listen for other processes; the port is ignored
+};
+struct SelfOptions {
+  std::vector<RailOptions> rails;     // 1 to kMostRails, of different networks, the best first
+  std::string families;               // of addresses, by UCX's names ("inet", "inet6"), for TCP; empty: any
+  std::array<uint8_t, 16> process{};  // ProcessAddress::process_id
+};
+
+// The public key of a process.
+using LineKey = std::array<uint8_t, 32>;
+
+struct RailAddress {
+  std::string network;
+  uint64_t megabits = 0;
+  std::vector<std::byte> worker;  // UCX's
+  sockaddr_storage lifeline{};    // where it listens for other processes
+};
+struct NetworkAddress {
+  std::vector<RailAddress> rails;
+  LineKey key{};  // with which it proves its identity; see line_proof.h
+};
+
+struct ConnectOptions {
+  uint64_t comm = 0;  // the same on both sides, and different for other communicators
+  uint32_t self = 0, peer = 0;
+  std::array<uint8_t, 16> process{};  // the peer's, ProcessAddress::process_id
+  NetworkAddress address;             // its SelfAddress
+  uint32_t pid = 0;
+  std::string host;            // its name
+  std::byte* block = nullptr;  // of this rank
+  uint64_t block_bytes = 0;
+  std::function<void()> arrived;  // called when a line has arrived, from within Progress and Publish: must not block
+};
+
+}  // namespace axccl::remote

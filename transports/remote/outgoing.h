@@ -1,0 +1,67 @@
+// How what a rank publishes becomes messages.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transports/remote/memory.h"
+#include "transports/remote/wire.h"
+#include "transports/transport.h"
+
+namespace axccl::remote {
+
+// The ranks that a message is from and to.
+struct Direction {
+  uint64_t comm = 0;
+  uint32_t from = 0, to = 0;
+};
+
+// A message as it is sent, but for the data.
+struct OutgoingHeader {
+  std::array<std::byte, kMostHeaderBytes> bytes;
+  size_t size = 0;
+
+  // `line`: with its content of now; may be Reach::kNoLine.
+  void Write(const Direction& direction, uint32_t turn, const Memory& memory,
+             std::span<const transport::Reach::Stretch> stretches, uint64_t line);
+};
+
+// The bytes of a stretch of this rank's block, or of the peer's as they are here.
+inline const std::byte* BytesOf(const Memory& memory, const transport::Reach::Stretch& stretch) {
+  return (stretch.of_peer ? memory.mirror() : memory.own()) + stretch.offset;
+}
+
+// Divides stretches into messages of kMaxStretches and `most_bytes` at most (more where a stretch must not be divided)
+// and passes each to `send`, the line with the last one, which may have no stretches.
+template <class Send>  // (std::span<const Stretch>, uint64_t line)
+void CutIntoMessages(std::span<const transport::Reach::Stretch> stretches, uint64_t line, size_t most_bytes,
+                     const Send& send) {
+  using Stretch = transport::Reach::Stretch;
+  Stretch some[kMaxStretches];
+  size_t count = 0, bytes = 0;
+  const auto pass = [&](uint64_t with_line) {
+    send(std::span<const Stretch>(some, count), with_line);
+    count = bytes = 0;
+  };
+  const auto add = [&](const Stretch& stretch) {
+    if (count == kMaxStretches) pass(transport::Reach::kNoLine);
+    some[count++] = stretch;
+    bytes += stretch.bytes;
+  };
+  for (Stretch rest : stretches) {
+    while (!rest.guarded && bytes + rest.bytes > most_bytes) {
+      const auto first = static_cast<uint32_t>(most_bytes - std::min(bytes, most_bytes));
+      if (first > 0) add({rest.offset, first, rest.of_peer, false});
+      rest.offset += first;
+      rest.bytes -= first;
+      pass(transport::Reach::kNoLine);
+    }
+    add(rest);
+  }
+  pass(line);
+}
+
+}  // namespace axccl::remote

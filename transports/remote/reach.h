@@ -1,0 +1,97 @@
+// A rank that shares no memory with this process: its mirror, and the messages that come from it, whatever carries
+// them. See transport::Reach.
+//
+// Messages of one sender take effect in the order in which they were sent. A message that has not arrived, because it
+// travels over another rail, or whose data is still being fetched, holds back those behind it. Large messages that are
+// held back have their data stored meanwhile: it belongs to slots and announcements, which their writer writes again
+// only after the reader has signalled, by a message of its own, that it is done with the old content. That was so when
+// the message was sent, whatever else is on its way. Small messages are kept, because what a line says about them to a
+// reader (for example that an entry of a table is gone, and its place reused) must be visible before them.
+//
+// The transport's lock for this peer guards all of it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "src/base/status.h"
+#include "transports/remote/address.h"
+#include "transports/remote/arrivals.h"
+#include "transports/remote/memory.h"
+#include "transports/remote/wire.h"
+#include "transports/transport.h"
+
+namespace axccl::remote {
+
+class Reach : public transport::Reach, public std::enable_shared_from_this<Reach> {
+ public:
+  // A rank here and its peer: communicator, rank, peer.
+  using Key = std::tuple<uint64_t, uint32_t, uint32_t>;
+
+  ~Reach() override;
+
+  Result<std::byte*> AddArea(uint64_t key, std::byte* own, uint64_t offset, uint64_t bytes,
+                             std::shared_ptr<Area>* area) override;
+  bool TryCalls(uint64_t, uint64_t) override { return true; }
+  Status Read(void* to, uint64_t from, size_t bytes) override;
+  // The peer holds nothing of this rank's block.
+  bool InUse() const override { return sending(); }
+  std::string Place() const override;
+  std::string Trouble() const override;
+  std::string DescribeLoss(int self, int peer) const override;
+
+  // ---- for the transport, with the lock held ----
+  Key key() const { return {options_.comm, options_.self, options_.peer}; }
+  void Lose(const std::string& why);
+  // A flush, or the answer to one, has come that way.
+  void TakeControl(const void* way, const WireControl& control);
+
+ protected:
+  // This process's copy of the peer: a heap of one page, and its block, laid out as its own.
+  class Mirror;
+  static Result<std::shared_ptr<Mirror>> MakeMirror(const ConnectOptions& options);
+
+  Reach(std::mutex* mutex, ConnectOptions options, std::shared_ptr<Mirror> mirror);
+
+  // What has not been handed to the transport is not sent any more.
+  virtual void DropUnsent() = 0;
+  virtual void AnswerFlush(const void* way, const WireControl& answer) = 0;
+  // A flush has been answered.
+  virtual void Flushed() = 0;
+
+  // What a message is for. `memory`: null if it is for a channel that is gone.
+  struct Admission {
+    uint64_t number = 0;
+    std::shared_ptr<Memory> memory;
+  };
+  // Whether the message may come now; if not, it is to be ignored, and the peer may be lost.
+  bool Admit(const Message& message, size_t bytes, Admission* admitted);
+  // Takes a message that was admitted, with all its data.
+  void Take(const Admission& admitted, const Message& message, const void* data, size_t bytes);
+  // Its data are where they belong, and it takes effect in its turn.
+  void TakeStored(const Admission& admitted, const Message& message);
+  // Applies all messages up to the first that is missing.
+  void Settle();
+  void Deliver(const Memory& memory, const WireHeader& header);
+
+  std::mutex& mutex() const { return *mutex_; }
+  const ConnectOptions options_;
+  const std::shared_ptr<Memory>& block_memory() const { return block_; }
+  Arrivals arrivals_;
+  bool detached_ = false, lost_ = false;
+  uint32_t flushes_ = 0, flushed_ = 0;
+
+ private:
+  std::shared_ptr<Memory> Find(uint64_t area) const;
+
+  std::mutex* const mutex_;
+  const std::shared_ptr<Mirror> mirror_;
+  const std::shared_ptr<Memory> block_;
+  std::map<uint64_t, std::weak_ptr<Memory>> areas_;
+  std::string trouble_;
+};
+
+}  // namespace axccl::remote
