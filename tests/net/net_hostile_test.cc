@@ -79,7 +79,7 @@ class Eavesdropper {
       talk.sent.emplace_back(text.begin(), text.end());
       return;
     }
-    if (text.size() < 8 || std::memcmp(text.data(), "lifeline", 8) != 0) return;
+    if (text.size() < 8 || std::memcmp(text.data(), "axlline ", 8) != 0) return;
     Talk talk;
     talk.from.sin_family = talk.to.sin_family = AF_INET;
     talk.from.sin_addr.s_addr = ip.saddr;

@@ -3,6 +3,7 @@
 #include <sodium.h>
 
 #include <string_view>
+#include <utility>
 
 namespace axccl::remote {
 namespace {
@@ -12,10 +13,15 @@ static_assert(sizeof(LineKey) == crypto_kx_PUBLICKEYBYTES && crypto_kx_SECRETKEY
 
 const unsigned char* Bytes(const void* p) { return static_cast<const unsigned char*>(p); }
 
-LineProof Prove(const std::array<uint8_t, 32>& key, const LineHello& hello, const LineNonce& of_called) {
-  LineProof proof;
+// Proofs and keys hash different texts, because they begin with different words.
+constexpr char kProof[8] = {'p', 'r', 'o', 'o', 'f'}, kSession[8] = {'s', 'e', 's', 's', 'i', 'o', 'n'};
+
+std::array<uint8_t, 32> Derive(const char (&label)[8], const std::array<uint8_t, 32>& key, const LineHello& hello,
+                               const LineNonce& of_called) {
+  std::array<uint8_t, 32> proof;
   crypto_generichash_state state;
   crypto_generichash_init(&state, key.data(), key.size(), proof.size());
+  crypto_generichash_update(&state, Bytes(label), sizeof label);
   crypto_generichash_update(&state, Bytes(&hello), sizeof hello);
   crypto_generichash_update(&state, of_called.data(), of_called.size());
   crypto_generichash_final(&state, proof.data(), proof.size());
@@ -34,11 +40,17 @@ LineNonce FreshNonce() {
 bool SameProof(const LineProof& a, const LineProof& b) { return sodium_memcmp(a.data(), b.data(), a.size()) == 0; }
 
 LineProof LineKeys::CallerProof(const LineHello& hello, const LineNonce& of_called) const {
-  return Prove(caller, hello, of_called);
+  return Derive(kProof, caller, hello, of_called);
 }
 
 LineProof LineKeys::CalledProof(const LineHello& hello, const LineNonce& of_called) const {
-  return Prove(called, hello, of_called);
+  return Derive(kProof, called, hello, of_called);
+}
+
+LineSession LineKeys::Session(const LineHello& hello, const LineNonce& of_called, bool calls) const {
+  LineSession session{Derive(kSession, caller, hello, of_called), Derive(kSession, called, hello, of_called)};
+  if (!calls) std::swap(session.sends, session.receives);
+  return session;
 }
 
 Result<LineIdentity> LineIdentity::Make() {
@@ -73,7 +85,8 @@ LineGuest::Verdict LineGuest::Took(size_t bytes) {
 }
 
 LineGuest::Verdict LineGuest::Look() {
-  if (hello_.magic != LineHello::kMagic || hello_.to != self_ || !(hello_.from < self_)) return Verdict::kDrop;
+  if (hello_.magic != LineHello::kMagic || hello_.to != self_ || !(hello_.from < self_) || hello_.use > LineUse::kData)
+    return Verdict::kDrop;
   const LineKeys* const keys = find_(hello_.from);
   if (keys == nullptr) return Verdict::kUnknown;
   answer_.nonce = FreshNonce();

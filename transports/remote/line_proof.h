@@ -1,4 +1,4 @@
-// How two processes prove their identities to each other at the beginning of a lifeline.
+// How two processes prove their identities to each other at the beginning of a line, and what keys it then has.
 //
 //   caller -> callee   LineHello
 //   callee -> caller   LineAnswer
@@ -27,13 +27,18 @@ using LineProof = std::array<uint8_t, 32>;
 using LineNonce = std::array<uint8_t, 32>;
 using LineProcess = std::array<uint8_t, 16>;
 
+// What a line is for: to show that the process is there, or to carry data.
+enum class LineUse : uint32_t { kLife = 0, kData = 1 };
+
 struct LineHello {
-  static constexpr uint64_t kMagic = 0x656e696c6566696cull;  // "lifeline"
+  static constexpr uint64_t kMagic = 0x20656e696c6c7861ull;  // "axlline "
   uint64_t magic = kMagic;
   LineProcess from{}, to{};
   LineNonce nonce{};
+  LineUse use = LineUse::kLife;
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(LineHello) == 72);
+static_assert(sizeof(LineHello) == 80);
 
 struct LineAnswer {
   LineNonce nonce{};
@@ -44,12 +49,19 @@ static_assert(sizeof(LineAnswer) == 64);
 LineNonce FreshNonce();
 bool SameProof(const LineProof& a, const LineProof& b);  // constant time
 
+// The keys of one line, fresh ones: for what this side sends, and for what it receives.
+struct LineSession {
+  std::array<uint8_t, 32> sends{}, receives{};
+};
+
 // The keys of two processes.
 struct LineKeys {
   std::array<uint8_t, 32> caller{}, called{};  // the keys with which each proves its identity
 
   LineProof CallerProof(const LineHello& hello, const LineNonce& of_called) const;
   LineProof CalledProof(const LineHello& hello, const LineNonce& of_called) const;
+  // `calls`: whether this side is the caller.
+  LineSession Session(const LineHello& hello, const LineNonce& of_called, bool calls) const;
 };
 
 class LineIdentity {
@@ -88,6 +100,7 @@ class LineGuest {
   Verdict Look();
 
   const LineAnswer& answer() const { return answer_; }
+  const LineHello& hello() const { return hello_; }
   const LineProcess& from() const { return hello_.from; }
 
  private:

@@ -14,7 +14,7 @@
 #include "src/base/detached_thread.h"
 #include "src/base/log.h"
 #include "src/base/processors.h"
-#include "transports/remote/lifeline.h"
+#include "transports/remote/lines.h"
 #include "transports/remote/pairing.h"
 #include "transports/ucx/descriptors.h"
 #include "transports/ucx/reach.h"
@@ -178,7 +178,7 @@ void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   Worker* const worker = Get({}).value();
   // UCX does not distinguish a process that has ended from a network that is broken; its lifelines may.
   std::string why = "its process has ended, or has given this one up";
-  if (!remote::Lifelines::Made()->HaveEnded(endpoint->process)) {
+  if (!remote::Lines::Made()->HaveEnded(endpoint->process)) {
     why = std::string("its process has ended, or the network to it is broken (UCX: ") +
           worker->ucx_->ucs_status_string(status);
     for (const Endpoint::Lane& lane : endpoint->lanes) {
@@ -188,7 +188,7 @@ void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   }
   worker->Abandon(endpoint, why);
   // The other side may not have noticed.
-  remote::Lifelines::Made()->Cut(endpoint->process);
+  remote::Lines::Made()->Cut(endpoint->process);
 }
 
 void Worker::Abandon(Endpoint* endpoint, const std::string& why) {

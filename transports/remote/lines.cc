@@ -1,4 +1,4 @@
-#include "transports/remote/lifeline.h"
+#include "transports/remote/lines.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -27,7 +28,7 @@ void SetInt(int fd, int option, int value) { (void)setsockopt(fd, IPPROTO_TCP, o
 void Tune(int fd) {
   SetInt(fd, TCP_NODELAY, 1);
   SetInt(fd, TCP_THIN_LINEAR_TIMEOUTS, 1);
-  SetInt(fd, TCP_USER_TIMEOUT, static_cast<int>(Lifelines::kPatience.count()));
+  SetInt(fd, TCP_USER_TIMEOUT, static_cast<int>(Lines::kPatience.count()));
 }
 
 // While nothing is sent, because an answer is missing, the kernel probes whether the machine is there.
@@ -66,7 +67,7 @@ std::string Reason(int error, const std::string& rail) {
   if (error == 0 || error == ECONNRESET || error == EPIPE) return "its process has ended, or has given this one up";
   if (error == ECONNREFUSED) return "its process has ended: nothing listens at its address";
   if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
-    return "its machine, or the network to it, has not answered for " + std::to_string(Lifelines::kPatience.count()) +
+    return "its machine, or the network to it, has not answered for " + std::to_string(Lines::kPatience.count()) +
            " ms over " + rail;
   return std::strerror(error);
 }
@@ -74,9 +75,9 @@ std::string Reason(int error, const std::string& rail) {
 }  // namespace
 
 // A process that has called, until it has proved its identity.
-class Lifelines::Stranger : public service::Guest {
+class Lines::Stranger : public service::Guest {
  public:
-  Stranger(Lifelines* lines, uint8_t rail, service::Fd fd)
+  Stranger(Lines* lines, uint8_t rail, service::Fd fd)
       : Guest(std::move(fd)),
         lines_(lines),
         rail_(rail),
@@ -101,47 +102,60 @@ class Lifelines::Stranger : public service::Guest {
             return Verdict::kDrop;
           continue;
         case LineGuest::Verdict::kProved:
-          return Verdict::kAdmit;
+          return guest_.hello().use == LineUse::kData && !lines_->take_data_ ? Verdict::kDrop : Verdict::kAdmit;
         case LineGuest::Verdict::kDrop:
           return Verdict::kDrop;
       }
     }
   }
 
-  void Admitted(service::Fd fd) override { lines_->Adopt({guest_.from(), rail_}, std::move(fd)); }
+  void Admitted(service::Fd fd) override {
+    const LineHello& hello = guest_.hello();
+    const LineSession session = lines_->KeysOf(hello.from)->Session(hello, guest_.answer().nonce, false);
+    lines_->Adopt({hello.from, rail_, hello.use}, std::move(fd), session);
+  }
 
  private:
-  Lifelines* const lines_;
+  Lines* const lines_;
   const uint8_t rail_;
   LineGuest guest_;
 };
 
 namespace {
-std::atomic<Lifelines*> made{nullptr};
+std::atomic<Lines*> made{nullptr};
 }
 
-Lifelines* Lifelines::Made() { return made.load(std::memory_order_acquire); }
+Lines* Lines::Made() { return made.load(std::memory_order_acquire); }
 
-Result<Lifelines*> Lifelines::Get(const ProcessId& self, const std::vector<sockaddr_storage>& local,
-                                  const Calls& calls) {
-  static Lifelines* const lines = new Lifelines;
-  static const Status* const status = new Status(lines->Start(self, local, calls));
+Result<Lines*> Lines::Get(const ProcessId& self, const std::vector<sockaddr_storage>& local,
+                          const std::vector<std::string>& names) {
+  static Lines* const lines = new Lines;
+  static const Status* const status = new Status(lines->Start(self, local, names));
   if (!status->ok()) return *status;
   made.store(lines, std::memory_order_release);
   return lines;
 }
 
-Status Lifelines::Start(const ProcessId& self, const std::vector<sockaddr_storage>& local, const Calls& calls) {
+Status Lines::Add(const User& user) {
+  return loop_->Run([&] { users_.push_back(user); });
+}
+
+Status Lines::TakeDataLines(const TakeData& take) {
+  return loop_->Run([&] { take_data_ = take; });
+}
+
+Status Lines::Start(const ProcessId& self, const std::vector<sockaddr_storage>& local,
+                    const std::vector<std::string>& names) {
   AXCCL_ASSIGN_OR_RETURN(loop_, service::Loop::Get());
   self_ = self;
-  calls_ = calls;
+  names_ = names;
   addresses_ = local;
   AXCCL_ASSIGN_OR_RETURN(identity_, LineIdentity::Make());
   for (size_t rail = 0; rail < local.size(); ++rail) AXCCL_RETURN_IF_ERROR(Listen(static_cast<uint8_t>(rail)));
   return Status();
 }
 
-Status Lifelines::Listen(uint8_t rail) {
+Status Lines::Listen(uint8_t rail) {
   AXCCL_ASSIGN_OR_RETURN(service::Fd listener, ListenAt(&addresses_[rail]));
   acceptors_.push_back(std::make_unique<service::Acceptor>(
       loop_, std::move(listener),
@@ -152,7 +166,7 @@ Status Lifelines::Listen(uint8_t rail) {
   return started;
 }
 
-Status Lifelines::Hold(const Key& key, const sockaddr_storage& address, const LineKey& peer) {
+Status Lines::Hold(const Key& key, const sockaddr_storage& address, const LineKey& peer) {
   Status status;
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
     status = Know(key.process, peer);
@@ -182,7 +196,7 @@ Status Lifelines::Hold(const Key& key, const sockaddr_storage& address, const Li
 }
 
 // The process may have called already.
-Status Lifelines::Know(const ProcessId& process, const LineKey& peer) {
+Status Lines::Know(const ProcessId& process, const LineKey& peer) {
   if (const auto found = known_.find(process); found != known_.end()) {
     if (found->second.key == peer) return Status();
     return MakeStatus(Code::kRemoteError, "a process on another machine announced two different keys");
@@ -193,14 +207,14 @@ Status Lifelines::Know(const ProcessId& process, const LineKey& peer) {
   return Status();
 }
 
-const LineKeys* Lifelines::KeysOf(const ProcessId& process) const {
+const LineKeys* Lines::KeysOf(const ProcessId& process) const {
   const auto found = known_.find(process);
   return found == known_.end() ? nullptr : &found->second.keys;
 }
 
 // ---- calling ----
 
-Status Lifelines::Dial(const Key& key) {
+Status Lines::Dial(const Key& key) {
   Line& line = lines_[key];
   const sockaddr_storage& address = line.call->address;
   service::Fd fd(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -220,13 +234,13 @@ Status Lifelines::Dial(const Key& key) {
   return loop_->Watch(number, EPOLLOUT, [this, key](uint32_t events) { OnCall(key, events); });
 }
 
-void Lifelines::OnCall(const Key& key, uint32_t events) {
+void Lines::OnCall(const Key& key, uint32_t events) {
   Line& line = lines_[key];
   Call& call = *line.call;
   const int fd = line.fd.get();
   if (call.stage == Call::kConnecting) {
     if ((events & (EPOLLERR | EPOLLHUP)) != 0) return OnEvent(key, events);
-    if (!Greet(&line, key.process)) CallAgain(key);
+    if (!Greet(&line, key)) CallAgain(key);
     return;
   }
   char taken;
@@ -235,8 +249,11 @@ void Lifelines::OnCall(const Key& key, uint32_t events) {
   const ssize_t got = recv(fd, to, proved ? 1 : sizeof(call.answer) - call.have, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got == 0 || (got < 0 && (errno == ECONNRESET || errno == EPIPE))) return CallAgain(key);
-  if (got < 0) return EndSoon(key, Reason(errno, calls_.name(key.rail)));
-  if (proved) return Stand(key);
+  if (got < 0) return EndSoon(key, Reason(errno, names_[key.rail]));
+  if (proved) {
+    line.session = KeysOf(key.process)->Session(call.hello, call.answer.nonce, true);
+    return Stand(key);
+  }
   call.have += static_cast<size_t>(got);
   if (call.have < sizeof(call.answer)) return;
   const LineKeys& keys = *KeysOf(key.process);
@@ -247,18 +264,18 @@ void Lifelines::OnCall(const Key& key, uint32_t events) {
   if (send(fd, &proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof)) CallAgain(key);
 }
 
-bool Lifelines::Greet(Line* line, const ProcessId& peer) {
+bool Lines::Greet(Line* line, const Key& key) {
   Call& call = *line->call;
   const int fd = line->fd.get();
   Tune(fd);
   AskWhileIdle(fd);
-  call.hello = LineHello{.from = self_, .to = peer, .nonce = FreshNonce()};
+  call.hello = LineHello{.from = self_, .to = key.process, .nonce = FreshNonce(), .use = key.use};
   call.stage = Call::kGreeted;
   return send(fd, &call.hello, sizeof(call.hello), MSG_NOSIGNAL) == sizeof(call.hello) &&
          loop_->Modify(fd, EPOLLIN).ok();
 }
 
-void Lifelines::CallAgain(const Key& key) {
+void Lines::CallAgain(const Key& key) {
   Line& line = lines_[key];
   loop_->Unwatch(line.fd.get());
   bool cut = false;
@@ -278,39 +295,54 @@ void Lifelines::CallAgain(const Key& key) {
 // ---- lines that stand ----
 
 // A caller that is refused, because its previous line is not known to have ended yet, calls again.
-void Lifelines::Adopt(const Key& key, service::Fd fd) {
+void Lines::Adopt(const Key& key, service::Fd fd, const LineSession& session) {
   {
     std::lock_guard lock(mutex_);
     Line& line = lines_[key];
-    if (line.fd && !line.ending && !HasEnded(line.fd.get())) return;
+    if (line.handed_over || (line.fd && !line.ending && !HasEnded(line.fd.get()))) return;
     if (line.fd) loop_->Unwatch(line.fd.get());
     line = Line{};
     line.fd = std::move(fd);
+    line.session = session;
   }
   (void)send(lines_[key].fd.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);  // a failure is an event
   Stand(key);
 }
 
-void Lifelines::Stand(const Key& key) {
+void Lines::Stand(const Key& key) {
   Line& line = lines_[key];
   {
     std::lock_guard lock(mutex_);
     line.call = nullptr;
   }
-  Tune(line.fd.get());
   loop_->Unwatch(line.fd.get());
+  if (key.use == LineUse::kData) return HandOver(key);
+  Tune(line.fd.get());
   // Arriving bytes are not worth a wake-up.
   (void)loop_->Watch(line.fd.get(), EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
 }
 
-void Lifelines::OnEvent(const Key& key, uint32_t) {
+void Lines::HandOver(const Key& key) {
+  service::Fd fd;
+  LineSession session;
+  {
+    std::lock_guard lock(mutex_);
+    Line& line = lines_[key];
+    line.handed_over = true;
+    fd = std::move(line.fd);
+    session = std::exchange(line.session, {});
+  }
+  take_data_(key, std::move(fd), session);
+}
+
+void Lines::OnEvent(const Key& key, uint32_t) {
   int error = 0;
   socklen_t bytes = sizeof(error);
   (void)getsockopt(lines_[key].fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
-  EndSoon(key, Reason(error, calls_.name(key.rail)));
+  EndSoon(key, Reason(error, names_[key.rail]));
 }
 
-void Lifelines::EndSoon(const Key& key, const std::string& why) {
+void Lines::EndSoon(const Key& key, const std::string& why) {
   Line& line = lines_[key];
   loop_->Unwatch(line.fd.get());
   if (std::exchange(line.ending, true)) return;
@@ -322,7 +354,7 @@ void Lifelines::EndSoon(const Key& key, const std::string& why) {
 }
 
 // Ends the lines of the other rails, too.
-void Lifelines::End(const ProcessId& process, const std::string& why) {
+void Lines::End(const ProcessId& process, const std::string& why) {
   {
     std::lock_guard lock(mutex_);
     for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process;) {
@@ -331,10 +363,10 @@ void Lifelines::End(const ProcessId& process, const std::string& why) {
       it = lines_.erase(it);
     }
   }
-  calls_.lost(process, why);
+  for (const User& user : users_) user.lost(process, why);
 }
 
-void Lifelines::Cut(const ProcessId& process) {
+void Lines::Cut(const ProcessId& process) {
   std::lock_guard lock(mutex_);
   for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
     it->second.cut = true;
@@ -342,7 +374,7 @@ void Lifelines::Cut(const ProcessId& process) {
   }
 }
 
-bool Lifelines::HaveEnded(const ProcessId& process) {
+bool Lines::HaveEnded(const ProcessId& process) {
   std::lock_guard lock(mutex_);
   for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
     if (it->second.fd && it->second.call == nullptr && HasEnded(it->second.fd.get())) return true;
@@ -350,11 +382,15 @@ bool Lifelines::HaveEnded(const ProcessId& process) {
   return false;
 }
 
-void Lifelines::Beat() {
-  beating_ = calls_.in_use();
+bool Lines::InUse() const {
+  return std::any_of(users_.begin(), users_.end(), [](const User& user) { return user.in_use(); });
+}
+
+void Lines::Beat() {
+  beating_ = InUse();
   if (!beating_) return;
   for (auto& [key, line] : lines_) {
-    if (line.call != nullptr || line.ending) continue;
+    if (line.call != nullptr || line.ending || line.handed_over) continue;
     char heard[64];
     while (recv(line.fd.get(), heard, sizeof(heard), MSG_DONTWAIT) == sizeof(heard)) continue;
     (void)send(line.fd.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);  // a failure is an event

@@ -1,5 +1,5 @@
-// Lifelines among strangers: a live line stays, whatever its port receives; a caller that is cut off calls again.
-#include "transports/remote/lifeline.h"
+// Lines among strangers: a live line stays, whatever its port receives; a caller that is cut off calls again.
+#include "transports/remote/lines.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -72,16 +72,18 @@ Fd ConnectTo(const sockaddr_storage& address) {
 class Watched {
  public:
   explicit Watched(uint8_t self) {
-    Lifelines::ProcessId process{};
+    Lines::ProcessId process{};
     process[0] = self;
-    const Lifelines::Calls calls{[this](const Lifelines::ProcessId&, const std::string& why) {
-                                   std::lock_guard lock(mutex_);
-                                   lost_.push_back(why);
-                                 },
-                                 [] { return true; }, [](uint8_t) { return std::string("lo"); }};
-    lines_ = Lifelines::Get(process, {Loopback()}, calls).value();
+    lines_ = Lines::Get(process, {Loopback()}, {"lo"}).value();
+    EXPECT_TRUE(lines_
+                    ->Add({[this](const Lines::ProcessId&, const std::string& why) {
+                             std::lock_guard lock(mutex_);
+                             lost_.push_back(why);
+                           },
+                           [] { return true; }})
+                    .ok());
   }
-  Lifelines* operator->() { return lines_; }
+  Lines* operator->() { return lines_; }
   std::vector<std::string> lost() {
     std::lock_guard lock(mutex_);
     return lost_;
@@ -95,7 +97,7 @@ class Watched {
  private:
   std::mutex mutex_;
   std::vector<std::string> lost_;
-  Lifelines* lines_ = nullptr;
+  Lines* lines_ = nullptr;
 };
 
 // A simulated peer.

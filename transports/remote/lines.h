@@ -1,21 +1,23 @@
-// Detects that a process on another machine, or the path to it, is gone.
+// Connections between this process and those on other machines that it has ranks for. Both ends of each have proved
+// their identity (line_proof.h).
 //
-// Two processes that have ranks for each other hold a TCP connection of their own, the lifeline, for each pair of their
-// rails that they use. It ends with the process at its other end. Once a second each side writes a byte, which the
-// other side's kernel acknowledges, whatever the process itself is doing. So a process that is stopped, or starved for
+// A *lifeline* detects that a process, or the path to it, is gone. Two processes hold one for each pair of their rails
+// that they use. It ends with the process at its other end. Once a second each side writes a byte, which the other
+// side's kernel acknowledges, whatever the process itself is doing. So a process that is stopped, or starved for
 // seconds, is not taken for dead, but a machine that has not answered for kPatience is. Both sides notice that, because
 // each waits for its own acknowledgements. A side that gives up the other one cuts the lines, so that the other learns
 // of it as soon as it can. One line that fails counts as a failure of the peer, because what was sent over its rail may
 // be lost.
 //
-// UCX notices only when it sends, and after a time of its own, which not every version lets a program set.
+// A *data line* is handed over, with fresh keys, once it stands. (It is no lifeline, because a process that is stopped
+// does not empty it.)
 //
-// One of the two processes calls the other; both prove their identity (line_proof.h) before the line counts. A live
-// line is never replaced: a second one between the same two is refused until the first has ended. A caller that is cut
-// off before its line is accepted, because strangers crowd it out or the other side does not know it yet, calls again.
+// One of the two processes calls the other. A live line is never replaced: a second one of the same use between the
+// same two is refused until the first has ended. A caller that is cut off before its line is accepted, because
+// strangers crowd it out or the other side does not know it yet, calls again.
 //
-// One for the process. Lives on the service thread; its functions may be called from any thread, but with the worker's
-// lock held only where a comment says so.
+// One for the process. Lives on the service thread; its functions may be called from any thread, but with a lock of a
+// transport held only where a comment says so.
 #pragma once
 
 #include <array>
@@ -34,13 +36,14 @@
 
 namespace axccl::remote {
 
-class Lifelines {
+class Lines {
  public:
   using ProcessId = std::array<uint8_t, 16>;
   // One line to a process; `rail` is this process's own.
   struct Key {
     ProcessId process{};
     uint8_t rail = 0;
+    LineUse use = LineUse::kLife;
 
     auto operator<=>(const Key&) const = default;
   };
@@ -49,16 +52,23 @@ class Lifelines {
   // A process that ends may have sent something before, which is still on its way.
   static constexpr std::chrono::milliseconds kLastWords{50};
 
-  struct Calls {
+  // What uses the lines.
+  struct User {
     std::function<void(const ProcessId&, const std::string& why)> lost;
-    std::function<bool()> in_use;                   // whether any rank still needs the process
-    std::function<std::string(uint8_t rail)> name;  // the name of this process's rail, for messages about the cable
+    std::function<bool()> in_use;  // whether any rank still needs a process
   };
+  using TakeData = std::function<void(const Key&, service::Fd, const LineSession&)>;
 
-  // Listens at `local`, by rail (ports are ignored). The arguments of the first call count.
-  static Result<Lifelines*> Get(const ProcessId& self, const std::vector<sockaddr_storage>& local, const Calls& calls);
+  // Listens at `local`, by rail (ports are ignored); `names` are the rails' for messages. The arguments of the first
+  // call count.
+  static Result<Lines*> Get(const ProcessId& self, const std::vector<sockaddr_storage>& local,
+                            const std::vector<std::string>& names);
+  // From now on, it is told of losses. Once for each user.
+  Status Add(const User& user);
+  // `take` gets the data lines; none is accepted before.
+  Status TakeDataLines(const TakeData& take);
   // The object that Get has made; null before.
-  static Lifelines* Made();
+  static Lines* Made();
 
   // The address for each rail, and the key for all of them.
   const sockaddr_storage& address(size_t rail) const { return addresses_[rail]; }
@@ -86,6 +96,8 @@ class Lifelines {
   struct Line {
     service::Fd fd;
     std::unique_ptr<Call> call;  // null: the line is established
+    LineSession session;         // of a data line
+    bool handed_over = false;    // a data line, which has no descriptor here any more
     bool ending = false;
     bool cut = false;
   };
@@ -94,20 +106,23 @@ class Lifelines {
     LineKeys keys;
   };
 
-  Lifelines() = default;
-  Status Start(const ProcessId& self, const std::vector<sockaddr_storage>& local, const Calls& calls);
+  Lines() = default;
+  Status Start(const ProcessId& self, const std::vector<sockaddr_storage>& local,
+               const std::vector<std::string>& names);
   Status Listen(uint8_t rail);
   Status Know(const ProcessId& process, const LineKey& peer);
   const LineKeys* KeysOf(const ProcessId& process) const;
   Status Dial(const Key& key);
   void OnCall(const Key& key, uint32_t events);
-  bool Greet(Line* line, const ProcessId& peer);
+  bool Greet(Line* line, const Key& key);
   void CallAgain(const Key& key);
-  void Adopt(const Key& key, service::Fd fd);
+  void Adopt(const Key& key, service::Fd fd, const LineSession& session);
+  void HandOver(const Key& key);
   void Stand(const Key& key);
   void OnEvent(const Key& key, uint32_t events);
   void EndSoon(const Key& key, const std::string& why);
   void End(const ProcessId& process, const std::string& why);
+  bool InUse() const;
   void Beat();
 
   service::Loop* loop_ = nullptr;
@@ -115,7 +130,9 @@ class Lifelines {
   std::vector<sockaddr_storage> addresses_;  // by rail
   LineIdentity identity_;
   std::map<ProcessId, Known> known_;  // on the service thread
-  Calls calls_;
+  std::vector<std::string> names_;    // of the rails
+  std::vector<User> users_;           // on the service thread, as is what follows
+  TakeData take_data_;
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;                                       // on the service thread
   std::mutex mutex_;
