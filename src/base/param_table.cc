@@ -97,6 +97,10 @@ const std::vector<Info>& Table() {
       Text("AXCCL_ISA", "", "instruction set of the data movers, environment only; empty: the best this processor has"),
       Text("AXCCL_CACHE_DIR", "",
            "folder for measurements and for the secret of this user's ranks; default ~/.cache/axccl"),
+      Word("AXCCL_NET", "", "tcp|ucx",
+           "what carries data between machines; empty: UCX where both have InfiniBand or RoCE adapters, else TCP"),
+      Word("AXCCL_ENCRYPT", "0", "0|auth|1",
+           "data between machines: in clear; in clear, but no change goes unnoticed; encrypted. All ranks alike"),
       Word("AXCCL_NET_MEASURE", "once", "once|always|never",
            "figures of the network between machines: measured once a day and kept, measured at every start, or fixed; "
            "rank 0's setting counts"),

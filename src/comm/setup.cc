@@ -27,6 +27,7 @@
 #include "transports/shm/connect.h"
 #include "transports/shm/heap.h"
 #include "transports/shm/host_id.h"
+#include "transports/tcp/connect.h"
 #include "transports/ucx/connect.h"
 
 namespace axccl::comm {
@@ -218,7 +219,11 @@ class Builder {
   Status ShareNetworkAddresses() {
     AXCCL_ASSIGN_OR_RETURN(LocalNetwork local, FindNetwork(local_));
     local.self.process = peers_[self()].address.process_id;
-    AXCCL_ASSIGN_OR_RETURN(const remote::NetworkAddress address, ucx::SelfAddress(local.self));
+    // A process that prefers UCX is also reached by those that have TCP only.
+    AXCCL_ASSIGN_OR_RETURN(remote::NetworkAddress address,
+                           local.over_ucx ? ucx::SelfAddress(local.self) : tcp::SelfAddress(local.self));
+    if (local.over_ucx) AXCCL_RETURN_IF_ERROR(tcp::Serve(local.self.sealing, &address));
+    over_ucx_ = local.over_ucx;
     const NetworkText text = DescribeNetwork(local.devices, local.address, local.networks);
     AXCCL_ASSIGN_OR_RETURN(const WireNetwork mine, Pack(address, text));
     networks_.resize(ranks());
@@ -290,7 +295,8 @@ class Builder {
     options.block = block_->data();
     options.block_bytes = layout_.bytes;
     options.arrived = [own, keep = own_] { exec::WakeMember(own); };
-    return ucx::Connect(std::move(options));
+    const bool both_have_ucx = over_ucx_ && !options.address.rails[0].worker.empty();
+    return both_have_ucx ? ucx::Connect(std::move(options)) : tcp::Connect(std::move(options));
   }
 
   Status ShareBlocks() {
@@ -473,6 +479,7 @@ class Builder {
   std::shared_ptr<transport::Reach> own_;
   bool spans_machines_ = false;
   std::vector<WireNetwork> networks_;
+  bool over_ucx_ = false;  // what this process prefers
   exec::RankOptions device_options_;
   std::unique_ptr<exec::RankDevice> device_;
   bool announced_ = false;  // other ranks may know this rank's block

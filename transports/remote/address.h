@@ -15,6 +15,10 @@ namespace axccl::remote {
 // Limit for one process, and for one pair of processes.
 inline constexpr size_t kMostRails = 4;
 
+// What TCP protects on its way, and the best cipher that a process has for it (transports/tcp/seal.h).
+enum class Sealing : uint8_t { kNone = 0, kAuth = 1, kAll = 2 };
+enum class Cipher : uint8_t { kChaCha = 0, kAesGcm = 1 };
+
 // A network device for a process to use, or all of them together.
 struct RailOptions {
   std::string devices;       // UCX's names, comma-separated; empty: all
@@ -26,6 +30,7 @@ struct SelfOptions {
   std::vector<RailOptions> rails;     // 1 to kMostRails, of different networks, the best first
   std::string families;               // of addresses, by UCX's names ("inet", "inet6"), for TCP; empty: any
   std::array<uint8_t, 16> process{};  // ProcessAddress::process_id
+  Sealing sealing = Sealing::kNone;
 };
 
 // The public key of a process.
@@ -34,12 +39,14 @@ using LineKey = std::array<uint8_t, 32>;
 struct RailAddress {
   std::string network;
   uint64_t megabits = 0;
-  std::vector<std::byte> worker;  // UCX's
+  std::vector<std::byte> worker;  // UCX's; empty: it is reached by TCP
   sockaddr_storage lifeline{};    // where it listens for other processes
 };
 struct NetworkAddress {
   std::vector<RailAddress> rails;
   LineKey key{};  // with which it proves its identity; see line_proof.h
+  Sealing sealing = Sealing::kNone;
+  Cipher cipher = Cipher::kChaCha;
 };
 
 struct ConnectOptions {

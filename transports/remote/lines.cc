@@ -39,6 +39,15 @@ void AskWhileIdle(int fd) {
   SetInt(fd, TCP_KEEPINTVL, 1);
 }
 
+// Unanswered data are the lifeline's business.
+void TuneForData(int fd) {
+  const int off = 0;
+  SetInt(fd, TCP_NODELAY, 1);
+  SetInt(fd, TCP_THIN_LINEAR_TIMEOUTS, 0);
+  SetInt(fd, TCP_USER_TIMEOUT, 0);
+  (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof off);
+}
+
 bool HasEnded(int fd) {
   pollfd socket{fd, POLLRDHUP, 0};
   return poll(&socket, 1, 0) > 0;
@@ -332,6 +341,7 @@ void Lines::HandOver(const Key& key) {
     fd = std::move(line.fd);
     session = std::exchange(line.session, {});
   }
+  TuneForData(fd.get());
   take_data_(key, std::move(fd), session);
 }
 

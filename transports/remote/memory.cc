@@ -54,4 +54,12 @@ void Memory::Store(const Message& message, const void* data) const {
   }
 }
 
+void Memory::StoreGuarded(const Message& message, const std::byte* data) const {
+  for (const WireStretch& stretch : message.stretches()) {
+    if (stretch.guarded == 0) continue;
+    CopyGuarded(PlaceOf(stretch), data, stretch.bytes);
+    data += stretch.bytes;
+  }
+}
+
 }  // namespace axccl::remote

@@ -39,6 +39,8 @@ class Memory final : public transport::Reach::Area {
 
   // Stores the data of a message, which FitsMemory: all of its stretches.
   void Store(const Message& message, const void* data) const;
+  // Stores its guarded stretches, which `data` has one after the other.
+  void StoreGuarded(const Message& message, const std::byte* data) const;
   // Stores the line of such a message, if it has one, with the first word last (sequentially consistent).
   void StoreLine(const WireHeader& header) const {
     if (header.line == transport::Reach::kNoLine) return;

@@ -112,6 +112,9 @@ void Reach::Take(const Admission& admitted, const Message& message, const void* 
 }
 
 void Reach::TakeStored(const Admission& admitted, const Message& message) {
+  uint64_t number = 0;
+  if (lost_ || detached_) return;
+  if (!arrivals_.Expects(message.head.turn, &number)) return Lose(kNonsense);  // another with its number came meanwhile
   if (arrivals_.IsNext(admitted.number)) {
     arrivals_.Pass();
     if (admitted.memory != nullptr) Deliver(*admitted.memory, message.head);

@@ -46,6 +46,17 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   // ---- for the transport, with the lock held ----
   Key key() const { return {options_.comm, options_.self, options_.peer}; }
   void Lose(const std::string& why);
+  // What a message is for. `memory`: null if it is for a channel that is gone.
+  struct Admission {
+    uint64_t number = 0;
+    std::shared_ptr<Memory> memory;
+  };
+  // Whether the message may come now; if not, it is to be ignored, and the peer may be lost.
+  bool Admit(const Message& message, size_t bytes, Admission* admitted);
+  // Takes a message that was admitted, with all its data.
+  void Take(const Admission& admitted, const Message& message, const void* data, size_t bytes);
+  // The data of one that was admitted are where they belong, and it takes effect in its turn.
+  void TakeStored(const Admission& admitted, const Message& message);
   // A flush, or the answer to one, has come that way.
   void TakeControl(const void* way, const WireControl& control);
 
@@ -62,17 +73,6 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   // A flush has been answered.
   virtual void Flushed() = 0;
 
-  // What a message is for. `memory`: null if it is for a channel that is gone.
-  struct Admission {
-    uint64_t number = 0;
-    std::shared_ptr<Memory> memory;
-  };
-  // Whether the message may come now; if not, it is to be ignored, and the peer may be lost.
-  bool Admit(const Message& message, size_t bytes, Admission* admitted);
-  // Takes a message that was admitted, with all its data.
-  void Take(const Admission& admitted, const Message& message, const void* data, size_t bytes);
-  // Its data are where they belong, and it takes effect in its turn.
-  void TakeStored(const Admission& admitted, const Message& message);
   // Applies all messages up to the first that is missing.
   void Settle();
   void Deliver(const Memory& memory, const WireHeader& header);

@@ -6,8 +6,7 @@ namespace {
 
 Status None() {
   return MakeStatus(Code::kInvalidUsage,
-                    "ranks on several machines (or with different NCCL_HOSTID) meet over UCX, and this "
-                    "library was built without it: build it where libucx-dev is installed");
+                    "this library was built without UCX: build it where libucx-dev is installed, or unset AXCCL_NET");
 }
 
 }  // namespace

@@ -19,6 +19,8 @@ Result<WireNetwork> Pack(const remote::NetworkAddress& address, const NetworkTex
   WireNetwork network{};
   network.rails = static_cast<uint32_t>(address.rails.size());
   network.key = address.key;
+  network.sealing = static_cast<uint8_t>(address.sealing);
+  network.cipher = static_cast<uint8_t>(address.cipher);
   network.text = text;
   size_t used = 0, needed = 0;
   for (const remote::RailAddress& rail : address.rails) needed += rail.worker.size();
@@ -43,12 +45,15 @@ Result<WireNetwork> Pack(const remote::NetworkAddress& address, const NetworkTex
 Result<remote::NetworkAddress> Unpack(const WireNetwork& network, size_t rank) {
   remote::NetworkAddress address;
   address.key = network.key;
+  address.sealing = static_cast<remote::Sealing>(network.sealing);
+  address.cipher = static_cast<remote::Cipher>(network.cipher);
   size_t used = 0;
-  bool good = network.rails >= 1 && network.rails <= remote::kMostRails;
+  bool good = network.rails >= 1 && network.rails <= remote::kMostRails &&
+              network.sealing <= static_cast<uint8_t>(remote::Sealing::kAll) &&
+              network.cipher <= static_cast<uint8_t>(remote::Cipher::kAesGcm);
   for (size_t i = 0; good && i < network.rails; ++i) {
     const WireNetwork::Rail& wire = network.rail[i];
-    good = wire.bytes > 0 && wire.bytes <= sizeof(network.data) - used &&
-           (wire.lifeline.family == 4 || wire.lifeline.family == 6) &&
+    good = wire.bytes <= sizeof(network.data) - used && (wire.lifeline.family == 4 || wire.lifeline.family == 6) &&
            std::memchr(wire.network, 0, sizeof(wire.network));
     if (!good) break;
     remote::RailAddress rail;

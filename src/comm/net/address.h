@@ -22,6 +22,7 @@ struct WireNetwork {
   };
   uint32_t rails;
   remote::LineKey key;
+  uint8_t sealing, cipher;
   NetworkText text;
   Rail rail[remote::kMostRails];
   std::byte data[3000];

@@ -17,6 +17,19 @@ sockaddr_storage Sockaddr(const boot::Address& address) {
   return boot::ToSockaddr(address, &bytes);
 }
 
+bool IsPort(const std::string& device) { return device.find(':') != std::string::npos; }
+
+// What AXCCL_ENCRYPT asks for; `net`: AXCCL_NET.
+Result<remote::Sealing> FindSealing(const std::string& net) {
+  const std::string encrypt = param::Get("AXCCL_ENCRYPT");
+  const remote::Sealing sealing = encrypt == "1"      ? remote::Sealing::kAll
+                                  : encrypt == "auth" ? remote::Sealing::kAuth
+                                                      : remote::Sealing::kNone;
+  if (sealing != remote::Sealing::kNone && net == "ucx")
+    return MakeStatus(Code::kInvalidUsage, "AXCCL_ENCRYPT=%s needs TCP: unset AXCCL_NET=ucx", encrypt.c_str());
+  return sealing;
+}
+
 const boot::Interface& Named(const std::vector<boot::Interface>& interfaces, const std::string& name) {
   return *std::find_if(interfaces.begin(), interfaces.end(),
                        [&](const boot::Interface& each) { return each.name == name; });
@@ -75,40 +88,51 @@ Status TakeRails(const std::vector<boot::Interface>& interfaces, LocalNetwork* n
 // UCX does not authenticate connections: a packet of its protocol can write anywhere. Warned once in a process, and by
 // one process of a machine.
 void WarnOfOpenPorts(const LocalRanks& local, const std::vector<std::string>& devices, const boot::Address& address) {
-  const bool tcp = std::any_of(devices.begin(), devices.end(),
-                               [](const std::string& device) { return device.find(':') == std::string::npos; });
+  const bool tcp = !std::all_of(devices.begin(), devices.end(), IsPort);
   if (!tcp || local.self != 0 || !param::Get("NCCL_SOCKET_IFNAME").empty() || param::GetInt("AXCCL_TRUST_NETWORK") != 0)
     return;
   static std::atomic<bool> warned{false};
   if (warned.exchange(true)) return;
   log::WriteNotice(
       "ranks on several machines meet over UCX, whose TCP ports (here at %s) accept every connection and let it "
-      "write any memory of this process; use a network that no stranger can reach, and name it by NCCL_SOCKET_IFNAME, "
-      "or set AXCCL_TRUST_NETWORK=1 (docs/two-machines.md)",
+      "write any memory of this process; unset AXCCL_NET, or use a network that no stranger can reach, and name it by "
+      "NCCL_SOCKET_IFNAME, or set AXCCL_TRUST_NETWORK=1 (docs/two-machines.md)",
       boot::HostText(address).c_str());
 }
 
 }  // namespace
 
 Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
-  const std::string family = param::Get("NCCL_SOCKET_FAMILY");
-  const ucx::DeviceWishes wishes{param::Get("NCCL_NET"), param::GetInt("NCCL_IB_DISABLE") != 0,
-                                 param::Get("NCCL_IB_HCA")};
+  const std::string family = param::Get("NCCL_SOCKET_FAMILY"), net = param::Get("AXCCL_NET");
   LocalNetwork found;
+  AXCCL_ASSIGN_OR_RETURN(found.self.sealing, FindSealing(net));
+  const bool tcp = net == "tcp" || found.self.sealing != remote::Sealing::kNone;
+  if (tcp && param::Get("NCCL_NET") == "IB")
+    return MakeStatus(Code::kInvalidUsage,
+                      "NCCL_NET=IB excludes TCP, which AXCCL_NET=tcp or AXCCL_ENCRYPT asks for: unset one of the two");
+  const ucx::DeviceWishes wishes{tcp ? "Socket" : param::Get("NCCL_NET"), param::GetInt("NCCL_IB_DISABLE") != 0,
+                                 param::Get("NCCL_IB_HCA")};
   AXCCL_ASSIGN_OR_RETURN(const std::vector<boot::Interface> interfaces, boot::ListInterfaces());
   AXCCL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                          boot::SelectNames(interfaces, param::Get("NCCL_SOCKET_IFNAME"), family));
   AXCCL_ASSIGN_OR_RETURN(found.devices,
                          ucx::SelectDevices(ucx::ListPorts(""), PlaceInterfaces(local, interfaces, names), wishes));
   found.self.families = family.empty() ? "" : family == "AF_INET" ? "inet" : "inet6";
-  const bool ports = std::any_of(found.devices.begin(), found.devices.end(),
-                                 [](const std::string& device) { return device.find(':') != std::string::npos; });
+  const bool ports = std::any_of(found.devices.begin(), found.devices.end(), IsPort);
+  found.over_ucx = ports || net == "ucx";
   // If the environment restricts UCX to some devices, it uses only those, on every rail.
-  if (ports || found.devices.size() == 1 || std::getenv("UCX_NET_DEVICES") != nullptr)
+  const bool restricted = found.over_ucx && std::getenv("UCX_NET_DEVICES") != nullptr;
+  if (ports || found.devices.size() == 1 || restricted)
     AXCCL_RETURN_IF_ERROR(TakeTogether(interfaces, ports ? names[0] : found.devices[0], &found));
   else
     AXCCL_RETURN_IF_ERROR(TakeRails(interfaces, &found));
-  WarnOfOpenPorts(local, found.devices, found.address);
+  AXCCL_INFO(kNet, "between machines: %s over %s (%s)", found.over_ucx ? "UCX" : "TCP",
+             Join(found.devices, ", ").c_str(),
+             !net.empty() ? ("AXCCL_NET=" + net).c_str()
+             : tcp        ? "AXCCL_ENCRYPT needs it"
+             : ports      ? "there are adapters for it"
+                          : "no InfiniBand or RoCE adapter is used");
+  if (found.over_ucx) WarnOfOpenPorts(local, found.devices, found.address);
   return found;
 }
 

@@ -14,10 +14,11 @@
 namespace axccl::comm {
 
 struct LocalNetwork {
-  std::vector<std::string> devices;   // UCX's names of the devices for data
+  std::vector<std::string> devices;   // the devices for data, by UCX's names
   std::vector<std::string> networks;  // of each device, if they form several rails; otherwise empty
   boot::Address address;     // of the first rail: where this process listens for ranks that check whether it is alive
-  remote::SelfOptions self;  // all of that for UCX, except the process's id
+  bool over_ucx = false;     // else over TCP
+  remote::SelfOptions self;  // all of that for the transport, except the process's id
 };
 // `local`: of the suitable interfaces, those near this rank are used. kInvalidUsage if no device matches the settings.
 Result<LocalNetwork> FindNetwork(const LocalRanks& local);

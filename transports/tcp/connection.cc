@@ -1,0 +1,339 @@
+#include "transports/tcp/connection.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "transports/tcp/peer.h"
+
+namespace axccl::tcp {
+namespace {
+
+constexpr size_t kMostIov = 64;
+
+std::string Reason(int error) {
+  if (error == 0 || error == ECONNRESET || error == EPIPE) return "its process has ended, or has given this one up";
+  return std::string("its connection broke: ") + std::strerror(error);
+}
+
+}  // namespace
+
+Connection::Sealed::Sealed(const remote::LineSession& session, const Protection& protection)
+    : out(session.sends, protection.cipher, protection.sealing == remote::Sealing::kAll),
+      in(session.receives, protection.cipher, protection.sealing == remote::Sealing::kAll),
+      record(kSealedBytes),
+      coming(4 * kSealedBytes) {}
+
+Connection::Connection(Peer* peer, size_t lane, service::Fd fd, const remote::LineSession& session,
+                       const Protection& protection)
+    : peer_(peer), lane_(lane), fd_(std::move(fd)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)) {
+  if (protection.sealing != remote::Sealing::kNone) sealed_ = std::make_unique<Sealed>(session, protection);
+}
+
+Connection::~Connection() = default;
+
+void Connection::Fail(const std::string& why) {
+  if (!trouble_.empty()) return;
+  trouble_ = why;
+  peer_->ConnectionFailed(this);
+}
+
+void Connection::Break(int error) { Fail(Reason(error)); }
+
+void Connection::End() {
+  if (trouble_.empty()) trouble_ = "it was given up";
+  shutdown(fd_.get(), SHUT_RDWR);
+  queue_.clear();
+  unsent_ = 0;
+  large_.reset();
+  Want(false);
+  ended_.store(true, std::memory_order_release);
+}
+
+// ---- sending ----
+
+void Connection::Send(std::unique_ptr<Outgoing>* frame) {
+  if (!trouble_.empty()) return;
+  Outgoing& out = **frame;
+  if (queue_.empty() && sealed_ == nullptr) {
+    iovec pieces[Outgoing::kMostPieces];
+    msghdr message{};
+    message.msg_iov = pieces;
+    message.msg_iovlen = out.Pieces(pieces, Outgoing::kMostPieces);
+    const ssize_t sent = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) return Break(errno);
+    if (sent > 0) out.Sent(static_cast<size_t>(sent));
+    if (out.rest() == 0) return;
+  }
+  unsent_ += out.rest();
+  out.Hold();
+  queue_.push_back(std::move(*frame));
+  if (sealed_ != nullptr && queue_.size() == 1) return SendMore();
+  Want(true);
+}
+
+void Connection::Want(bool to_send) {
+  if (std::exchange(wants_, to_send) != to_send) peer_->WantToSend(this, to_send);
+}
+
+void Connection::SendMore() {
+  if (!trouble_.empty()) return;
+  for (;;) {
+    if (queue_.empty() && (sealed_ == nullptr || sealed_->record_bytes == 0)) return Want(false);
+    const ssize_t sent = Write();
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)) return Want(true);
+    if (sent < 0) return Break(errno);
+  }
+}
+
+ssize_t Connection::Write() {
+  if (sealed_ != nullptr) {
+    Sealed& s = *sealed_;
+    if (s.record_bytes == 0) FillRecord();
+    const ssize_t sent =
+        send(fd_.get(), s.record.data() + s.record_sent, s.record_bytes - s.record_sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) s.record_sent += static_cast<size_t>(sent);
+    if (s.record_sent == s.record_bytes) s.record_bytes = s.record_sent = 0;
+    return sent;
+  }
+  iovec pieces[kMostIov];
+  msghdr message{};
+  message.msg_iov = pieces;
+  for (const auto& frame : queue_) {
+    if (message.msg_iovlen == kMostIov) break;
+    message.msg_iovlen += frame->Pieces(pieces + message.msg_iovlen, kMostIov - message.msg_iovlen);
+  }
+  const ssize_t sent = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent > 0) PopSent(static_cast<size_t>(sent));
+  return sent;
+}
+
+// Seals what the queue has, as far as one record goes.
+bool Connection::FillRecord() {
+  Sealed& s = *sealed_;
+  size_t bytes = 0;
+  std::byte* const text = s.record.data() + kLengthBytes;
+  while (!queue_.empty() && bytes < kRecordBytes) {
+    iovec pieces[Outgoing::kMostPieces];
+    const size_t count = queue_.front()->Pieces(pieces, Outgoing::kMostPieces);
+    size_t took = 0;
+    for (size_t i = 0; i < count && bytes + took < kRecordBytes; ++i) {
+      const size_t some = std::min(pieces[i].iov_len, kRecordBytes - bytes - took);
+      std::memcpy(text + bytes + took, pieces[i].iov_base, some);
+      took += some;
+    }
+    bytes += took;
+    PopSent(took);
+  }
+  s.record_bytes = s.out.Close(s.record.data(), bytes);
+  return true;
+}
+
+void Connection::PopSent(size_t bytes) {
+  unsent_ -= bytes;
+  while (bytes > 0) {
+    Outgoing& front = *queue_.front();
+    const size_t some = std::min(bytes, front.rest());
+    front.Sent(some);
+    bytes -= some;
+    if (front.rest() == 0) queue_.pop_front();
+  }
+}
+
+// ---- receiving ----
+
+bool Connection::Receive() {
+  size_t total = 0;
+  while (trouble_.empty() && total < kMostAtOnce) {
+    size_t asked = 0;
+    const ssize_t got = sealed_ != nullptr ? ReadSealed(&asked) : ReadPlain(&asked);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) break;
+    if (got <= 0) {
+      Break(got < 0 ? errno : 0);
+      break;
+    }
+    total += static_cast<size_t>(got);
+    if (static_cast<size_t>(got) < asked) break;  // there is no more at the moment
+  }
+  return total > 0;
+}
+
+// Large data go to their places, and what follows them to the buffer.
+ssize_t Connection::ReadPlain(size_t* asked) {
+  iovec to[kMostIov];
+  int count = 0;
+  size_t of_large = 0;
+  if (large_) {
+    for (size_t i = large_->place; i < large_->places.size() && count + 1 < static_cast<int>(kMostIov); ++i) {
+      to[count++] = large_->places[i];
+      of_large += large_->places[i].iov_len;
+    }
+  }
+  // What is dropped comes through the buffer.
+  if (!large_ || of_large == large_->rest || of_large == 0) {
+    to[count++] = {buffer_.get() + end_, kBufferBytes - end_};
+    *asked = kBufferBytes - end_;
+  }
+  *asked += of_large;
+  const ssize_t got = readv(fd_.get(), to, count);
+  if (got <= 0) return got;
+  const auto bytes = static_cast<size_t>(got);
+  Stored(std::min(bytes, of_large));
+  end_ += bytes - std::min(bytes, of_large);
+  Parse();
+  return got;
+}
+
+ssize_t Connection::ReadSealed(size_t* asked) {
+  Sealed& s = *sealed_;
+  *asked = s.coming.size() - s.coming_bytes;
+  const ssize_t got = recv(fd_.get(), s.coming.data() + s.coming_bytes, *asked, MSG_DONTWAIT);
+  if (got <= 0) return got;
+  s.coming_bytes += static_cast<size_t>(got);
+  if (!OpenRecords()) Fail("what came from it was changed on the way");
+  return got;
+}
+
+bool Connection::OpenRecords() {
+  Sealed& s = *sealed_;
+  size_t at = 0;
+  while (trouble_.empty() && s.coming_bytes - at >= kLengthBytes) {
+    std::byte* const record = s.coming.data() + at;
+    const size_t length = Seal::LengthOf(record);
+    if (length == 0) return false;
+    if (s.coming_bytes - at < length) break;
+    if (!s.in.Open(record, length)) return false;
+    const size_t bytes = length - kLengthBytes - kTagBytes;
+    std::memcpy(buffer_.get() + end_, record + kLengthBytes, bytes);  // Parse leaves room for a record
+    end_ += bytes;
+    Parse();
+    at += length;
+  }
+  std::memmove(s.coming.data(), s.coming.data() + at, s.coming_bytes - at);
+  s.coming_bytes -= at;
+  return true;
+}
+
+void Connection::Parse() {
+  while (trouble_.empty() && ParseOne()) continue;
+  Compact();
+}
+
+// Leaves room for the rest of any frame that is not large, and for a record.
+void Connection::Compact() {
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (kBufferBytes - begin_ < kMostFrameBytes + remote::kLargeBytes + kRecordBytes) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+}
+
+// Returns false if more has to come first.
+bool Connection::ParseOne() {
+  if (large_) {
+    StoreFromBuffer();
+    return !large_;
+  }
+  const size_t have = end_ - begin_;
+  const std::byte* const at = buffer_.get() + begin_;
+  FrameHead head;
+  if (have < sizeof(head)) return false;
+  std::memcpy(&head, at, sizeof(head));
+  if (!IsFrame(head)) return Refuse(), false;
+  if (have < sizeof(head) + head.header_bytes) return false;
+  const std::byte* const header = at + sizeof(head);
+  if (head.kind == FrameKind::kControl) {
+    remote::WireControl control;
+    std::memcpy(&control, header, sizeof(control));
+    begin_ += sizeof(head) + sizeof(control);
+    peer_->TakeControl(this, control);
+    return true;
+  }
+  const bool is_large = head.data_bytes >= remote::kLargeBytes;
+  const size_t whole = sizeof(head) + head.header_bytes + (is_large ? 0 : head.data_bytes);
+  if (have < whole) return false;
+  remote::Message message;
+  if (!remote::ParseMessage(header, head.header_bytes, &message)) return Refuse(), false;
+  begin_ += whole;
+  if (is_large) return Begin(message, head.data_bytes);
+  Reach* const reach = peer_->Find(message.head);
+  Reach::Admission admitted;
+  if (reach != nullptr && reach->Admit(message, head.data_bytes, &admitted))
+    reach->Take(admitted, message, header + head.header_bytes, head.data_bytes);
+  return true;
+}
+
+bool Connection::Begin(const remote::Message& message, size_t bytes) {
+  large_.emplace();
+  Large& large = *large_;
+  large.message = message;
+  large.rest = bytes;
+  large.reach = peer_->Find(message.head);
+  if (large.reach != nullptr && !large.reach->Admit(message, bytes, &large.admitted)) large.reach = nullptr;
+  if (large.reach == nullptr || large.admitted.memory == nullptr) return true;
+  size_t guarded = 0;
+  for (const remote::WireStretch& stretch : message.stretches()) guarded += stretch.guarded != 0 ? stretch.bytes : 0;
+  large.guarded.resize(guarded);
+  std::byte* aside = large.guarded.data();
+  for (const remote::WireStretch& stretch : message.stretches()) {
+    std::byte* const to = stretch.guarded != 0 ? aside : large.admitted.memory->PlaceOf(stretch);
+    if (stretch.guarded != 0) aside += stretch.bytes;
+    if (stretch.bytes > 0) large.places.push_back({to, stretch.bytes});
+  }
+  return true;
+}
+
+void Connection::StoreFromBuffer() {
+  Large& large = *large_;
+  size_t have = std::min(end_ - begin_, large.rest);
+  if (large.places.empty()) {  // dropped
+    large.rest -= have;
+    begin_ += have;
+  }
+  while (have > 0 && large.rest > 0) {
+    const iovec& place = large.places[large.place];
+    const size_t some = std::min(have, place.iov_len);
+    std::memcpy(place.iov_base, buffer_.get() + begin_, some);
+    begin_ += some;
+    have -= some;
+    Stored(some);
+  }
+  if (large.rest == 0) EndLarge();
+}
+
+// The next bytes of a large message are where they belong.
+void Connection::Stored(size_t bytes) {
+  while (bytes > 0) {
+    iovec& place = large_->places[large_->place];
+    const size_t some = std::min(bytes, place.iov_len);
+    place.iov_base = static_cast<std::byte*>(place.iov_base) + some;
+    place.iov_len -= some;
+    large_->rest -= some;
+    bytes -= some;
+    if (place.iov_len == 0) ++large_->place;
+  }
+}
+
+void Connection::EndLarge() {
+  const Large large = std::move(*large_);
+  large_.reset();
+  if (large.reach == nullptr) return;
+  if (large.admitted.memory != nullptr) large.admitted.memory->StoreGuarded(large.message, large.guarded.data());
+  large.reach->TakeStored(large.admitted, large.message);
+}
+
+void Connection::Forget(const Reach* reach) {
+  if (!large_ || large_->reach != reach) return;
+  large_->reach = nullptr;
+  large_->places.clear();
+  large_->admitted = {};
+}
+
+}  // namespace axccl::tcp

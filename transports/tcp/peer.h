@@ -1,0 +1,96 @@
+// A process on another machine: the data lines to it, and the ranks here that have a peer there.
+//
+// It opens once all its lines stand; what is sent before waits. One line that breaks is a failure of the peer, because
+// what was sent over it may be lost. A peer that has failed stays so; the next communicator makes a new one.
+//
+// mutex() guards all of it. Holding it, no other lock of this transport may be taken, except by WantToSend.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transports/remote/lines.h"
+#include "transports/tcp/connection.h"
+#include "transports/tcp/outgoing.h"
+#include "transports/tcp/reach.h"
+
+namespace axccl::tcp {
+
+class Worker;
+
+class Peer {
+ public:
+  using ProcessId = remote::Lines::ProcessId;
+
+  // `rails`: this process's own, one for each line, in the order in which they are used.
+  Peer(Worker* worker, const ProcessId& process, std::vector<uint8_t> rails, const Protection& protection);
+
+  const ProcessId& process() const { return process_; }
+  std::mutex& mutex() { return mutex_; }
+  // Notified at every answer to a flush, and when the peer fails.
+  std::condition_variable& changed() { return changed_; }
+  bool failed() const { return failed_; }
+  size_t lanes() const { return lanes_.size(); }
+
+  void Add(Reach* reach);
+  void Remove(Reach* reach);
+  // Null: its communicator is gone.
+  Reach* Find(const remote::WireHeader& head) const;
+  bool has_reaches() const { return !reaches_.empty(); }
+
+  // The line over that rail stands. Returns its connection; null if there can be none.
+  std::shared_ptr<Connection> Opened(uint8_t rail, service::Fd fd, const remote::LineSession& session);
+
+  // After Opened, once the connection is watched: sends what waited, if the peer is open now.
+  void SendDelayed();
+
+  std::unique_ptr<Outgoing> TakeSpare();
+  // Sends it on the best lane, or, until the peer is open, later.
+  void Send(std::unique_ptr<Outgoing> frame);
+  void SendControl(size_t lane, const remote::WireControl& control, std::shared_ptr<Reach> owner);
+  void DropDelayed(const Reach* reach);
+  // The lane of a connection.
+  size_t LaneOf(const void* connection) const;
+
+  // ---- for connections ----
+  void TakeControl(const Connection* connection, const remote::WireControl& control);
+  void ConnectionFailed(const Connection* connection);
+  void WantToSend(Connection* connection, bool wants);
+
+  // Gives the peer up, and cuts its lines, unless that has been done.
+  void Fail(const std::string& why);
+
+ private:
+  struct Lane {
+    uint8_t rail = 0;
+    std::shared_ptr<Connection> connection;  // null: the line does not stand yet
+  };
+
+  size_t Choose(size_t bytes);
+  void Post(size_t lane, std::unique_ptr<Outgoing> frame);
+
+  Worker* const worker_;
+  const ProcessId process_;
+  const Protection protection_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Lane> lanes_;
+  bool open_ = false, failed_ = false;
+  size_t turn_ = 0;
+  std::map<remote::Reach::Key, Reach*> reaches_;
+  struct Delayed {
+    std::unique_ptr<Outgoing> frame;
+    bool control = false;
+  };
+  std::vector<Delayed> delayed_;  // until the peer is open
+  std::unique_ptr<Outgoing> spare_;
+};
+
+}  // namespace axccl::tcp

@@ -1,0 +1,102 @@
+#include "transports/tcp/reach.h"
+
+#include <utility>
+
+#include "src/base/log.h"
+#include "transports/remote/outgoing.h"
+#include "transports/tcp/peer.h"
+#include "transports/tcp/worker.h"
+
+namespace axccl::tcp {
+namespace {
+
+constexpr std::chrono::milliseconds kLook(5);  // while waiting for a flush
+// A larger message is divided, so that several lanes take parts of it.
+constexpr size_t kMostBytes = 256u << 10;
+
+}  // namespace
+
+Reach::Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror)
+    : remote::Reach(&peer->mutex(), std::move(options), std::move(mirror)), worker_(worker), peer_(std::move(peer)) {}
+
+Result<std::shared_ptr<Reach>> Reach::Create(Worker* worker, std::shared_ptr<Peer> peer,
+                                             remote::ConnectOptions options) {
+  AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Mirror> mirror, MakeMirror(options));
+  std::shared_ptr<Reach> reach(new Reach(worker, std::move(peer), std::move(options), std::move(mirror)));
+  std::lock_guard lock(reach->mutex());
+  reach->peer_->Add(reach.get());
+  return reach;
+}
+
+// The last owner may be a frame that has just been sent, with the lock held.
+Reach::~Reach() {
+  if (!detached_) Detach();
+}
+
+transport::Inbox* Reach::inbox() const { return worker_; }
+
+void Reach::Detach() {
+  std::lock_guard lock(mutex());
+  if (std::exchange(detached_, true)) return;
+  peer_->Remove(this);
+}
+
+void Reach::DropUnsent() { peer_->DropDelayed(this); }
+
+void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+  const auto memory = area != nullptr ? std::static_pointer_cast<remote::Memory>(area) : block_memory();
+  const remote::Direction direction{options_.comm, options_.self, options_.peer};
+  std::lock_guard lock(mutex());
+  if (peer_->failed()) return;
+  remote::CutIntoMessages(stretches, line, kMostBytes, [&](std::span<const Stretch> some, uint64_t with_line) {
+    remote::OutgoingHeader header;
+    header.Write(direction, static_cast<uint32_t>(sent_++), *memory, some, with_line);
+    std::unique_ptr<Outgoing> frame = peer_->TakeSpare();
+    frame->Begin(FrameKind::kMessage, header.bytes.data(), header.size);
+    for (const Stretch& stretch : some) frame->Add(remote::BytesOf(*memory, stretch), stretch.bytes);
+    frame->End();
+    frame->owner = std::static_pointer_cast<Reach>(shared_from_this());
+    frame->memory = memory;
+    peer_->Send(std::move(frame));
+  });
+}
+
+// ---- flushes ----
+
+// Goes back the way that the flush came.
+void Reach::AnswerFlush(const void* connection, const remote::WireControl& answer) {
+  peer_->SendControl(peer_->LaneOf(connection), answer, nullptr);
+}
+
+void Reach::Flushed() { peer_->changed().notify_all(); }
+
+// Uses every lane, so that each is known to lead to the peer and back.
+void Reach::Flush(std::chrono::milliseconds patience) {
+  const auto limit = std::chrono::steady_clock::now() + patience;
+  std::unique_lock lock(mutex());
+  if (peer_->failed()) return;
+  for (size_t lane = 0; lane < peer_->lanes(); ++lane) {
+    const remote::WireControl flush{options_.comm,
+                                    options_.self,
+                                    options_.peer,
+                                    remote::WireControl::kFlush,
+                                    ++flushes_,
+                                    static_cast<uint32_t>(sent_++),
+                                    0};
+    peer_->SendControl(lane, flush, std::static_pointer_cast<Reach>(shared_from_this()));
+  }
+  const uint32_t number = flushes_;
+  while (flushed_ < number && !peer_->failed()) {
+    if (std::chrono::steady_clock::now() > limit) {
+      AXCCL_INFO(kNet, "rank %u on another machine (pid %u) does not answer; what it was sent last may be lost",
+                 options_.peer, options_.pid);
+      return;
+    }
+    lock.unlock();
+    worker_->ProgressThenLeave();
+    lock.lock();
+    if (flushed_ < number && !peer_->failed()) peer_->changed().wait_for(lock, kLook);
+  }
+}
+
+}  // namespace axccl::tcp

@@ -1,0 +1,45 @@
+// A rank that data lines lead to. See remote/reach.h.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <span>
+
+#include "src/base/status.h"
+#include "transports/remote/reach.h"
+
+namespace axccl::tcp {
+
+class Peer;
+class Worker;
+
+class Reach final : public remote::Reach {
+ public:
+  static Result<std::shared_ptr<Reach>> Create(Worker* worker, std::shared_ptr<Peer> peer,
+                                               remote::ConnectOptions options);
+  ~Reach() override;
+
+  const char* Name() const override { return "tcp"; }
+  transport::Inbox* inbox() const override;
+  void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
+  bool sending() const override { return held_.load(std::memory_order_acquire) != 0; }
+  void Flush(std::chrono::milliseconds patience) override;
+  void Detach() override;
+
+  // Frames that wait to be sent.
+  void AddHeld(int frames) { held_.fetch_add(frames, std::memory_order_release); }
+
+ private:
+  Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror);
+  void DropUnsent() override;
+  void AnswerFlush(const void* connection, const remote::WireControl& answer) override;
+  void Flushed() override;
+
+  Worker* const worker_;
+  const std::shared_ptr<Peer> peer_;
+  uint64_t sent_ = 0;  // messages and flushes
+  std::atomic<int> held_{0};
+};
+
+}  // namespace axccl::tcp

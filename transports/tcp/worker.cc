@@ -1,0 +1,221 @@
+#include "transports/tcp/worker.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "src/base/detached_thread.h"
+#include "src/base/processors.h"
+
+namespace axccl::tcp {
+namespace {
+
+// How long a message for which no thread waits may lie there (at most twice that): it grows while operations keep
+// coming.
+constexpr std::chrono::milliseconds kDoze(1), kLongestDoze(8);
+// So few connections are read without asking first which of them have something.
+constexpr size_t kFew = 2;
+
+}  // namespace
+
+Result<Worker*> Worker::Get(const std::vector<remote::RailAddress>& rails) {
+  static Worker* const worker = new Worker;
+  static const Status* const status = new Status(worker->Start(rails));
+  if (!status->ok()) return *status;
+  return worker;
+}
+
+Status Worker::Start(const std::vector<remote::RailAddress>& rails) {
+  rails_ = rails;
+  ready_ = service::Fd(epoll_create1(EPOLL_CLOEXEC));
+  woken_ = service::Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (!ready_ || !woken_) return service::OpenError(errno, "watching connections to other machines: epoll_create1");
+  epoll_event event{};
+  event.events = EPOLLONESHOT;
+  if (epoll_ctl(woken_.get(), EPOLL_CTL_ADD, ready_.get(), &event) != 0)
+    return SystemError(errno, "watching connections to other machines");
+  remote::Lines* const lines = remote::Lines::Made();
+  AXCCL_RETURN_IF_ERROR(lines->Add(
+      {[this](const ProcessId& process, const std::string& why) { Fail(process, why); }, [this] { return InUse(); }}));
+  AXCCL_RETURN_IF_ERROR(
+      lines->TakeDataLines([this](const remote::Lines::Key& key, service::Fd fd, const remote::LineSession& session) {
+        Take(key, std::move(fd), session);
+      }));
+  return StartDetached("messages over TCP", [this] { Main(); });
+}
+
+// ---- peers ----
+
+std::shared_ptr<Peer> Worker::PeerOf(const ProcessId& process, const std::vector<uint8_t>& rails,
+                                     const Protection& protection) {
+  std::unique_lock lock(peers_mutex_);
+  std::shared_ptr<Peer>& known = peers_[process];
+  if (known != nullptr) {
+    std::lock_guard of_peer(known->mutex());
+    if (!known->failed()) return known;
+  }
+  const std::shared_ptr<Peer> peer = known = std::make_shared<Peer>(this, process, rails, protection);
+  std::vector<std::pair<uint8_t, Early>> early;
+  for (auto it = early_.lower_bound({process, 0}); it != early_.end() && it->first.process == process;) {
+    early.emplace_back(it->first.rail, std::move(it->second));
+    it = early_.erase(it);
+  }
+  lock.unlock();
+  for (auto& [rail, line] : early) Watch(peer, rail, std::move(line.fd), line.session);
+  return peer;
+}
+
+bool Worker::InUse() {
+  std::lock_guard lock(peers_mutex_);
+  return std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) {
+    std::lock_guard of_peer(entry.second->mutex());
+    return entry.second->has_reaches();
+  });
+}
+
+void Worker::Take(const remote::Lines::Key& key, service::Fd fd, const remote::LineSession& session) {
+  std::shared_ptr<Peer> peer;
+  {
+    std::lock_guard lock(peers_mutex_);
+    const auto it = peers_.find(key.process);
+    if (it != peers_.end()) peer = it->second;
+    bool failed = false;
+    if (peer != nullptr) {
+      std::lock_guard of_peer(peer->mutex());
+      failed = peer->failed();
+    }
+    if (peer == nullptr || failed) {
+      early_.insert_or_assign(key, Early{std::move(fd), session});
+      return;
+    }
+  }
+  Watch(peer, key.rail, std::move(fd), session);
+}
+
+void Worker::Watch(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd,
+                   const remote::LineSession& session) {
+  std::lock_guard lock(receiving_);
+  std::lock_guard of_peer(peer->mutex());
+  const std::shared_ptr<Connection> connection = peer->Opened(rail, std::move(fd), session);
+  if (connection == nullptr) return;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = connection.get();
+  if (epoll_ctl(ready_.get(), EPOLL_CTL_ADD, connection->fd(), &event) != 0)
+    return peer->Fail(std::string(SystemError(errno, "watching a connection").message()));
+  connections_.push_back({peer, connection});
+  peer->SendDelayed();
+  if (polling_ == 0) Listen();
+}
+
+void Worker::Fail(const ProcessId& process, const std::string& why) {
+  std::shared_ptr<Peer> peer;
+  {
+    std::lock_guard lock(peers_mutex_);
+    std::erase_if(early_, [&](const auto& entry) { return entry.first.process == process; });
+    const auto it = peers_.find(process);
+    if (it == peers_.end()) return;
+    peer = it->second;
+  }
+  std::lock_guard lock(peer->mutex());
+  peer->Fail(why);
+}
+
+void Worker::WantToSend(Connection* connection, bool wants) {
+  unsent_.fetch_add(wants ? 1 : -1, std::memory_order_relaxed);
+  epoll_event event{};
+  event.events = EPOLLIN | (wants ? EPOLLOUT : 0u);
+  event.data.ptr = connection;
+  (void)epoll_ctl(ready_.get(), EPOLL_CTL_MOD, connection->fd(), &event);
+}
+
+// ---- progress ----
+
+void Worker::Listen() {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLONESHOT;
+  (void)epoll_ctl(woken_.get(), EPOLL_CTL_MOD, ready_.get(), &event);
+  listening_ = true;
+}
+
+void Worker::LeaveToThread() {
+  if (polling_ == 0 && !listening_) Listen();
+}
+
+void Worker::Main() {
+  BecomeOwnThread("axccl-tcp");
+  uint32_t seen = 0;
+  std::chrono::milliseconds doze = kDoze;
+  for (bool dozing = false;;) {
+    epoll_event event{};
+    const bool woken = epoll_wait(woken_.get(), &event, 1, dozing ? static_cast<int>(doze.count()) : -1) > 0;
+    std::unique_lock lock(receiving_, std::defer_lock);
+    if (woken) {
+      lock.lock();
+      listening_ = false;
+    } else if (!lock.try_lock()) {
+      continue;  // a thread is polling, and would have to wake this one
+    }
+    const uint32_t uses = uses_.load(std::memory_order_relaxed);
+    const bool used = std::exchange(seen, uses) != uses;
+    // If no thread polls, this thread handles the event.
+    if (polling_ == 0 && !listening_ && (woken || !used)) {
+      Drive();
+      Listen();
+    }
+    dozing = !listening_;
+    doze = used ? std::min(2 * doze, kLongestDoze) : kDoze;
+  }
+}
+
+void Worker::Drive() {
+  if (connections_.size() <= kFew) {
+    for (const Open& open : connections_) Serve(open.connection.get());
+  } else {
+    epoll_event events[32];
+    const int count = epoll_wait(ready_.get(), events, 32, 0);
+    for (int i = 0; i < count; ++i) Serve(static_cast<Connection*>(events[i].data.ptr));
+  }
+  std::erase_if(connections_, [&](const Open& open) {
+    if (!open.connection->ended()) return false;
+    (void)epoll_ctl(ready_.get(), EPOLL_CTL_DEL, open.connection->fd(), nullptr);
+    std::lock_guard of_peer(open.peer->mutex());
+    open.connection->Close();
+    return true;
+  });
+}
+
+void Worker::Serve(Connection* connection) {
+  std::lock_guard lock(connection->peer()->mutex());
+  if (connection->wants_to_send()) connection->SendMore();
+  connection->Receive();
+}
+
+void Worker::Progress() {
+  const std::unique_lock lock(receiving_, std::try_to_lock);
+  if (lock.owns_lock()) Drive();
+}
+
+void Worker::ProgressThenLeave() {
+  std::lock_guard lock(receiving_);
+  Drive();
+  LeaveToThread();
+}
+
+void Worker::BeginPolling() {
+  polling_.fetch_add(1);
+  uses_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// The thread reads the count with the lock held. If it still counted on this one, it is notified now.
+void Worker::EndPolling(bool waiting) {
+  polling_.fetch_sub(1);
+  if (!waiting && unsent_.load(std::memory_order_relaxed) == 0) return;
+  std::lock_guard lock(receiving_);
+  LeaveToThread();
+}
+
+}  // namespace axccl::tcp
