@@ -274,12 +274,13 @@ void Filter(const uint8_t* data, size_t size) {
 // The messages of a stranger to a process that waits for a lifeline's call, from a known and an unknown process: the
 // stranger is never accepted as the peer.
 void Line(const uint8_t* data, size_t size) {
-  static const remote::LineIdentity self = remote::LineIdentity::Make().value(), peer = remote::LineIdentity::Make().value();
+  static const remote::LineIdentity self = remote::LineIdentity::Make().value(),
+                                    peer = remote::LineIdentity::Make().value();
   static const remote::LineKeys keys = self.KeysWith(peer.public_key(), false).value();
   constexpr remote::LineProcess kSelf{0xff}, kPeer{0x01};
   bool known = size % 2 == 0;
-  remote::LineGuest guest(kSelf,
-                       [&](const remote::LineProcess& process) { return known && process == kPeer ? &keys : nullptr; });
+  remote::LineGuest guest(
+      kSelf, [&](const remote::LineProcess& process) { return known && process == kPeer ? &keys : nullptr; });
   using Verdict = remote::LineGuest::Verdict;
   while (size > 0) {
     const std::span<std::byte> room = guest.room();

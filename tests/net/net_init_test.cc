@@ -77,17 +77,72 @@ TEST(Unreachable, IdOfAnotherHost) {
 }
 
 // For example in a chroot in which /sys is not mounted.
-TEST(Unreachable, NetworksWithoutSys) {
+TEST(WithoutSys, TcpNeedsNone) {
   RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
-    ncclUniqueId id;
-    ASSERT_TRUE(harness::ShareUniqueId(context, &id));
     ASSERT_TRUE(harness::MountOver("tmpfs", "/sys"));
-    ncclComm_t comm = nullptr;
-    EXPECT_NE(ncclCommInitRank(&comm, 2, id, context.rank()), ncclSuccess);
-    EXPECT_TRUE(LastErrorHas("is /sys mounted?")) << ncclGetLastError(nullptr);
+    harness::Clique clique;
+    EXPECT_TRUE(clique.Init(context));
   });
 }
 
+#ifdef AXCCL_UCX
+TEST(WithoutSys, UcxSaysWhatIsMissing) {
+  RunOnHosts(2, 2,
+             [](const TestHosts&, RankContext& context) {
+               ncclUniqueId id;
+               ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+               ASSERT_TRUE(harness::MountOver("tmpfs", "/sys"));
+               ncclComm_t comm = nullptr;
+               EXPECT_NE(ncclCommInitRank(&comm, 2, id, context.rank()), ncclSuccess);
+               EXPECT_TRUE(LastErrorHas("is /sys mounted?")) << ncclGetLastError(nullptr);
+             },
+             {{"AXCCL_NET", "ucx"}});
+}
+
+// ---- what is chosen ----
+
+TEST(Choice, EncryptionNeedsTcp) {
+  RunOnHosts(2, 2,
+             [](const TestHosts&, RankContext& context) {
+               ncclUniqueId id;
+               ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+               ncclComm_t comm = nullptr;
+               EXPECT_EQ(ncclCommInitRank(&comm, 2, id, context.rank()), ncclInvalidUsage);
+               EXPECT_TRUE(LastErrorHas("AXCCL_ENCRYPT=auth needs TCP: unset AXCCL_NET=ucx"))
+                   << ncclGetLastError(nullptr);
+             },
+             {{"AXCCL_NET", "ucx"}, {"AXCCL_ENCRYPT", "auth"}});
+}
+
+// A process that prefers UCX meets one that has TCP only.
+TEST(Choice, UcxOnOneSideOnlyIsTcp) {
+  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
+    setenv("AXCCL_NET", context.rank() == 0 ? "ucx" : "tcp", 1);
+    setenv("AXCCL_TRUST_NETWORK", "1", 1);
+    harness::Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<int> data(100'000, context.rank() + 1);
+    ASSERT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(),
+                            harness::Cuda(clique.stream())));
+    ASSERT_OK(axcclStreamSynchronize(clique.stream()));
+    EXPECT_EQ(data, std::vector<int>(100'000, 3));
+  });
+}
+#endif
+
+TEST(Choice, EncryptionThatDiffersIsAnErrorOnBoth) {
+  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
+    setenv("AXCCL_ENCRYPT", context.rank() == 0 ? "1" : "0", 1);
+    ncclUniqueId id;
+    ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRank(&comm, 2, id, context.rank()), ncclInvalidUsage);
+    EXPECT_TRUE(LastErrorHas("AXCCL_ENCRYPT is ")) << ncclGetLastError(nullptr);
+    EXPECT_TRUE(LastErrorHas("set it alike on all ranks")) << ncclGetLastError(nullptr);
+  });
+}
+
+#ifdef AXCCL_UCX
 // UCX's ports accept any connection. Each process reports that once on standard error, also without a log, unless the
 // user has named the network, or declared it trusted.
 struct Trust {
@@ -108,6 +163,7 @@ TEST_P(OpenPortsTest, AreReportedUnlessTheNetworkIsNamedOrTrusted) {
   auto environment = GetParam().environment;
   environment.insert(environment.begin(), {"NCCL_SOCKET_IFNAME", ""});
   environment.emplace_back("NCCL_DEBUG", "");
+  environment.emplace_back("AXCCL_NET", "ucx");
   RunOnHosts(
       2, 2,
       [](const TestHosts&, RankContext& context) {
@@ -129,6 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, OpenPortsTest,
                                          Trust{"Trusted", {{"AXCCL_TRUST_NETWORK", "1"}}, 0},
                                          Trust{"NotTrusted", {{"AXCCL_TRUST_NETWORK", "0"}}, 1}),
                          [](const auto& info) { return info.param.name; });
+#endif
 
 }  // namespace
 }  // namespace axccl::tests

@@ -72,7 +72,7 @@ TEST(NetPlacement, EachProcessUsesTheNearNicAndReachesAll) {
     const std::string log = harness::Contents(folder.Path("log." + std::to_string(rank))),
                       near = rank < 2 ? "eth0" : "eth1";
     EXPECT_NE(log.find("placement: of eth0,eth1 this process uses " + near + ","), std::string::npos) << log;
-    EXPECT_NE(log.find(" over " + near + ": an address takes"), std::string::npos) << log;
+    EXPECT_NE(log.find("between machines: TCP over " + near + " ("), std::string::npos) << log;
   }
 }
 

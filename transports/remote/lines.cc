@@ -305,12 +305,12 @@ void Lines::CallAgain(const Key& key) {
 
 // A caller that is refused, because its previous line is not known to have ended yet, calls again.
 void Lines::Adopt(const Key& key, service::Fd fd, const LineSession& session) {
+  // The caller may know before this side that what was before is over.
+  EndIfOver(key.process);
   {
     std::lock_guard lock(mutex_);
     Line& line = lines_[key];
-    if (line.handed_over || (line.fd && !line.ending && !HasEnded(line.fd.get()))) return;
-    if (line.fd) loop_->Unwatch(line.fd.get());
-    line = Line{};
+    if (line.handed_over || line.fd) return;
     line.fd = std::move(fd);
     line.session = session;
   }
@@ -374,6 +374,19 @@ void Lines::End(const ProcessId& process, const std::string& why) {
     }
   }
   for (const User& user : users_) user.lost(process, why);
+}
+
+Status Lines::Settle(const ProcessId& process) {
+  return loop_->Run([&] { EndIfOver(process); });
+}
+
+void Lines::EndIfOver(const ProcessId& process) {
+  bool over = false;
+  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
+    const Line& line = it->second;
+    over |= line.cut || line.ending || (line.fd && line.call == nullptr && HasEnded(line.fd.get()));
+  }
+  if (over) End(process, Reason(0, ""));
 }
 
 void Lines::Cut(const ProcessId& process) {

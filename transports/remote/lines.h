@@ -76,6 +76,9 @@ class Lines {
   // Holds that line from now on, to the peer's rail at `address`; the peer proves its identity with `peer`. One of the
   // two calls and the other one waits for it.
   Status Hold(const Key& key, const sockaddr_storage& address, const LineKey& peer);
+  // Ends at once what is about to end, so that its loss does not count for what comes next. To be called before a
+  // process is connected again.
+  Status Settle(const ProcessId& process);
   // Ends the lines, if there are any, without notifying this process. May be called with the worker's lock.
   void Cut(const ProcessId& process);
   // Whether the other side has ended one of them. With the worker's lock or without.
@@ -121,6 +124,7 @@ class Lines {
   void Stand(const Key& key);
   void OnEvent(const Key& key, uint32_t events);
   void EndSoon(const Key& key, const std::string& why);
+  void EndIfOver(const ProcessId& process);
   void End(const ProcessId& process, const std::string& why);
   bool InUse() const;
   void Beat();

@@ -116,7 +116,7 @@ ssize_t Connection::Write() {
 bool Connection::FillRecord() {
   Sealed& s = *sealed_;
   size_t bytes = 0;
-  std::byte* const text = s.record.data() + kLengthBytes;
+  std::byte* const text = s.record.data() + kHeadBytes;
   while (!queue_.empty() && bytes < kRecordBytes) {
     iovec pieces[Outgoing::kMostPieces];
     const size_t count = queue_.front()->Pieces(pieces, Outgoing::kMostPieces);
@@ -202,14 +202,14 @@ ssize_t Connection::ReadSealed(size_t* asked) {
 bool Connection::OpenRecords() {
   Sealed& s = *sealed_;
   size_t at = 0;
-  while (trouble_.empty() && s.coming_bytes - at >= kLengthBytes) {
+  while (trouble_.empty() && s.coming_bytes - at >= kHeadBytes) {
     std::byte* const record = s.coming.data() + at;
-    const size_t length = Seal::LengthOf(record);
+    const size_t length = s.in.LengthOf(record);
     if (length == 0) return false;
     if (s.coming_bytes - at < length) break;
     if (!s.in.Open(record, length)) return false;
-    const size_t bytes = length - kLengthBytes - kTagBytes;
-    std::memcpy(buffer_.get() + end_, record + kLengthBytes, bytes);  // Parse leaves room for a record
+    const size_t bytes = length - kHeadBytes - kTagBytes;
+    std::memcpy(buffer_.get() + end_, record + kHeadBytes, bytes);  // Parse leaves room for a record
     end_ += bytes;
     Parse();
     at += length;

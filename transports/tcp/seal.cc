@@ -10,6 +10,7 @@ namespace axccl::tcp {
 namespace {
 
 static_assert(kTagBytes == crypto_aead_aes256gcm_ABYTES && kTagBytes == crypto_aead_chacha20poly1305_ietf_ABYTES);
+static_assert(kHeadBytes == sizeof(uint32_t) + crypto_shorthash_BYTES);
 static_assert(crypto_aead_aes256gcm_NPUBBYTES == 12 && crypto_aead_chacha20poly1305_ietf_NPUBBYTES == 12);
 
 unsigned char* Bytes(std::byte* p) { return reinterpret_cast<unsigned char*>(p); }
@@ -26,8 +27,17 @@ struct Seal::State {
   std::array<uint8_t, 32> key;
   remote::Cipher cipher;
   bool hidden;
+  std::array<uint8_t, crypto_shorthash_KEYBYTES> length_key;
   uint64_t records = 0;
 
+  // Of the next record's length.
+  using Tag = std::array<unsigned char, crypto_shorthash_BYTES>;
+  Tag TagOf(uint32_t length) const {
+    const uint64_t text[2] = {records, length};
+    Tag tag;
+    crypto_shorthash(tag.data(), reinterpret_cast<const unsigned char*>(text), sizeof(text), length_key.data());
+    return tag;
+  }
   std::array<unsigned char, 12> Nonce() {
     std::array<unsigned char, 12> nonce{};
     std::memcpy(nonce.data(), &records, sizeof(records));
@@ -40,27 +50,35 @@ Seal::Seal(const std::array<uint8_t, 32>& key, remote::Cipher cipher, bool hidde
   state_->key = key;
   state_->cipher = cipher;
   state_->hidden = hidden;
+  constexpr char kLength[] = "length";
+  crypto_generichash(state_->length_key.data(), state_->length_key.size(),
+                     reinterpret_cast<const unsigned char*>(kLength), sizeof(kLength), key.data(), key.size());
   if (cipher == remote::Cipher::kAesGcm) crypto_aead_aes256gcm_beforenm(&state_->aes, key.data());
 }
 
 Seal::~Seal() { sodium_memzero(state_.get(), sizeof(State)); }
 
-size_t Seal::LengthOf(const std::byte* record) {
+size_t Seal::LengthOf(const std::byte* record) const {
   uint32_t bytes = 0;
   std::memcpy(&bytes, record, sizeof(bytes));
-  return bytes == 0 || bytes > kRecordBytes ? 0 : kLengthBytes + bytes + kTagBytes;
+  const State::Tag tag = state_->TagOf(bytes);
+  if (sodium_memcmp(tag.data(), record + sizeof(bytes), tag.size()) != 0 || bytes == 0 || bytes > kRecordBytes)
+    return 0;
+  return kHeadBytes + bytes + kTagBytes;
 }
 
 // What is hidden is encrypted in place, and its length goes in beside it; what is not is sealed with its length in
 // front.
 size_t Seal::Close(std::byte* record, size_t bytes) {
   const auto length = static_cast<uint32_t>(bytes);
+  const State::Tag length_tag = state_->TagOf(length);
   std::memcpy(record, &length, sizeof(length));
+  std::memcpy(record + sizeof(length), length_tag.data(), length_tag.size());
   const auto nonce = state_->Nonce();
-  unsigned char* const text = Bytes(record) + kLengthBytes;
+  unsigned char* const text = Bytes(record) + kHeadBytes;
   unsigned char* const tag = text + bytes;
   const size_t hidden = state_->hidden ? bytes : 0;
-  const size_t open = kLengthBytes + bytes - hidden;
+  const size_t open = kHeadBytes + bytes - hidden;
   if (state_->cipher == remote::Cipher::kAesGcm) {
     crypto_aead_aes256gcm_encrypt_detached_afternm(text, tag, nullptr, text, hidden, Bytes(record), open, nullptr,
                                                    nonce.data(), &state_->aes);
@@ -68,16 +86,16 @@ size_t Seal::Close(std::byte* record, size_t bytes) {
     crypto_aead_chacha20poly1305_ietf_encrypt_detached(text, tag, nullptr, text, hidden, Bytes(record), open, nullptr,
                                                        nonce.data(), state_->key.data());
   }
-  return kLengthBytes + bytes + kTagBytes;
+  return kHeadBytes + bytes + kTagBytes;
 }
 
 bool Seal::Open(std::byte* record, size_t record_bytes) {
-  const size_t bytes = record_bytes - kLengthBytes - kTagBytes;
+  const size_t bytes = record_bytes - kHeadBytes - kTagBytes;
   const auto nonce = state_->Nonce();
-  unsigned char* const text = Bytes(record) + kLengthBytes;
+  unsigned char* const text = Bytes(record) + kHeadBytes;
   const unsigned char* const tag = text + bytes;
   const size_t hidden = state_->hidden ? bytes : 0;
-  const size_t open = kLengthBytes + bytes - hidden;
+  const size_t open = kHeadBytes + bytes - hidden;
   if (state_->cipher == remote::Cipher::kAesGcm)
     return crypto_aead_aes256gcm_decrypt_detached_afternm(text, nullptr, text, hidden, tag, Bytes(record), open,
                                                           nonce.data(), &state_->aes) == 0;

@@ -1,10 +1,11 @@
 // Records: how the bytes of a data line are sealed, if AXCCL_ENCRYPT asks for it.
 //
-//   4 bytes: length of the text   text, encrypted or not   16 bytes: tag
+//   4 bytes: length of the text   8 bytes: tag of the length   text, encrypted or not   16 bytes: tag
 //
 // AES-256-GCM where the processor has instructions for it, otherwise ChaCha20-Poly1305 (libsodium). Each direction of
 // each line has a fresh key, and the nonce is the number of the record, which is not sent: a record that is changed,
-// left out, repeated or moved does not open. The length is part of what is sealed.
+// left out, repeated or moved does not open. The length has a tag of its own (SipHash-2-4), because a receiver that
+// believed a wrong one might wait for ever.
 #pragma once
 
 #include <array>
@@ -18,8 +19,8 @@
 namespace axccl::tcp {
 
 inline constexpr size_t kRecordBytes = 32u << 10;  // of text, at most
-inline constexpr size_t kLengthBytes = 4, kTagBytes = 16;
-inline constexpr size_t kSealedBytes = kLengthBytes + kRecordBytes + kTagBytes;
+inline constexpr size_t kHeadBytes = 12, kTagBytes = 16;
+inline constexpr size_t kSealedBytes = kHeadBytes + kRecordBytes + kTagBytes;
 
 // The cipher of this process, which both sides must have.
 remote::Cipher CipherOfProcess();
@@ -33,11 +34,11 @@ class Seal {
   Seal(const Seal&) = delete;
   Seal& operator=(const Seal&) = delete;
 
-  // `record` has `bytes` of text, from kLengthBytes on, and room for the rest. Returns the length of the record.
+  // `record` has `bytes` of text, from kHeadBytes on, and room for the rest. Returns the length of the record.
   size_t Close(std::byte* record, size_t bytes);
-  // Returns the length of the whole record; 0: there is none of that length.
-  static size_t LengthOf(const std::byte* record);
-  // Leaves the text from kLengthBytes on. Returns false if the record is not the next one of the other side.
+  // Returns the length of the whole record that begins so; 0: it is not the next one of the other side.
+  size_t LengthOf(const std::byte* record) const;
+  // Leaves the text from kHeadBytes on. Returns false if the record is not the next one of the other side.
   bool Open(std::byte* record, size_t record_bytes);
 
  private:

@@ -34,6 +34,7 @@ Result<remote::NetworkAddress> SelfAddress(const remote::SelfOptions& options) {
 Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions options) {
   AXCCL_ASSIGN_OR_RETURN(Worker * worker, Worker::Get({}));
   const auto process = options.process;
+  AXCCL_RETURN_IF_ERROR(remote::Lines::Made()->Settle(process));
   const remote::NetworkAddress address = options.address;
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Reach> reach, Reach::Create(worker, std::move(options)));
   for (const remote::RailPair& pair : remote::PairRails(worker->addresses(), address.rails))

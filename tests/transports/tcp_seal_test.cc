@@ -1,0 +1,99 @@
+// What AXCCL_ENCRYPT promises: nothing that was changed, repeated, moved or left out on the way is taken for what was
+// sent, and what is hidden is not seen.
+#include "transports/tcp/seal.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <vector>
+
+#include "tests/harness/random.h"
+
+namespace axccl::tcp {
+namespace {
+
+using Record = std::vector<std::byte>;
+
+class SealTest : public testing::TestWithParam<std::tuple<remote::Cipher, bool>> {
+ protected:
+  SealTest() {
+    if (cipher() == remote::Cipher::kAesGcm && CipherOfProcess() != remote::Cipher::kAesGcm) return;
+    ready_ = true;
+    key_.fill(7);
+  }
+  void SetUp() override {
+    if (!ready_) GTEST_SKIP() << "this processor has no instructions for AES";
+  }
+  static remote::Cipher cipher() { return std::get<0>(GetParam()); }
+  static bool hidden() { return std::get<1>(GetParam()); }
+  std::unique_ptr<Seal> Make() const { return std::make_unique<Seal>(key_, cipher(), hidden()); }
+  static Record Text(size_t bytes, uint8_t value) { return Record(bytes, static_cast<std::byte>(value)); }
+  static Record Sealed(Seal* seal, const Record& text) {
+    Record record(kHeadBytes + text.size() + kTagBytes);
+    std::copy(text.begin(), text.end(), record.begin() + kHeadBytes);
+    EXPECT_EQ(seal->Close(record.data(), text.size()), record.size());
+    return record;
+  }
+  static Record TextOf(const Record& record) { return {record.begin() + kHeadBytes, record.end() - kTagBytes}; }
+
+  bool ready_ = false;
+  std::array<uint8_t, 32> key_{};
+};
+
+TEST_P(SealTest, RecordsOpenInOrder) {
+  const auto out = Make(), in = Make();
+  for (const size_t bytes : {size_t{1}, size_t{17}, size_t{1000}, kRecordBytes}) {
+    Record record = Sealed(out.get(), Text(bytes, 3));
+    ASSERT_EQ(in->LengthOf(record.data()), record.size());
+    ASSERT_TRUE(in->Open(record.data(), record.size())) << bytes;
+    EXPECT_EQ(TextOf(record), Text(bytes, 3));
+  }
+}
+
+TEST_P(SealTest, OnlyWhatIsHiddenIsNotSeen) {
+  const auto out = Make();
+  EXPECT_EQ(TextOf(Sealed(out.get(), Text(100, 3))) == Text(100, 3), !hidden());
+}
+
+TEST_P(SealTest, AThousandBitFlipsAreRejected) {
+  harness::Random random(harness::Seed());
+  for (int i = 0; i < 1000; ++i) {
+    const auto out = Make(), in = Make();
+    Record record = Sealed(out.get(), Text(1 + random.Below(300), 3));
+    const size_t bit = random.Below(8 * record.size());
+    record[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+    // The receiver does not wait for what a changed length promises.
+    const size_t length = in->LengthOf(record.data());
+    EXPECT_EQ(length == 0, bit < 8 * kHeadBytes) << "bit " << bit;
+    EXPECT_FALSE(length != 0 && in->Open(record.data(), length)) << "bit " << bit;
+  }
+}
+
+TEST_P(SealTest, RepeatedMovedAndMissingRecordsAreRejected) {
+  const auto out = Make();
+  const Record first = Sealed(out.get(), Text(10, 1)), second = Sealed(out.get(), Text(10, 2));
+  const auto opens = [&](std::vector<Record> records) {
+    const auto in = Make();
+    bool good = true;
+    for (Record& record : records)
+      good = good && in->LengthOf(record.data()) != 0 && in->Open(record.data(), record.size());
+    return good;
+  };
+  EXPECT_TRUE(opens({first, second}));
+  EXPECT_FALSE(opens({first, first}));
+  EXPECT_FALSE(opens({second}));
+  EXPECT_FALSE(opens({second, first}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ciphers, SealTest,
+                         testing::Combine(testing::Values(remote::Cipher::kAesGcm, remote::Cipher::kChaCha),
+                                          testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param) == remote::Cipher::kAesGcm ? "Aes" : "ChaCha") +
+                                  (std::get<1>(info.param) ? "Hidden" : "Auth");
+                         });
+
+}  // namespace
+}  // namespace axccl::tcp
