@@ -9,15 +9,22 @@
 namespace axccl::remote {
 namespace {
 
-// Copies the first word last, because readers take it for the number of what follows.
+// Copies the first word last, because readers take it for the number of what follows. They may read meanwhile, word by
+// word, and look at the number again.
 void CopyGuarded(std::byte* to, const std::byte* from, size_t bytes) {
-  uint64_t first;
-  std::memcpy(&first, from, sizeof(first));
-  auto* const word = reinterpret_cast<uint64_t*>(to);
-  __atomic_store_n(word, uint64_t{0}, __ATOMIC_RELAXED);
+  constexpr size_t kWord = sizeof(uint64_t);
+  const auto word_of = [&](size_t at) {
+    uint64_t word;
+    std::memcpy(&word, from + at, kWord);
+    return word;
+  };
+  auto* const words = reinterpret_cast<uint64_t*>(to);
+  __atomic_store_n(words, uint64_t{0}, __ATOMIC_RELAXED);
   std::atomic_thread_fence(std::memory_order_release);
-  std::memcpy(to + sizeof(first), from + sizeof(first), bytes - sizeof(first));
-  __atomic_store_n(word, first, __ATOMIC_RELEASE);
+  size_t at = kWord;
+  for (; at + kWord <= bytes; at += kWord) __atomic_store_n(words + at / kWord, word_of(at), __ATOMIC_RELAXED);
+  for (; at < bytes; ++at) __atomic_store_n(to + at, from[at], __ATOMIC_RELAXED);
+  __atomic_store_n(words, word_of(0), __ATOMIC_RELEASE);
 }
 
 }  // namespace

@@ -143,7 +143,9 @@ const WaitBoard* Standstill::PublishBoard(const Step& step, const Waits& waits) 
   const Member& own = step.main->own();
   const auto at =
       static_cast<uint64_t>(reinterpret_cast<std::byte*>(held->board) - reinterpret_cast<std::byte*>(own.header));
-  const transport::Reach::Stretch all{at, sizeof(WaitBoard), false, false};
+  // Readers may look at it meanwhile; its checksum is the first word.
+  static_assert(WaitBoard::kChecksum == 0);
+  const transport::Reach::Stretch all{at, sizeof(WaitBoard), false, true};
   for (int p = 0; p < step.main->size(); ++p)
     step.main->member(p).reach->Publish(nullptr, {&all, 1}, transport::Reach::kNoLine);
   return held->board;
