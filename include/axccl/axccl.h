@@ -137,7 +137,7 @@ typedef struct axcclCommInfo {
 ncclResult_t axcclCommGetInfo(ncclComm_t comm, axcclCommInfo_t* info);
 
 /* *link = how this rank reaches `peer`. "self"; host ranks: "inproc" (same process), "shm" (mapped memory), "shm+cma"
- * (other memory also by system call), "ucx" (messages to another machine); GPU ranks: "inproc", "cuda_ipc", or "pinned"
+ * (other memory also by system call), "tcp" or "ucx" (messages to another machine); GPU ranks: "inproc", "cuda_ipc", or "pinned"
  * (through host memory). The text is static. */
 ncclResult_t axcclCommGetLink(ncclComm_t comm, int peer, const char** link);
 

@@ -60,7 +60,7 @@ std::multimap<std::string, std::vector<int>> ThreadsOfThis() {
 void ExpectOwnThreadsOn(const std::vector<int>& processors) {
   int found = 0;
   for (const auto& [name, allowed] : ThreadsOfThis()) {
-    if (name != "axccl-service" && name != "axccl-progress" && name != "axccl-ucx") continue;
+    if (name != "axccl-service" && name != "axccl-progress" && name != "axccl-tcp") continue;
     EXPECT_EQ(allowed, processors) << name;
     ++found;
   }
@@ -349,7 +349,7 @@ TEST_F(PlacementTest, TheThreadForMessagesIsPlacedToo) {
         setenv("NCCL_HOSTID", context.rank() < 2 ? "one" : "two", 1);
         Clique clique;
         ASSERT_TRUE(clique.Init(context));
-        EXPECT_EQ(ThreadsOfThis().count("axccl-ucx"), 1u);
+        EXPECT_EQ(ThreadsOfThis().count("axccl-tcp"), 1u);
         ExpectOwnThreadsOn({all_[static_cast<size_t>(context.rank() % 2)]});
       },
       options_);

@@ -10,15 +10,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "src/base/service_fd.h"
 #include "tests/harness/client.h"
+#include "tests/harness/random.h"
 #include "tests/net/run_on_hosts.h"
 
 namespace axccl::tests {
@@ -153,6 +157,117 @@ TEST(HostileNetwork, AReplayedLifelineIsIgnored) {
     EXPECT_EQ(result, ncclRemoteError);
     ASSERT_OK(ncclCommAbort(clique.comm()));
     clique.ForgetComms();
+  });
+}
+
+// ---- strangers who reach the ports, and see nothing ----
+
+// The ports at which this host listens.
+std::vector<uint16_t> ListeningPorts() {
+  std::vector<uint16_t> ports;
+  std::ifstream table("/proc/self/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    unsigned port = 0, state = 0;
+    if (std::sscanf(line.c_str(), " %*u: %*8x:%x %*8x:%*x %x", &port, &state) == 2 && state == 0x0a)
+      ports.push_back(static_cast<uint16_t>(port));
+  }
+  return ports;
+}
+
+// What a stranger may say: nothing, noise, what UCX would take for a connection and a write, HTTP, or a hello of
+// nobody.
+std::vector<std::byte> Speech(int which) {
+  harness::Random random(harness::Scramble(harness::Seed(), static_cast<uint64_t>(which)));
+  std::vector<std::byte> speech;
+  const auto say = [&](const void* bytes, size_t count) {
+    const auto* const from = static_cast<const std::byte*>(bytes);
+    speech.insert(speech.end(), from, from + count);
+  };
+  const auto noise = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) speech.push_back(static_cast<std::byte>(random.Below(256)));
+  };
+  switch (which % 5) {
+    case 1:
+      noise(1 + random.Below(5000));
+      break;
+    case 2: {
+      const uint64_t magic = 0xCAFEBABE12345678ull;  // of UCX's TCP connections
+      say(&magic, sizeof magic);
+      noise(300);
+      break;
+    }
+    case 3:
+      say("GET / HTTP/1.1\r\n\r\n", 18);
+      break;
+    case 4: {
+      const uint64_t magic = 0x20656e696c6c7861ull;  // of lines
+      say(&magic, sizeof magic);
+      noise(72 + random.Below(2) * 4096);
+      break;
+    }
+    default:
+      break;
+  }
+  return speech;
+}
+
+// 2,000 connections, hundreds at a time: all results are right, nothing is lost, and all strangers are cut in the end.
+TEST(HostileNetwork, StrangersAtThePortsChangeNothing) {
+  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ASSERT_NO_FATAL_FAILURE(AllReduce(clique, 10));
+    if (context.rank() == 0) {
+      const std::vector<uint16_t> ports = ListeningPorts();
+      ASSERT_FALSE(ports.empty());
+      std::memcpy(context.board(), ports.data(), ports.size() * sizeof(uint16_t));
+      context.Set(1, ports.size());
+    }
+    const auto count = static_cast<size_t>(context.Await(1));
+    std::thread strangers;
+    std::atomic<int> cut{0};
+    std::atomic<bool> over{false};
+    constexpr int kConnections = 2000, kAtOnce = 500;
+    if (context.rank() == 1)
+      strangers = std::thread([&] {
+        std::vector<Fd> held;
+        for (int i = 0; i < kConnections; ++i) {
+          sockaddr_in to{};
+          to.sin_family = AF_INET;
+          uint16_t port = 0;
+          std::memcpy(&port, context.board() + sizeof port * (static_cast<size_t>(i) % count), sizeof port);
+          to.sin_port = htons(port);
+          inet_pton(AF_INET, "10.77.0.1", &to.sin_addr);
+          Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+          const timeval look{5, 0};
+          setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
+          EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0) << std::strerror(errno);
+          const std::vector<std::byte> speech = Speech(i);
+          (void)!send(fd.get(), speech.data(), speech.size(), MSG_NOSIGNAL);
+          held.push_back(std::move(fd));
+          if (held.size() < kAtOnce) continue;
+          for (const Fd& each : held) {  // a guest is cut after 3 s, or earlier
+            char answer[256];
+            ssize_t got = 0;
+            while ((got = recv(each.get(), answer, sizeof answer, 0)) > 0) continue;
+            cut += got == 0 || errno == ECONNRESET;
+          }
+          held.clear();
+        }
+        over = true;
+      });
+    // Until the strangers have gone, on both ranks alike.
+    for (int round = 0;; ++round) {
+      int going = context.rank() == 1 && !over;
+      ASSERT_OK(ncclAllReduce(&going, &going, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+      ASSERT_OK(axcclStreamSynchronize(clique.stream()));
+      if (going == 0) break;
+      ASSERT_NO_FATAL_FAILURE(AllReduce(clique, 3));
+    }
+    if (strangers.joinable()) strangers.join();
+    if (context.rank() == 1) {
+      EXPECT_EQ(cut, kConnections);
+    }
   });
 }
 

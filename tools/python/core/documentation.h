@@ -213,7 +213,7 @@ mesh: sizes by name, major to minor, of all ranks in row-major order. along: a n
 >>> axccl.local(4).run(lambda comm: int(comm.mesh_channel({"x": 2, "y": 2}, "x").all_reduce(np.array(comm.rank))))
 [2, 4, 2, 4])";
 
-inline constexpr const char* kLink = R"(How this rank reaches rank `peer`: self, inproc, shm, shm+cma, ucx.
+inline constexpr const char* kLink = R"(How this rank reaches rank `peer`: self, inproc, shm, shm+cma, tcp, ucx.
 
 >>> axccl.local(2).run(lambda comm: comm.link(1 - comm.rank))
 ['inproc', 'inproc'])";
