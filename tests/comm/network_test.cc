@@ -99,11 +99,12 @@ TEST(WireNetworks, AreRefusedIfInvalid) {
   refused("no rail", [](WireNetwork* n) { n->rails = 0; });
   refused("too many rails", [](WireNetwork* n) { n->rails = remote::kMostRails + 1; });
   refused("rails of nothing", [](WireNetwork* n) { n->rails = 3; });
-  refused("no address", [](WireNetwork* n) { n->rail[0].bytes = 0; });
   refused("an address beyond the end", [](WireNetwork* n) { n->rail[1].bytes = 2001; });
   refused("a very long address", [](WireNetwork* n) { n->rail[0].bytes = ~0u; });
   refused("no lifeline", [](WireNetwork* n) { n->rail[0].lifeline.family = 5; });
   refused("a network twice", [](WireNetwork* n) { std::memcpy(n->rail[1].network, n->rail[0].network, 56); });
+  refused("a way to seal that there is not", [](WireNetwork* n) { n->sealing = 3; });
+  refused("a cipher that there is not", [](WireNetwork* n) { n->cipher = 2; });
   refused("a name without end",
           [](WireNetwork* n) { std::memset(n->rail[0].network, 'x', sizeof n->rail[0].network); });
 }

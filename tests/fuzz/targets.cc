@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -33,6 +35,8 @@
 #include "src/tune/filter.h"
 #include "transports/remote/line_proof.h"
 #include "transports/remote/wire.h"
+#include "transports/tcp/connection.h"
+#include "transports/tcp/peer.h"
 
 namespace axccl::fuzz {
 namespace {
@@ -269,7 +273,7 @@ void Filter(const uint8_t* data, size_t size) {
   for (int kind = 0; kind < plan::kNumKinds; ++kind) (void)filter.value().Admits(static_cast<plan::Kind>(kind), "ring");
 }
 
-// ---- transports/ucx ----
+// ---- transports/remote, transports/tcp ----
 
 // The messages of a stranger to a process that waits for a lifeline's call, from a known and an unknown process: the
 // stranger is never accepted as the peer.
@@ -320,6 +324,40 @@ void Message(const uint8_t* data, size_t size) {
   Check(message.head.line == ~uint64_t{0} || Wide{message.head.line} + 64 <= sizes[0], "a line leaves the memory");
 }
 
+// What a peer sends on a data line that stands: it stays in the memory that is the peer's, and the line always ends.
+void DataLine(const uint8_t* data, size_t size) {
+  constexpr size_t kBlock = 64u << 10;
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) return;
+  service::Fd here(ends[0]), there(ends[1]);
+  static std::vector<std::byte> block(kBlock);
+  remote::ConnectOptions options;
+  options.comm = 1;
+  options.peer = 1;
+  options.block = block.data();
+  options.block_bytes = kBlock;
+  options.arrived = [] {};
+  const auto peer =
+      std::make_shared<tcp::Peer>(nullptr, tcp::Peer::ProcessId{}, std::vector<uint8_t>{0}, tcp::Protection{});
+  const auto reach = tcp::Reach::Create(nullptr, peer, options).value();
+  {
+    std::lock_guard lock(peer->mutex());
+    const std::shared_ptr<tcp::Connection> connection = peer->Opened(0, std::move(here), {});
+    peer->SendDelayed();
+    while (size > 0 && !connection->ended()) {
+      const ssize_t sent = send(there.get(), data, std::min<size_t>(size, 4096), MSG_NOSIGNAL);
+      if (sent <= 0) break;
+      data += sent;
+      size -= static_cast<size_t>(sent);
+      connection->Receive();
+    }
+    there.Close();
+    for (int i = 0; i < 1000 && !connection->ended(); ++i) connection->Receive();
+    Check(connection->ended() && reach->Died(), "a line without an end");
+  }
+  reach->Detach();
+}
+
 // ---- src/comm ----
 
 // An accepted address means the same when it is packed again.
@@ -362,15 +400,25 @@ void NcclTopology(const uint8_t* data, size_t size) {
 }
 
 constexpr Target kTargets[] = {
-    {"conf_file", ConfFile}, {"fabric", Fabric},
-    {"filter", Filter},      {"frame", Frame},
-    {"host_port", HostPort}, {"interfaces", Interfaces},
-    {"line", Line},          {"machine", Machine},
-    {"message", Message},    {"nccl_topology", NcclTopology},
-    {"network", Network},    {"network_address", NetworkAddress},
-    {"number", Number},      {"program", Program},
-    {"schedule", Schedule},  {"stablehlo", Stablehlo},
-    {"topology", Topology},  {"tree_link", TreeLink},
+    {"conf_file", ConfFile},
+    {"fabric", Fabric},
+    {"data_line", DataLine},
+    {"filter", Filter},
+    {"frame", Frame},
+    {"host_port", HostPort},
+    {"interfaces", Interfaces},
+    {"line", Line},
+    {"machine", Machine},
+    {"message", Message},
+    {"nccl_topology", NcclTopology},
+    {"network", Network},
+    {"network_address", NetworkAddress},
+    {"number", Number},
+    {"program", Program},
+    {"schedule", Schedule},
+    {"stablehlo", Stablehlo},
+    {"topology", Topology},
+    {"tree_link", TreeLink},
     {"unique_id", UniqueId},
 };
 

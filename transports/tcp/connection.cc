@@ -296,6 +296,7 @@ void Connection::StoreFromBuffer() {
   if (large.places.empty()) {  // dropped
     large.rest -= have;
     begin_ += have;
+    have = 0;
   }
   while (have > 0 && large.rest > 0) {
     const iovec& place = large.places[large.place];
