@@ -3,10 +3,11 @@
 
     LD_PRELOAD=$PWD/build/dropin/libnccl.so.2 python3 tests/clients/torch_check.py --ranks 2
 
-Collectives of many sizes and types, CUDA graphs, and a few steps of training with DDP and FSDP2 (torch_training.py). With
-`--backend axccl --device cpu` the same on CPU tensors (package axccl), and with `--backend gloo --device cpu` without the
-library, to check this script. Every input is a function of rank, operation and element, so each process knows the inputs of all and computes what it must
-get. Values are small integers: sums are exact in every type, whatever their order.
+Collectives of many sizes and types, CUDA graphs, a few steps of training with DDP and FSDP2 (torch_training.py), with tensor
+parallelism and in pipelines (torch_parallel.py). With `--backend axccl --device cpu` the same on CPU tensors (package axccl),
+and with `--backend gloo --device cpu` without the library, to check this script. Every input is a function of rank, operation
+and element, so each process knows the inputs of all and computes what it must get. Values are small integers: sums are exact in
+every type, whatever their order.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+import torch_parallel
 import torch_training
 
 SIZES = [1, 7, 1024, 100_003, 1 << 20]  # elements of a block
@@ -175,7 +177,7 @@ def process(rank, ranks, port, backend, kind):
     try:
         dist.init_process_group(backend, rank=rank, world_size=ranks, timeout=TIMEOUT)
         check_all(Rank(rank, ranks, device))
-        training = torch_training.check(rank, ranks, device)
+        training = f"{torch_training.check(rank, ranks, device)}, {torch_parallel.check(rank, ranks, device)}"
         if device.type == "cuda":
             torch.cuda.synchronize()
         dist.destroy_process_group()
