@@ -138,6 +138,12 @@ def divide_and_shard(model, mesh):
     return fully_shard(model, mesh=mesh["data"])
 
 
+def groups(model):
+    """Optimizers do not take tensors and DTensors together."""
+    found = [[p for p in model.parameters() if isinstance(p, DTensor) == distributed] for distributed in (True, False)]
+    return [{"params": parameters} for parameters in found if parameters]
+
+
 def whole(model):
     """Names and parameters, gathered."""
     return [(name, p.full_tensor() if isinstance(p, DTensor) else p) for name, p in model.named_parameters()]
@@ -157,7 +163,7 @@ def check_tensor_parallel(rank, ranks, device):
     found = []
     for name, change, mesh, mine in kinds:
         model = change(Transformer(width).to(device), mesh)
-        train(model, *(tensor[mine].to(device) for tensor in everything))
+        train(model, *(tensor[mine].to(device) for tensor in everything), groups(model))
         with torch.no_grad():
             found.append(f"{name} within {compare(name, whole(model), reference.named_parameters()):.1g}")
     return found

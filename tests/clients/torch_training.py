@@ -59,8 +59,8 @@ def batch(ranks):
     return [torch.randn(ranks * SAMPLES, LENGTH, WIDTH, generator=generator) for _ in range(2)]
 
 
-def train(model, inputs, targets):
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+def train(model, inputs, targets, groups=None):
+    optimizer = torch.optim.SGD(groups or model.parameters(), lr=RATE)
     for _ in range(STEPS):
         optimizer.zero_grad()
         nn.functional.mse_loss(model(inputs), targets).backward()
