@@ -120,7 +120,6 @@ def check_views_by_kernels():
     assert listed._values().data_ptr() == compressed.values().data_ptr()
     listed._values().mul_(2)
     equal(compressed.to_dense(), torch.tensor([[0, 4.0], [6, 0]]))
-    assert listed.to_sparse() is listed
 
 
 def check_out():
@@ -128,6 +127,10 @@ def check_out():
     out = torch.empty(2, 3, device="cuda")
     assert torch.add(a, 1, out=out) is out
     equal(out, a.cpu() + 1)
+    with torch.inference_mode():  # without autograd, which returns its argument, whatever the kernel does
+        inferred = torch.empty(2, 3, device="cuda")
+        assert torch.ops.aten.add.out(a.clone(), 2, out=inferred) is inferred
+    equal(inferred, a.cpu() + 2)
     grown = torch.empty(0, device="cuda")
     torch.matmul(a, a.t(), out=grown)
     equal(grown, a.cpu() @ a.cpu().t())
