@@ -97,6 +97,7 @@ def test_killed(program):
     assert (compiling / "lock").exists(), "PyTorch's own lock is gone; this test shows nothing"
     program.run(0, ["compiling"])
     program.run(0, [])
+    (program.folder / "go").write_text("\n", encoding="utf-8")  # its compiler ends, too
 
 
 def test_refused(program):
