@@ -7,6 +7,7 @@ CUDA has, mixed precision and optimizers.
 Needs two devices. softgpu_operators.py compares all operators, torch_check.py runs several ranks.
 """
 
+import contextlib
 import sys
 import traceback
 import warnings
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 LONG = 200_000_000  # cycles by which a stream is late: 0.2 s
@@ -33,6 +35,21 @@ def raises(words, call):
         assert all(word in text for word in words), f"{words} are not in: {text}"
         return
     raise AssertionError(f"no error with {words}")
+
+
+@contextlib.contextmanager
+def runs(*names):
+    """What is inside runs these operators of aten."""
+    seen = set()
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.add(function.overloadpacket.__name__)
+            return function(*args, **(kwargs or {}))
+
+    with Mode():
+        yield
+    assert set(names) <= seen, f"{set(names) - seen} did not run; what ran: {seen}"
 
 
 def check_order_of_streams():
@@ -72,6 +89,11 @@ def check_order_of_devices():
     strided = torch.zeros(1000, 2, device="cuda:0")[:, 0]
     strided.copy_(second)  # between devices, by a kernel of the CPU
     equal(strided, torch.full((1000,), 5.0))
+    with torch.cuda.device(1):
+        torch.cuda._sleep(LONG)
+        second.copy_(torch.full((1000,), 8.0).pin_memory(), non_blocking=True)
+    for found, expected in zip(torch._foreach_add([first, second], 1), (2.0, 9.0), strict=True):  # takes several devices
+        equal(found, torch.full((1000,), expected))
     raises(["same device", "cuda:0", "cuda:1"], lambda: first + second)
     raises(["same device", "cuda:0", "cpu"], lambda: first + torch.ones(1000))
 
@@ -91,11 +113,24 @@ def check_views():
     equal(complex_.conj(), torch.full((3,), 4 - 1j))
 
 
+def check_views_by_kernels():
+    """Results of kernels that share memory with an operand, though no schema says so."""
+    compressed = torch.tensor([[0, 2.0], [3, 0]], device="cuda").to_sparse_csr()
+    listed = compressed.to_sparse()
+    assert listed._values().data_ptr() == compressed.values().data_ptr()
+    listed._values().mul_(2)
+    equal(compressed.to_dense(), torch.tensor([[0, 4.0], [6, 0]]))
+
+
 def check_out():
     a = torch.arange(6.0, device="cuda").reshape(2, 3)
     out = torch.empty(2, 3, device="cuda")
     assert torch.add(a, 1, out=out) is out
     equal(out, a.cpu() + 1)
+    with torch.inference_mode():  # without autograd, which returns its argument, whatever the kernel does
+        inferred = torch.empty(2, 3, device="cuda")
+        assert torch.ops.aten.add.out(a.clone(), 2, out=inferred) is inferred
+    equal(inferred, a.cpu() + 2)
     grown = torch.empty(0, device="cuda")
     torch.matmul(a, a.t(), out=grown)
     equal(grown, a.cpu() @ a.cpu().t())
@@ -107,6 +142,20 @@ def check_out():
     values, indices = torch.empty(0, device="cuda"), torch.empty(0, dtype=torch.long, device="cuda")
     torch.max(a, 1, out=(values, indices))
     equal(indices, torch.tensor([2, 2]))
+
+
+def check_out_of_16_bits():
+    """Where the CPU's kernel takes no 16 bits, it computes in float32."""
+    for dtype in (torch.float16, torch.bfloat16):
+        a = torch.linspace(1.5, 4, 6).reshape(2, 3).to(dtype)
+        raises(["not implemented for"], lambda: torch.special.zeta(a, a))  # noqa: B023
+        expected, b = torch.special.zeta(a.float(), a.float()).to(dtype), a.cuda()
+        equal(torch.special.zeta(b, b), expected)
+        wide = torch.full((2, 6), 9.0, device="cuda", dtype=dtype)
+        for out in (torch.empty_like(b), torch.empty(0, device="cuda", dtype=dtype), wide[:, ::2]):
+            assert torch.special.zeta(b, b, out=out) is out
+            equal(out, expected)
+        equal(wide[:, 1::2], torch.full((2, 3), 9.0, dtype=dtype))
 
 
 def check_random():
@@ -213,17 +262,38 @@ def check_capture_refused():
     equal(inputs.nonzero().flatten(), torch.arange(10))
 
 
+def check_dropout():
+    """What each of its operators draws, it draws again from the same seed; and it scales what it keeps."""
+    x, ones = torch.randn(1000, device="cuda", requires_grad=True), torch.ones(1000, device="cuda")
+    for call in (lambda: torch._fused_dropout(x, 0.75), lambda: torch.native_dropout(x, 0.25, True)):
+        torch.cuda.manual_seed(6)
+        out, mask = call()
+        assert 650 < int(mask.sum()) < 850
+        torch.testing.assert_close(out, x * mask / 0.75)
+        torch.testing.assert_close(torch.autograd.grad(out, x, ones)[0], mask / 0.75)
+        torch.cuda.manual_seed(6)
+        equal(call()[1], mask)
+    equal(torch.native_dropout(x, 0.25, False)[0], x)
+    with runs("native_dropout", "native_dropout_backward"):
+        F.dropout(x, 0.5).sum().backward()
+    with runs("_masked_scale"):
+        torch._masked_scale(ones, mask.byte(), 2.0)
+
+
 def check_recurrent():
-    for kind in (nn.LSTM, nn.GRU, nn.RNN):
+    for kind, operators in ((nn.LSTM, ("_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl")),
+                            (nn.GRU, ("_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward")), (nn.RNN, ())):
         torch.manual_seed(0)
         host = kind(8, 16, 2, batch_first=True)
         device = kind(8, 16, 2, batch_first=True).cuda()
         device.load_state_dict(host.state_dict())
         inputs = torch.randn(4, 7, 8)
-        expected, found = host(inputs)[0], device(inputs.cuda())[0]
-        torch.testing.assert_close(found.cpu(), expected)
+        expected = host(inputs)[0]
         expected.square().sum().backward()
-        found.square().sum().backward()
+        with runs(*operators):
+            found = device(inputs.cuda())[0]
+            found.square().sum().backward()
+        torch.testing.assert_close(found.cpu(), expected)
         for a, b in zip(host.parameters(), device.parameters(), strict=True):
             torch.testing.assert_close(b.grad.cpu(), a.grad)
 
@@ -244,13 +314,52 @@ def check_attention():
                 continue
             for a, b in zip(attend(backend, tensors, used, causal), attend(SDPBackend.MATH, tensors, used, causal), strict=True):
                 torch.testing.assert_close(a, b, atol=1e-5 if dtype == torch.float32 else 1e-2, rtol=1e-2)
-    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
-        raises(["dropout", "software GPU"], lambda: F.scaled_dot_product_attention(*tensors, dropout_p=0.5))
+    for backend, name in ((SDPBackend.EFFICIENT_ATTENTION, "efficient"), (SDPBackend.FLASH_ATTENTION, "flash")):
+        with sdpa_kernel(backend):
+            raises([f"aten::_scaled_dot_product_{name}_attention with dropout", "software GPU", "leave the backends"],
+                   lambda: F.scaled_dot_product_attention(*tensors, dropout_p=0.5))
 
 
 def check_refused():
-    raises(["aten::_cudnn_init_dropout_state", "does not run on the software GPU", "cudnn"],
-           lambda: torch._cudnn_init_dropout_state(0.5, True, 1, dtype=torch.uint8, device="cuda"))
+    """Each refusal names the operator and what to do."""
+    a, aten = torch.randn(1, 2, 16, 32, device="cuda", dtype=torch.float16), torch.ops.aten
+    quantized = torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.qint8).cuda()
+    for operator, remedy, call in (
+        ("_cudnn_init_dropout_state", "leave torch.backends.cudnn.enabled False",
+         lambda: torch._cudnn_init_dropout_state(0.5, True, 1, dtype=torch.uint8, device="cuda")),
+        ("_flash_attention_forward", "call torch.nn.functional.scaled_dot_product_attention",
+         lambda: aten._flash_attention_forward(a, a, a, None, None, 16, 16, 0.0, False, False)),
+        ("_scaled_dot_product_cudnn_attention", "leave its backends flash, efficient and cuDNN off",
+         lambda: aten._scaled_dot_product_cudnn_attention(a, a, a, None, True)),
+        ("_cslt_compress", "keep the weights dense", lambda: torch._cslt_compress(torch.ones(64, 64, device="cuda").half())),
+        ("_convert_weight_to_int4pack", "convert the weights",
+         lambda: torch._convert_weight_to_int4pack(torch.zeros(64, 64, device="cuda", dtype=torch.uint8), 2)),
+        ("_conv_depthwise2d", "call torch.nn.functional.conv2d", lambda: aten._conv_depthwise2d(
+            a, torch.ones(2, 1, 3, 3, device="cuda").half(), [3, 3], None, [1, 1], [0, 0], [1, 1])),
+        ("quantize_per_tensor", "run this part on the CPU",
+         lambda: torch.quantize_per_tensor(torch.randn(4, device="cuda"), 0.1, 0, torch.qint8)),
+        ("dequantize", "run this part on the CPU", quantized.dequantize),
+    ):
+        raises([f"aten::{operator}", "does not run on the software GPU", remedy], call)
+    equal(quantized.cpu().dequantize(), quantized.clone().cpu().dequantize())  # they can be moved
+
+
+def check_nested():
+    parts = [torch.randn(2, 4, 8), torch.randn(3, 4, 8)]
+    results = []
+    for device in ("cpu", "cuda"):
+        strided = torch.nested.nested_tensor([part.to(device) for part in parts])
+        ragged = torch.nested.nested_tensor([part.to(device) for part in parts], layout=torch.jagged, requires_grad=True)
+        heads = ragged.transpose(1, 2)
+        out = F.scaled_dot_product_attention(heads, heads, heads)
+        padded = [torch.nested.to_padded_tensor(nested, 0.0) for nested in (
+            strided * 2 + strided, strided.softmax(-1), F.gelu(strided), strided.clone().mul_(3),
+            strided.transpose(1, 2).contiguous(), ragged.detach() + 1)]
+        gradient = torch.autograd.grad(out.values().square().sum(), ragged)[0]
+        results.append([*padded, out.values(), gradient.values()])
+    for expected, found in zip(*results, strict=True):
+        assert found.is_cuda
+        torch.testing.assert_close(found.cpu(), expected)
 
 
 def check_sync_batch_norm():
@@ -293,6 +402,20 @@ def check_mixed_precision():
             scaler.update()
             losses.append(loss.item())
         assert losses[-1] < losses[0] / 2, losses
+
+
+def check_autocast():
+    """Products are of 16 bits, and what needs 32 has them, as autocast lists them for a device."""
+    x, weight, bias = torch.randn(4, 8), torch.randn(8, 8), torch.randn(8)
+    for dtype in (torch.float16, torch.bfloat16):
+        with torch.autocast("cuda", dtype):
+            out = F.linear(x.cuda(), weight.cuda(), bias.cuda())
+            norm, loss = F.layer_norm(out, (8,)), F.mse_loss(out, torch.zeros(4, 8, device="cuda", dtype=dtype))
+        expected = F.linear(*(tensor.to(dtype) for tensor in (x, weight, bias)))
+        equal(out, expected)
+        equal(norm, F.layer_norm(expected.float(), (8,)))
+        equal(loss, F.mse_loss(expected.float(), torch.zeros(4, 8)))
+        assert (out.dtype, norm.dtype, loss.dtype) == (dtype, torch.float32, torch.float32)
 
 
 def check_widening():

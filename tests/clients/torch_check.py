@@ -3,13 +3,15 @@
 
     LD_PRELOAD=$PWD/build/dropin/libnccl.so.2 python3 tests/clients/torch_check.py --ranks 2
 
-Collectives of many sizes and types, CUDA graphs, and a few steps of training with DDP and FSDP2 (torch_training.py). With
-`--backend axccl --device cpu` the same on CPU tensors (package axccl), and with `--backend gloo --device cpu` without the
-library, to check this script. Every input is a function of rank, operation and element, so each process knows the inputs of all and computes what it must
-get. Values are small integers: sums are exact in every type, whatever their order.
+Collectives of many sizes and types, CUDA graphs, a few steps of training with DDP and FSDP2 (torch_training.py), with tensor
+parallelism and in pipelines (torch_parallel.py). With `--backend axccl --device cpu` the same on CPU tensors (package axccl),
+and with `--backend gloo --device cpu` without the library, to check this script. Every input is a function of rank, operation
+and element, so each process knows the inputs of all and computes what it must get. Values are small integers: sums are exact in
+every type, whatever their order. Up to 16 ranks.
 """
 
 import argparse
+import functools
 import os
 import socket
 import sys
@@ -20,6 +22,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+import torch_parallel
 import torch_training
 
 SIZES = [1, 7, 1024, 100_003, 1 << 20]  # elements of a block
@@ -27,9 +30,24 @@ TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64,
 TIMEOUT = timedelta(seconds=120)
 
 
-def pattern(rank, salt, size, dtype, device):
-    """0 to 6: sums of up to 16 ranks stay exact in bfloat16 and within uint8."""
-    return ((torch.arange(size, device=device) * 5 + rank * 3 + salt) % 7).to(dtype)
+class Patterns:
+    """The inputs of all ranks: stretches of one tensor, so that they cost nothing. They begin at different places, so that a
+    block which is displaced differs from the one that belongs there."""
+
+    STARTS = 65521  # a prime
+
+    def __init__(self, ranks, device):
+        self.ranks, self.device, self.dtype = ranks, device, None
+
+    def of(self, rank, salt, size, dtype):
+        """0 to 6: sums of up to 16 ranks stay exact in bfloat16 and within uint8."""
+        start = (salt * 16 + rank) * 37 % self.STARTS
+        if dtype != self.dtype:  # one type at a time
+            generator = torch.Generator().manual_seed(3)
+            longest = self.ranks * (max(SIZES) + 2 * self.ranks) + self.STARTS
+            self.values = torch.randint(0, 7, (longest,), generator=generator, dtype=torch.uint8).to(self.device, dtype)
+            self.dtype = dtype
+        return self.values[start:start + size]
 
 
 def expect(what, found, expected):
@@ -43,24 +61,26 @@ def expect(what, found, expected):
 class Rank:
     def __init__(self, rank, ranks, device):
         self.rank, self.ranks, self.device = rank, ranks, device
-        self.salt = 0
+        self.salt, self.patterns = 0, Patterns(ranks, device)
 
     def inputs(self, size, dtype):
-        """The inputs of all ranks, new ones each time."""
+        """The inputs of all ranks, of one size or of a list of sizes, new ones each time. That of this rank is a copy."""
         self.salt += 1
-        return [pattern(rank, self.salt, size, dtype, self.device) for rank in range(self.ranks)]
+        sizes = size if isinstance(size, list) else [size] * self.ranks
+        found = [self.patterns.of(rank, self.salt, length, dtype) for rank, length in enumerate(sizes)]
+        found[self.rank] = found[self.rank].clone()
+        return found
 
     def spoiled(self, size, dtype):
         return torch.full((size,), 99, dtype=dtype, device=self.device)
 
     def all_reduce(self, size, dtype):
-        for op, fold in ((dist.ReduceOp.SUM, lambda a: a.sum(0)), (dist.ReduceOp.MAX, lambda a: a.amax(0)),
-                         (dist.ReduceOp.MIN, lambda a: a.amin(0))):
+        for op, fold in ((dist.ReduceOp.SUM, torch.add), (dist.ReduceOp.MAX, torch.maximum),
+                         (dist.ReduceOp.MIN, torch.minimum)):
             inputs = self.inputs(size, dtype)
             mine = inputs[self.rank].clone()
             dist.all_reduce(mine, op)
-            # In a wide type, because bfloat16 would be summed in another precision.
-            expect(f"all_reduce {op}", mine, fold(torch.stack(inputs).to(torch.float64)).to(dtype))
+            expect(f"all_reduce {op}", mine, functools.reduce(fold, inputs))
 
     def all_gather(self, size, dtype):
         inputs = self.inputs(size, dtype)
@@ -72,8 +92,8 @@ class Rank:
         inputs = self.inputs(size * self.ranks, dtype)
         out = self.spoiled(size, dtype)
         dist.reduce_scatter_tensor(out, inputs[self.rank])
-        total = torch.stack(inputs).to(torch.float64).sum(0).to(dtype)
-        expect("reduce_scatter_tensor", out, total[self.rank * size:(self.rank + 1) * size])
+        mine = slice(self.rank * size, (self.rank + 1) * size)
+        expect("reduce_scatter_tensor", out, functools.reduce(torch.add, [one[mine] for one in inputs]))
 
     def all_to_all(self, size, dtype):
         inputs = self.inputs(size * self.ranks, dtype)
@@ -85,8 +105,7 @@ class Rank:
     def uneven_all_to_all(self, size, dtype):
         """Rank r sends size + r + s elements to rank s."""
         counts = [[size + r + s for s in range(self.ranks)] for r in range(self.ranks)]
-        self.salt += 1
-        inputs = [pattern(r, self.salt, sum(counts[r]), dtype, self.device) for r in range(self.ranks)]
+        inputs = self.inputs([sum(row) for row in counts], dtype)
         received = [counts[r][self.rank] for r in range(self.ranks)]
         out = self.spoiled(sum(received), dtype)
         dist.all_to_all_single(out, inputs[self.rank], received, counts[self.rank])
@@ -128,8 +147,7 @@ class Rank:
         if self.rank in members:
             mine = inputs[self.rank].clone()
             dist.all_reduce(mine, group=group)
-            expect("all_reduce of the even ranks", mine,
-                   torch.stack([inputs[r] for r in members]).to(torch.float64).sum(0).to(dtype))
+            expect("all_reduce of the even ranks", mine, functools.reduce(torch.add, [inputs[r] for r in members]))
             dist.destroy_process_group(group)
 
     def graph(self, size, dtype):
@@ -145,7 +163,7 @@ class Rank:
             buffer.copy_(inputs[self.rank])
             graph.replay()
             torch.cuda.synchronize()
-            expect("all_reduce in a CUDA graph", buffer, torch.stack(inputs).to(torch.float64).sum(0).to(dtype))
+            expect("all_reduce in a CUDA graph", buffer, functools.reduce(torch.add, inputs))
 
 
 def check_all(rank):
@@ -175,7 +193,7 @@ def process(rank, ranks, port, backend, kind):
     try:
         dist.init_process_group(backend, rank=rank, world_size=ranks, timeout=TIMEOUT)
         check_all(Rank(rank, ranks, device))
-        training = torch_training.check(rank, ranks, device)
+        training = f"{torch_training.check(rank, ranks, device)}, {torch_parallel.check(rank, ranks, device)}"
         if device.type == "cuda":
             torch.cuda.synchronize()
         dist.destroy_process_group()

@@ -16,6 +16,8 @@ namespace {
 
 using at::Tensor;
 
+constexpr const char *kEfficient = "efficient", *kFlash = "flash";
+
 struct Problem {
   Tensor query, key, value;  // in float32
   Tensor bias;               // undefined if there is none
@@ -23,11 +25,11 @@ struct Problem {
   bool causal;
 };
 
-Problem Prepare(const Tensor& query, const Tensor& key, const Tensor& value, const std::optional<Tensor>& bias,
-                double dropout, bool causal, std::optional<double> scale) {
-  TORCH_CHECK(dropout == 0,
-              "fused attention with dropout does not run on the software GPU; leave its backends flash and "
-              "efficient off, which is the default here");
+Problem Prepare(const char* backend, const Tensor& query, const Tensor& key, const Tensor& value,
+                const std::optional<Tensor>& bias, double dropout, bool causal, std::optional<double> scale) {
+  TORCH_CHECK(dropout == 0, "aten::_scaled_dot_product_", backend,
+              "_attention with dropout does not run on the software GPU; leave the backends flash and efficient off, "
+              "which is the default here");
   const auto wide = [](const Tensor& tensor) { return tensor.to(at::kFloat); };
   return {wide(query),
           wide(key),
@@ -74,7 +76,8 @@ Tensor NoState(const Tensor& like) { return at::zeros({}, like.options().dtype(a
 std::tuple<Tensor, Tensor, Tensor, Tensor> Efficient(const Tensor& query, const Tensor& key, const Tensor& value,
                                                      const std::optional<Tensor>& bias, bool, double dropout,
                                                      bool causal, std::optional<double> scale) {
-  const auto [out, logsumexp] = Forward(Prepare(query, key, value, bias, dropout, causal, scale), query.scalar_type());
+  const auto [out, logsumexp] =
+      Forward(Prepare(kEfficient, query, key, value, bias, dropout, causal, scale), query.scalar_type());
   return {out, logsumexp, NoState(query), NoState(query)};
 }
 
@@ -84,7 +87,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> EfficientBackward(const Tensor& grad,
                                                              double dropout, std::array<bool, 4> wanted, bool causal,
                                                              std::optional<double> scale) {
   if (!grad.defined()) return {};
-  const Problem problem = Prepare(query, key, value, bias, dropout, causal, scale);
+  const Problem problem = Prepare(kEfficient, query, key, value, bias, dropout, causal, scale);
   const Gradients found = Backward(problem, grad, out, logsumexp, query.scalar_type());
   Tensor of_bias;
   if (wanted[3] && bias.defined()) of_bias = found.bias.sum_to_size(bias.sizes()).to(bias.scalar_type());
@@ -96,7 +99,7 @@ using FlashResult = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10:
 FlashResult Flash(const Tensor& query, const Tensor& key, const Tensor& value, double dropout, bool causal, bool,
                   std::optional<double> scale) {
   const auto [out, logsumexp] =
-      Forward(Prepare(query, key, value, std::nullopt, dropout, causal, scale), query.scalar_type());
+      Forward(Prepare(kFlash, query, key, value, std::nullopt, dropout, causal, scale), query.scalar_type());
   return {out,
           logsumexp,
           Tensor(),
@@ -113,7 +116,7 @@ std::tuple<Tensor, Tensor, Tensor> FlashBackward(const Tensor& grad, const Tenso
                                                  const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout,
                                                  bool causal, const Tensor&, const Tensor&,
                                                  std::optional<double> scale) {
-  const Problem problem = Prepare(query, key, value, std::nullopt, dropout, causal, scale);
+  const Problem problem = Prepare(kFlash, query, key, value, std::nullopt, dropout, causal, scale);
   const Gradients found = Backward(problem, grad, out, logsumexp, query.scalar_type());
   return {found.query, found.key, found.value};
 }

@@ -92,7 +92,8 @@ void InferShapes(const c10::OperatorHandle& op, const Signature& signature, torc
     if (value.isDevice()) value = c10::Device(c10::kMeta);
     if (static_cast<int>(i) == signature.generator) value = c10::IValue();
     value = MapTensors(value, [&](const at::Tensor& tensor) {
-      if (tensor.defined() && tensor.layout() != at::kStrided) Refuse(op, "it has a sparse operand");
+      const bool dense = !tensor.defined() || (tensor.layout() == at::kStrided && !tensor.is_nested());
+      if (!dense) Refuse(op, "it has a sparse or nested operand");
       return shapes.Of(tensor);
     });
   }

@@ -18,6 +18,11 @@
 namespace softgpu::aten {
 namespace {
 
+[[noreturn]] void Refuse(const c10::OperatorHandle& op, const char* why) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, c10::toString(op.operator_name()), " does not run on the software GPU: ", why,
+                              "; ", RemedyFor(op.schema().name()));
+}
+
 // A kernel of CUDA that runs the one of the CPU.
 class HostKernel final : public c10::OperatorKernel {
  public:
@@ -98,8 +103,10 @@ void HostKernel::Run(const c10::OperatorHandle& op, c10::Device device, torch::j
   for (size_t i = 0; i < signature_.returns; ++i) {
     c10::IValue& value = (*stack)[stack->size() - signature_.returns + i];
     const int argument = signature_.returned_argument[i];
-    value = argument >= 0 ? original[static_cast<size_t>(argument)]
-                          : MapTensors(value, [&](const at::Tensor& tensor) { return views.ToDevice(tensor, device); });
+    value = argument >= 0 ? original[static_cast<size_t>(argument)] : MapTensors(value, [&](const at::Tensor& tensor) {
+      if (tensor.is_quantized()) Refuse(op, "its result is a quantised tensor");
+      return views.ToDevice(tensor, device);
+    });
   }
 }
 
@@ -144,12 +151,16 @@ int64_t ChooseAttention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
 
 class Refusal final : public c10::OperatorKernel {
  public:
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, c10::toString(op.operator_name()),
-                                " does not run on the software GPU: PyTorch has a kernel of it for CUDA alone; ",
-                                RemedyFor(op.schema().name()));
-  }
+  explicit Refusal(const char* why) : why_(why) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) { Refuse(op, why_); }
+
+ private:
+  const char* why_;
 };
+
+torch::CppFunction MakeRefusal(const char* why) {
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Refusal>(why));
+}
 
 // Allocate, only look, or are about streams.
 bool StaysWithCuda(const std::string& name) {
@@ -160,10 +171,14 @@ bool StaysWithCuda(const std::string& name) {
       "_efficientzerotensor",
       "_fused_sdp_choice",
       "_local_scalar_dense",
+      "_nested_tensor_size",
+      "_nested_tensor_storage_offsets",
+      "_nested_tensor_strides",
       "_nnz",
       "_pin_memory",
       "_sparse_coo_tensor_with_dims",
       "_sparse_coo_tensor_with_dims_and_tensors",
+      "_to_copy",
       "_use_cudnn_ctc_loss",
       "_use_miopen_ctc_loss",
       "copy_",
@@ -206,10 +221,14 @@ struct Keys {
   c10::DispatchKey device, host;
 };
 
+std::string FullName(const c10::OperatorHandle& op) {
+  const std::string base = op.schema().name().substr(6), overload = op.schema().overload_name();
+  return overload.empty() ? base : base + "." + overload;
+}
+
 // Registers one operator, if it has a kernel that could not run.
 void Replace(torch::Library* library, const Keys& keys, const c10::OperatorHandle& op) {
-  const std::string base = op.schema().name().substr(6), overload = op.schema().overload_name();
-  const std::string full = overload.empty() ? base : base + "." + overload;
+  const std::string base = op.schema().name().substr(6), full = FullName(op);
   const bool dense = keys.device == c10::DispatchKey::CUDA;
   if (StaysWithCuda(base) || ReturnsViews(op.schema())) return;
   if (!op.hasKernelForDispatchKey(keys.device) && !(dense && IsWholeOnHost(base))) return;
@@ -217,22 +236,42 @@ void Replace(torch::Library* library, const Keys& keys, const c10::OperatorHandl
   if (dense && op.hasKernelForDispatchKey(kSubstitute)) {
     host = kSubstitute;
   } else if (!op.hasComputedKernelForDispatchKey(host)) {
-    library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Refusal>()));
+    library->impl(full.c_str(), MakeRefusal("PyTorch has a kernel of it for CUDA alone"));
     return;
   }
   library->impl(full.c_str(),
                 torch::CppFunction::makeFromBoxedFunctor(std::make_unique<HostKernel>(Signature(op, host))));
 }
 
-torch::Library* ReplaceAll(const Keys& keys) {
-  auto* const library = new torch::Library(torch::Library::IMPL, "aten", keys.device, __FILE__, __LINE__);  // for good
+// Calls `replace` with each of PyTorch's operators and the library that its kernels for a key go into, for good.
+template <typename Function>
+torch::Library* ForEachOperator(c10::DispatchKey key, const Function& replace) {
+  auto* const library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;
     const auto op = dispatcher.findOp(name);
-    if (op && op->hasSchema()) Replace(library, keys, *op);
+    if (op && op->hasSchema()) replace(library, *op);
   }
   return library;
+}
+
+torch::Library* ReplaceAll(const Keys& keys) {
+  return ForEachOperator(keys.device, [&](torch::Library* library, const c10::OperatorHandle& op) {  //
+    Replace(library, keys, op);
+  });
+}
+
+// A view on the host would lack the quantizer, so only what allocates or looks is left.
+void RefuseQuantized() {
+  constexpr c10::DispatchKey kKey = c10::DispatchKey::QuantizedCUDA;
+  ForEachOperator(kKey, [&](torch::Library* library, const c10::OperatorHandle& op) {
+    const std::string base = op.schema().name().substr(6);
+    const bool looks = base == "clone" || base.rfind("q_", 0) == 0 || base == "qscheme" || StaysWithCuda(base);
+    if (!op.hasKernelForDispatchKey(kKey) || looks || ReturnsViews(op.schema())) return;
+    if (base.find("empty") == std::string::npos)
+      library->impl(FullName(op).c_str(), MakeRefusal("its operand is a quantised tensor"));
+  });
 }
 
 // PyTorch warns of each kernel that is replaced.
@@ -252,6 +291,8 @@ extern "C" __attribute__((visibility("default"))) void softgpu_torch_install() {
   torch::Library* const dense = ReplaceAll({c10::DispatchKey::CUDA, c10::DispatchKey::CPU});
   ReplaceAll({c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU});
   ReplaceAll({c10::DispatchKey::SparseCsrCUDA, c10::DispatchKey::SparseCsrCPU});
+  ReplaceAll({c10::DispatchKey::NestedTensorCUDA, c10::DispatchKey::NestedTensorCPU});
+  RefuseQuantized();
   dense->impl("copy_", torch::CppFunction(&CopyTensor));
   dense->impl("_fused_sdp_choice", torch::CppFunction(&ChooseAttention));
   dense->impl("cudnn_is_acceptable", torch::CppFunction([](const at::Tensor&) { return false; }));

@@ -1,6 +1,7 @@
 #include "views.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
@@ -27,6 +28,15 @@ at::Tensor MapSparse(const at::Tensor& tensor, c10::Device device, const Move& m
   const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
   return at::_sparse_compressed_tensor_unsafe(move(compressed), move(plain), move(tensor.values()), tensor.sizes(),
                                               options);
+}
+
+// The same nested tensor, on memory that `move` has moved. Where its parts are in it is on the host, wherever it is.
+template <typename Move>
+at::Tensor MapNested(const at::Tensor& tensor, const Move& move) {
+  const at::native::NestedTensorImpl& nested = *at::native::get_nested_tensor_impl(tensor);
+  return at::detail::make_tensor<at::native::NestedTensorImpl>(move(nested.get_unsafe_storage_as_tensor()),
+                                                               nested.get_nested_sizes(), nested.get_nested_strides(),
+                                                               nested.get_storage_offsets());
 }
 
 // From the first to the last byte of a tensor.
@@ -77,21 +87,19 @@ at::Tensor Views::ToHost(const at::Tensor& tensor) {
   for (const auto& [device, host] : tensors_) {
     if (device.is_same(tensor)) return host;
   }
-  at::Tensor host = tensor.layout() == at::kStrided
-                        ? StridedToHost(tensor)
-                        : MapSparse(tensor, at::kCPU, [this](const at::Tensor& part) { return StridedToHost(part); });
-  tensors_.emplace_back(tensor, host);
-  return host;
+  const auto move = [this](const at::Tensor& part) { return StridedToHost(part); };
+  const auto make = [&] {
+    if (tensor.is_nested()) return MapNested(tensor, move);
+    return tensor.layout() == at::kStrided ? StridedToHost(tensor) : MapSparse(tensor, at::kCPU, move);
+  };
+  return tensors_.emplace_back(tensor, make()).second;
 }
 
 at::Tensor Views::ToDevice(const at::Tensor& result, c10::Device device) const {
   if (!result.defined() || !result.is_cpu()) return result;
-  if (result.layout() != at::kStrided) {
-    return MapSparse(result, device, [&](const at::Tensor& part) { return ToDevice(part, device); });
-  }
-  for (const auto& [tensor, host] : tensors_) {
-    if (host.is_same(result)) return tensor;
-  }
+  const auto move = [&](const at::Tensor& part) { return ToDevice(part, device); };
+  if (result.is_nested()) return MapNested(result, move);
+  if (result.layout() != at::kStrided) return MapSparse(result, device, move);
   for (const auto& [storage, host] : storages_) {
     if (host.unsafeGetStorageImpl() != result.storage().unsafeGetStorageImpl()) continue;
     at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
@@ -109,6 +117,7 @@ at::Tensor Views::ToDevice(const at::Tensor& result, c10::Device device) const {
 void Views::TakeOver(const at::Tensor& tensor) const {
   for (const auto& [device, host] : tensors_) {
     if (!device.is_same(tensor)) continue;
+    if (tensor.is_nested()) return;  // has no operator that makes it larger
     if (tensor.layout() != at::kStrided) {
       const at::Tensor moved = ToDevice(host, tensor.device());
       if (IsCompressed(tensor)) {

@@ -4,12 +4,14 @@ The extension is compiled against the installed PyTorch, once for each version o
 """
 
 import ctypes
+import fcntl
 import hashlib
 import importlib.abc
 import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import sys
 import sysconfig
 
@@ -73,28 +75,43 @@ def _cuda_headers(torch, extension):
     return [os.path.join(home, "include")]
 
 
-def _compile(torch, folder):
+def _compile(torch, path):
     import torch.utils.cpp_extension as extension
 
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"softgpu: compiling the extension for PyTorch {torch.__version__} in {folder}, once", file=sys.stderr)
+    # Not where it is loaded from: another process must not find half of it, nor the lock of PyTorch that a killed one leaves.
+    building = path.parent / "build"
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir()
+    print(f"softgpu: compiling the extension for PyTorch {torch.__version__} in {path.parent}, once", file=sys.stderr)
     library = os.path.join(os.path.dirname(torch.__file__), "lib")
     try:
-        # Holds a lock on the folder, so that processes which start together compile once.
         extension.load(
             _NAME,
-            [str(path) for path in sorted(_SOURCE.glob("*.cc"))],
+            [str(source) for source in sorted(_SOURCE.glob("*.cc"))],
             extra_cflags=["-O2"],
             extra_include_paths=[str(_SOURCE)] + _cuda_headers(torch, extension),
             extra_ldflags=[f"-L{library}", "-lc10_cuda", "-ltorch_cuda"],
-            build_directory=str(folder),
+            build_directory=str(building),
             is_python_module=False,
         )
+        os.replace(building / path.name, path)
     except (RuntimeError, OSError) as error:
         lines = [line for line in str(error).splitlines() if "error" in line.lower()] or [str(error)]
-        raise ImportError(f"softgpu: the extension for PyTorch cannot be compiled in {folder}: {lines[-1].strip()}; it needs "
-                          "a C++17 compiler, ninja (pip install ninja) and CUDA's headers; SOFTGPU_TORCH=0 does without "
-                          "it") from error
+        raise ImportError(f"softgpu: the extension for PyTorch cannot be compiled in {path.parent}: {lines[-1].strip()}; it "
+                          "needs a C++17 compiler, ninja (pip install ninja) and CUDA's headers; SOFTGPU_TORCH=0 does "
+                          "without it") from error
+
+
+def _compiled(torch):
+    """The extension, compiled if there is none yet."""
+    path = _cache() / _key(torch) / f"{_NAME}.so"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path.parent / "lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # processes that start together compile once
+            if not path.exists():
+                _compile(torch, path)
+    return path
 
 
 def _replace_sleep(torch, extension):
@@ -114,10 +131,7 @@ def _install(torch):
     if version < _OLDEST:
         print(f"softgpu: PyTorch {torch.__version__} is older than 2.8: its operators for CUDA will not run", file=sys.stderr)
         return
-    path = _cache() / _key(torch) / f"{_NAME}.so"
-    if not path.exists():
-        _compile(torch, path.parent)
-    extension = ctypes.CDLL(str(path))
+    extension = ctypes.CDLL(str(_compiled(torch)))
     extension.softgpu_torch_install()
     _replace_sleep(torch, extension)
     cuda = torch.backends.cuda
