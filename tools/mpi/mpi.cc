@@ -177,7 +177,7 @@ Handle Add(std::unique_ptr<Comm> comm) {
 
 int Join() {
   auto world = std::make_unique<Comm>();
-  const Result<std::optional<Launched>> place = DetectPlace(Variable);
+  Result<std::optional<Launched>> place = DetectPlace(Variable);
   if (!place.ok()) return Fail("MPI_Init_thread", std::string(place.status().message()));
   if (!place->has_value())
     return Fail("MPI_Init_thread", "no rank; set RANK, WORLD_SIZE and NCCL_COMM_ID=host:port, or use a launcher");
