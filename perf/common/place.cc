@@ -1,50 +1,23 @@
 #include "perf/common/place.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <cstring>
 
 #include "axccl/axccl.h"
 #include "perf/common/calls.h"
+#include "src/base/cuda_driver.h"
 
 namespace axccl::perf {
 namespace {
 
-constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
-
-// The functions of the driver that are used, with its types spelled out: CUdevice is int, handles are pointers.
-struct Driver {
-  int (*cuInit)(unsigned) = nullptr;
-  int (*cuDeviceGetCount)(int*) = nullptr;
-  int (*cuDeviceGet)(int*, int) = nullptr;
-  int (*cuDevicePrimaryCtxRetain)(void**, int) = nullptr;
-  int (*cuCtxSetCurrent)(void*) = nullptr;
-  int (*cuStreamCreate)(void**, unsigned) = nullptr;
-  int (*cuStreamSynchronize)(void*) = nullptr;
-};
-
-template <typename Function>
-bool Find(void* library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library, name));
-  return *function != nullptr;
+// Started. Returns null if there is none.
+const CudaDriver* Load() {
+  const Result<const CudaDriver*> driver = CudaDriver::Load();
+  return driver.ok() && driver.value()->cuInit(0) == 0 ? driver.value() : nullptr;
 }
 
-// Returns null if there is no driver.
-const Driver* Load() {
-  static Driver driver;
-  void* library = dlopen("libcuda.so.1", RTLD_NOW);
-  if (library == nullptr) return nullptr;
-#define AXCCL_FIND(name) Find(library, #name, &driver.name)
-  const bool found = AXCCL_FIND(cuInit) && AXCCL_FIND(cuDeviceGetCount) && AXCCL_FIND(cuDeviceGet) &&
-                     AXCCL_FIND(cuDevicePrimaryCtxRetain) && AXCCL_FIND(cuCtxSetCurrent) &&
-                     AXCCL_FIND(cuStreamCreate) && AXCCL_FIND(cuStreamSynchronize);
-#undef AXCCL_FIND
-  return found && driver.cuInit(0) == 0 ? &driver : nullptr;
-}
-
-const Driver* Get() {
-  static const Driver* driver = Load();
+const CudaDriver* Get() {
+  static const CudaDriver* const driver = Load();
   return driver;
 }
 
@@ -59,12 +32,7 @@ bool HostWanted() {
 
 }  // namespace
 
-void* Place::Find(const char* name) {
-  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-  void* const function = library != nullptr ? dlsym(library, name) : nullptr;
-  if (function == nullptr) Fail(kExitFailed, "the CUDA driver has no %s", name);
-  return function;
-}
+const CudaDriver& Place::Driver() { return *Get(); }
 
 Place::Place() {
   if (!HostWanted() && Get() != nullptr && Get()->cuDeviceGetCount(&gpus_) != 0) gpus_ = 0;
@@ -86,7 +54,7 @@ void Place::Use(int device) const {
 cudaStream_t Place::NewStream() const {
   if (on_gpus()) {
     void* stream = nullptr;
-    Check(Get()->cuStreamCreate(&stream, kNonBlocking), "cuStreamCreate");
+    Check(Get()->cuStreamCreate(&stream, CudaDriver::kNonBlockingStream), "cuStreamCreate");
     return static_cast<cudaStream_t>(stream);
   }
   axcclStream_t stream = nullptr;

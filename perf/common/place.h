@@ -1,11 +1,11 @@
 // The devices of this process's ranks, and their streams: the driver's if it finds a GPU, otherwise those of host
 // devices.
 //
-// The driver is loaded by name, so that the program can be built and run without one. Not thread-safe. A call that
-// fails ends the program.
+// Not thread-safe. A call that fails ends the program.
 #pragma once
 
 #include "nccl.h"
+#include "src/base/cuda_driver.h"
 
 namespace axccl::perf {
 
@@ -13,8 +13,8 @@ class Place {
  public:
   // Uses GPUs if there are any, unless AXCCL_DEVICE, which the library reads as well, is "host".
   Place();
-  // A function of the driver, on GPUs.
-  static void* Find(const char* name);
+  // On GPUs.
+  static const CudaDriver& Driver();
 
   bool on_gpus() const { return gpus_ > 0; }
   // The device of rank `rank`: ranks are assigned to the GPUs in turn; on the host each has one of its own.

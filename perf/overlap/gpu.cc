@@ -73,42 +73,7 @@ done:
 }
 )";
 
-// The functions that are used, with CUDA's types spelled out: handles are pointers, addresses are 64 bits.
-struct Driver {
-  int (*copy_to_device)(uint64_t, const void*, size_t);
-  int (*copy_to_host)(void*, uint64_t, size_t);
-  int (*set)(uint64_t, unsigned char, size_t);
-  int (*settle)();
-  int (*new_event)(void**, unsigned);
-  int (*record)(void*, void*);
-  int (*follow)(void*, void*, unsigned);
-  int (*load)(void**, const void*);
-  int (*function)(void**, void*, const char*);
-  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
-};
-
-template <class Function>
-void Find(const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(Place::Find(name));
-}
-
-const Driver& Get() {
-  static const Driver driver = [] {
-    Driver found{};
-    Find("cuMemcpyHtoD_v2", &found.copy_to_device);
-    Find("cuMemcpyDtoH_v2", &found.copy_to_host);
-    Find("cuMemsetD8_v2", &found.set);
-    Find("cuCtxSynchronize", &found.settle);
-    Find("cuEventCreate", &found.new_event);
-    Find("cuEventRecord", &found.record);
-    Find("cuStreamWaitEvent", &found.follow);
-    Find("cuModuleLoadData", &found.load);
-    Find("cuModuleGetFunction", &found.function);
-    Find("cuLaunchKernel", &found.launch);
-    return found;
-  }();
-  return driver;
-}
+const CudaDriver& Get() { return Place::Driver(); }
 
 // Of cuBLAS, with its numbers.
 struct Cublas {
@@ -152,8 +117,8 @@ Gpu::Gpu(int rank, bool plain) {
   Process().Use(Process().Device(rank));
   if (!plain && LoadCublas()) return;
   void* module = nullptr;
-  Check(Get().load(&module, kPlain), "cuModuleLoadData");
-  Check(Get().function(&plain_, module, "multiply"), "cuModuleGetFunction");
+  Check(Get().cuModuleLoadData(&module, kPlain), "cuModuleLoadData");
+  Check(Get().cuModuleGetFunction(&plain_, module, "multiply"), "cuModuleGetFunction");
 }
 
 bool Gpu::LoadCublas() {
@@ -177,7 +142,7 @@ void Gpu::Multiply(const void* a, const void* b, void* c, int64_t rows, int64_t 
   auto columns = static_cast<unsigned>(n), inner = static_cast<unsigned>(k);
   void* parameters[] = {&a, &b, &c, &columns, &inner};
   const unsigned threads = std::min(256u, (columns + 31) / 32 * 32);
-  Check(Get().launch(plain_, static_cast<unsigned>(rows), 1, 1, threads, 1, 1, 0, stream, parameters, nullptr),
+  Check(Get().cuLaunchKernel(plain_, static_cast<unsigned>(rows), 1, 1, threads, 1, 1, 0, stream, parameters, nullptr),
         "cuLaunchKernel");
 }
 
@@ -187,22 +152,24 @@ void Gpu::Wait(cudaStream_t stream) { Process().Wait(stream); }
 Gpu::Event Gpu::NewEvent() {
   constexpr unsigned kWithoutTime = 2;
   void* event = nullptr;
-  Check(Get().new_event(&event, kWithoutTime), "cuEventCreate");
+  Check(Get().cuEventCreate(&event, kWithoutTime), "cuEventCreate");
   return event;
 }
-void Gpu::Record(Event event, cudaStream_t stream) { Check(Get().record(event, stream), "cuEventRecord"); }
-void Gpu::Follow(cudaStream_t stream, Event event) { Check(Get().follow(stream, event, 0), "cuStreamWaitEvent"); }
+void Gpu::Record(Event event, cudaStream_t stream) { Check(Get().cuEventRecord(event, stream), "cuEventRecord"); }
+void Gpu::Follow(cudaStream_t stream, Event event) {
+  Check(Get().cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
+}
 
 void Gpu::Upload(void* to, const void* from, size_t bytes) {
-  Check(Get().copy_to_device(Address(to), from, bytes), "cuMemcpyHtoD");
+  Check(Get().cuMemcpyHtoD_v2(Address(to), from, bytes), "cuMemcpyHtoD");
 }
 void Gpu::Download(void* to, const void* from, size_t bytes) {
-  Check(Get().copy_to_host(to, Address(from), bytes), "cuMemcpyDtoH");
+  Check(Get().cuMemcpyDtoH_v2(to, Address(from), bytes), "cuMemcpyDtoH");
 }
 void Gpu::Set(void* to, unsigned char value, size_t bytes) {
-  Check(Get().set(Address(to), value, bytes), "cuMemsetD8");
+  Check(Get().cuMemsetD8_v2(Address(to), value, bytes), "cuMemsetD8");
 }
 
-void Gpu::Settle() { Check(Get().settle(), "cuCtxSynchronize"); }
+void Gpu::Settle() { Check(Get().cuCtxSynchronize(), "cuCtxSynchronize"); }
 
 }  // namespace axccl::perf::overlap

@@ -26,14 +26,15 @@ std::string TextOf(const Lookup& get, std::initializer_list<const char*> names) 
 }
 
 Result<int> NumberOf(const Lookup& get, std::initializer_list<const char*> names, int fallback) {
-  const char* value = FirstOf(get, names);
-  if (value == nullptr) return fallback;
-  char* end = nullptr;
-  long number = std::strtol(value, &end, 10);
-  if (end == value || *end != '\0' || number < 0 || number > INT_MAX) {
-    return MakeStatus(Code::kInvalidUsage, "the launcher's variable %s is '%s', not a number", *names.begin(), value);
+  for (const char* name : names) {
+    const char* value = get(name);
+    if (value == nullptr || *value == '\0') continue;
+    char* end = nullptr;
+    long number = std::strtol(value, &end, 10);
+    if (end != value && *end == '\0' && number >= 0 && number <= INT_MAX) return static_cast<int>(number);
+    return MakeStatus(Code::kInvalidUsage, "the launcher's variable %s is '%s', not a number", name, value);
   }
-  return static_cast<int>(number);
+  return fallback;
 }
 
 // The parent's id replaces the job if the launcher provides none: its processes on one machine share the parent.
@@ -52,8 +53,7 @@ std::string KeyOf(const Lookup& get, const char* launcher, std::initializer_list
 Result<std::string> Coordinator(const Lookup& get) {
   const char* address = get("MASTER_ADDR");
   if (address == nullptr || get("MASTER_PORT") == nullptr) return std::string();
-  AXCCL_ASSIGN_OR_RETURN(int port, NumberOf(get, {"MASTER_PORT"}, 0));
-  if (port < 1 || port > 65534) return MakeStatus(Code::kInvalidUsage, "MASTER_PORT %d is not in 1..65534", port);
+  AXCCL_ASSIGN_OR_RETURN(int port, PortFrom(get, "MASTER_PORT"));
   return std::string(address) + ":" + std::to_string(port + 1);
 }
 
@@ -85,6 +85,12 @@ const Variables kLaunchers[] = {
      {},
      {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
     {"PMI", "PMI_SIZE", {"PMI_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALNRANKS"}, {"PMI_JOBID", "PMIX_NAMESPACE"}},
+    {"MVAPICH",
+     "MV2_COMM_WORLD_SIZE",
+     {"MV2_COMM_WORLD_RANK"},
+     {"MV2_COMM_WORLD_SIZE"},
+     {"MV2_COMM_WORLD_LOCAL_SIZE"},
+     {}},
 };
 
 // The first of "n[07-09,12],m3": n07.
@@ -122,22 +128,51 @@ void FindSlurmMachines(const Lookup& get, Launched* found) {
     found->coordinator = first + ":" + std::to_string(20000 + (job * 64 + step) % 10000);
 }
 
+bool HasPlace(const Lookup& get, const Variables& v) {
+  return FirstOf(get, v.rank) != nullptr && FirstOf(get, v.size) != nullptr;
+}
+
+Result<Launched> PlaceOf(const Lookup& get, const Variables& v) {
+  Launched found;
+  found.launcher = v.launcher;
+  AXCCL_ASSIGN_OR_RETURN(found.rank, NumberOf(get, v.rank, 0));
+  AXCCL_ASSIGN_OR_RETURN(found.size, NumberOf(get, v.size, 1));
+  return found;
+}
+
+Status CheckPlace(const Launched& found) {
+  if (found.rank < found.size && found.local_size <= found.size) return Status();
+  return MakeStatus(Code::kInvalidUsage, "%s's variables say rank %d of %d (%d on this machine)",
+                    found.launcher.c_str(), found.rank, found.size, found.local_size);
+}
+
 }  // namespace
+
+Result<std::optional<Launched>> DetectPlace(const std::function<const char*(const char*)>& get) {
+  AXCCL_ASSIGN_OR_RETURN(std::optional<Launched> found, DetectLauncher(get));
+  for (const Variables& v : kLaunchers) {
+    if (found.has_value()) break;
+    if (!HasPlace(get, v)) continue;
+    AXCCL_ASSIGN_OR_RETURN(found, PlaceOf(get, v));
+    AXCCL_RETURN_IF_ERROR(CheckPlace(*found));
+  }
+  return found;
+}
+
+Result<int> PortFrom(const std::function<const char*(const char*)>& get, const char* name) {
+  AXCCL_ASSIGN_OR_RETURN(const int port, NumberOf(get, {name}, 0));
+  if (port < 1 || port > 65534) return MakeStatus(Code::kInvalidUsage, "%s %d is not in 1..65534", name, port);
+  return port;
+}
 
 Result<std::optional<Launched>> DetectLauncher(const std::function<const char*(const char*)>& get) {
   for (const Variables& v : kLaunchers) {
-    if (get(v.present) == nullptr || !FirstOf(get, v.rank) || !FirstOf(get, v.size)) continue;
-    Launched found;
-    found.launcher = v.launcher;
-    AXCCL_ASSIGN_OR_RETURN(found.rank, NumberOf(get, v.rank, 0));
-    AXCCL_ASSIGN_OR_RETURN(found.size, NumberOf(get, v.size, 1));
+    if (get(v.present) == nullptr || !HasPlace(get, v)) continue;
+    AXCCL_ASSIGN_OR_RETURN(Launched found, PlaceOf(get, v));
     AXCCL_ASSIGN_OR_RETURN(found.local_size, NumberOf(get, v.local_size, 0));
     AXCCL_ASSIGN_OR_RETURN(found.coordinator, Coordinator(get));
     if (found.launcher == "srun") FindSlurmMachines(get, &found);
-    if (found.rank >= found.size || found.local_size > found.size) {
-      return MakeStatus(Code::kInvalidUsage, "%s's variables say rank %d of %d (%d on this machine)", v.launcher,
-                        found.rank, found.size, found.local_size);
-    }
+    AXCCL_RETURN_IF_ERROR(CheckPlace(found));
     found.key = KeyOf(get, v.launcher, v.key);
     return std::optional<Launched>(found);
   }

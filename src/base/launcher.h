@@ -12,7 +12,7 @@ namespace axccl {
 
 // The content of a launcher's variables.
 struct Launched {
-  std::string launcher;  // "torchrun", "Open MPI", "srun", "PMI"
+  std::string launcher;  // "torchrun", "Open MPI", "srun", "PMI", "MVAPICH"
   int rank = 0;
   int size = 1;
   int local_size = 0;       // processes on this machine; 0 = unknown
@@ -23,5 +23,12 @@ struct Launched {
 // Reads the variables through `get` (getenv, or a test's). Returns nothing if there is no launcher, and an error if its
 // variables make no sense.
 Result<std::optional<Launched>> DetectLauncher(const std::function<const char*(const char*)>& get);
+
+// Also takes a rank and a size that a user has set by hand, without the other variables of their launcher. Of such,
+// only launcher, rank and size are known.
+Result<std::optional<Launched>> DetectPlace(const std::function<const char*(const char*)>& get);
+
+// The port that a variable names, 1..65534: the next number is a port, too.
+Result<int> PortFrom(const std::function<const char*(const char*)>& get, const char* name);
 
 }  // namespace axccl

@@ -89,7 +89,41 @@ TEST(Launcher, SrunOnSeveralMachines) {
   EXPECT_EQ(Detect(variables).value()->coordinator.substr(0, 2), "a:");
 }
 
+TEST(Launcher, APlaceThatAUserHasSet) {
+  const auto place = [](const Environment& environment) {
+    return DetectPlace([&](const char* name) {
+      auto found = environment.find(name);
+      return found == environment.end() ? nullptr : found->second.c_str();
+    });
+  };
+  EXPECT_FALSE(place({{"RANK", "1"}}).value().has_value());
+  const std::pair<const char*, const char*> all[] = {{"RANK", "WORLD_SIZE"},
+                                                     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                                     {"PMI_RANK", "PMI_SIZE"},
+                                                     {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+                                                     {"SLURM_PROCID", "SLURM_NTASKS"}};
+  for (const auto& [rank, size] : all) {
+    SCOPED_TRACE(rank);
+    const Launched found = *place({{rank, "2"}, {size, "4"}}).value();
+    EXPECT_EQ(found.rank, 2);
+    EXPECT_EQ(found.size, 4);
+    const auto bad = place({{rank, "one"}, {size, "4"}});
+    ASSERT_FALSE(bad.ok());
+    const std::string text(bad.status().message());
+    EXPECT_NE(text.find(std::string(rank) + " is 'one', not a number"), std::string::npos) << text;
+    EXPECT_FALSE(place({{rank, "4"}, {size, "4"}}).ok());
+  }
+  // A launcher's own variables come before those of the batch script around it.
+  EXPECT_EQ(place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}).value()->rank,
+            3);
+}
+
 TEST(Launcher, NonsenseIsAnError) {
+  // The variable that has the value is named, not the one that could have had it.
+  const auto bad = Detect({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "many"}});
+  ASSERT_FALSE(bad.ok());
+  EXPECT_NE(bad.status().message().find("SLURM_NTASKS is 'many'"), std::string::npos) << bad.status().message();
+
   EXPECT_FALSE(Detect({{"PMI_RANK", "4"}, {"PMI_SIZE", "4"}}).ok());
   EXPECT_FALSE(Detect({{"PMI_RANK", "one"}, {"PMI_SIZE", "4"}}).ok());
   EXPECT_FALSE(Detect({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "0"}}).ok());

@@ -273,6 +273,44 @@ def test_groups(rank, ranks):
     dist.barrier()
 
 
+def test_split(rank, ranks):
+    """What torch.distributed.split_group does to the group of each device: that function itself wants a GPU's, too."""
+    world = dist.group.WORLD
+    raises(RuntimeError, ["No device associated"], dist.split_group, world, [[0]])
+    timeout = datetime.timedelta(seconds=30)
+    # Two parts, one of them in an order of its own.
+    mine = [r for r in reversed(range(ranks)) if r % 2 == rank % 2]
+    part = world.split_group(mine, timeout, None, f"part {rank % 2}", "of a test")
+    x = torch.tensor([rank + 1.0])
+    dist.all_reduce(x, group=part)
+    same(x, torch.tensor([sum(r + 1.0 for r in mine)]), "all_reduce of a part")
+    assert part.size() == len(mine) and part._get_backend(torch.device("cpu")).name() == "axccl", part
+    # Some ranks are in no part, and take part in the call.
+    first = world.split_group([0], timeout, None, "first", "of a test")
+    assert (first is not None) == (rank == 0), first
+    if rank == 0:
+        dist.all_reduce(x, group=first)
+    assert world._get_backend(torch.device("cpu")).supports_splitting
+    dist.barrier()
+
+
+def test_allocators_differ(rank, ranks):
+    """Each rank may have its tensors where it likes."""
+    import axccl.torch
+
+    if rank == 0:
+        axccl.torch.use_allocator()
+    for size in (100, 1 << 18):
+        x, outs = fill(rank, (size,)), [torch.zeros(size) for _ in range(ranks)]
+        dist.all_gather(outs, x)
+        for r in range(ranks):
+            same(outs[r], fill(r, (size,)), "all_gather")
+        dist.all_reduce(x)
+        same(x, total(ranks, (size,)), "all_reduce")
+    axccl.torch.stop_using_allocator()
+    dist.barrier()
+
+
 def test_allocator(rank, ranks):
     import axccl.torch
 
@@ -453,6 +491,53 @@ def check_deaths(ranks):
         print(f"a rank dies in {how}: the others go on", flush=True)
 
 
+def unlike_process(rank, ranks, port, start, backends, sizes):
+    """A rank whose backend or number of ranks is not that of the others: an error on all, soon."""
+    import axccl.torch  # noqa: F401
+
+    try:
+        store = dist.TCPStore("127.0.0.1", port, None, rank == 0, datetime.timedelta(seconds=60), wait_for_workers=False)
+        start.wait()
+        began = time.monotonic()
+        words = []
+        if len(set(backends)) > 1 and backends[rank] == "axccl":
+            words = ["uses the backend gloo", "uses axccl", "pass the same backend"]
+        elif len(set(sizes)) > 1:
+            words = [str(size) for size in set(sizes)]
+        error = dist.DistBackendError if backends[rank] == "axccl" else RuntimeError
+        text = raises(error, words, dist.init_process_group, backends[rank], store=store, rank=rank, world_size=sizes[rank],
+                      timeout=datetime.timedelta(seconds=60))
+        took = time.monotonic() - began
+        print(f"  rank {rank} ({backends[rank]}, {sizes[rank]} ranks) after {took:.2f} s: {text}", flush=True)
+        assert took < 10, f"after {took:.1f} s"
+        start.wait()  # the store is rank 0's
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def check_unlike(ranks):
+    """Each in processes of its own."""
+    for backends, sizes in ([["axccl"] * (ranks - 1) + ["gloo"], [ranks] * ranks],
+                            [["gloo"] + ["axccl"] * (ranks - 1), [ranks] * ranks],
+                            [["axccl"] * (ranks - 1) + ["cpu:gloo"], [ranks] * ranks],
+                            [["axccl"] * ranks, [ranks] * (ranks - 1) + [ranks + 1]]):
+        port = free_port()
+        context = mp.get_context("spawn")
+        start = context.Barrier(ranks)
+        processes = [context.Process(target=unlike_process, args=(rank, ranks, port, start, backends, sizes))
+                     for rank in range(ranks)]
+        for one in processes:
+            one.start()
+        for one in processes:
+            one.join(120)
+        codes = [one.exitcode for one in processes]
+        assert codes == [0] * ranks, f"backends {backends}, sizes {sizes}: exit codes {codes}"
+        print(f"backends {backends}, sizes {sizes}: an error on all", flush=True)
+
+
 TESTS = [value for name, value in list(globals().items()) if name.startswith("test_")]
 
 
@@ -499,6 +584,8 @@ def main():
     import axccl.torch  # noqa: F401  compiled here, not by several processes
 
     mp.spawn(process, (arguments.ranks, free_port(), arguments.tests), nprocs=arguments.ranks)
+    if not arguments.tests:
+        check_unlike(arguments.ranks)
     if arguments.ranks > 2 and not arguments.tests:
         check_deaths(arguments.ranks)
     print(f"all right on {arguments.ranks} ranks, PyTorch {torch.__version__}")

@@ -319,6 +319,27 @@ TEST_F(PlacementTest, FilesThatCannotBeUsedAreOnlyReported) {
   ExpectLogged("NCCL_TOPO_DUMP_FILE: open(/nowhere/at/all) to write");
 }
 
+// NCCL warns of the first as well, and refuses the others.
+TEST_F(PlacementTest, FilesThatAreMissingOrBrokenLeaveTheCommunicatorAsItIs) {
+  const std::pair<std::string, std::string> files[] = {
+      {"missing", ""}, {"of_version_9", "<system version=\"9\"></system>\n"}, {"cut", "<system version=\"1\"><cpu"}};
+  for (const auto& [name, text] : files) {
+    const std::string path = folder_.Path(name);
+    if (!text.empty()) std::ofstream(path) << text;
+    Set("NCCL_TOPO_FILE", path);
+    RunRanks(
+        Processes(2),
+        [&](RankContext& context) {
+          Clique clique;
+          ASSERT_TRUE(clique.Init(context));
+        },
+        options_);
+    const std::string logs = Logs();
+    const size_t remark = logs.find(path, logs.rfind("NCCL_TOPO_FILE is not used: "));
+    EXPECT_NE(remark, std::string::npos) << path << " in\n" << logs;
+  }
+}
+
 // NCCL's form, which needs expat: what is of another machine is left out, and said once.
 TEST_F(PlacementTest, FilesOfNcclCorrectThisMachine) {
   std::ofstream(folder_.Path("machine")) << "<system version=\"1\"><cpu numaid=\"0\"><rack/><pci "

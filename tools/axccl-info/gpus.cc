@@ -1,48 +1,22 @@
 #include "tools/axccl-info/gpus.h"
 
-#include <dlfcn.h>
-
 #include <cstdio>
 
+#include "src/base/cuda_driver.h"
 #include "src/base/format.h"
 
 namespace axccl_info {
 namespace {
 
+using axccl::CudaDriver;
+
 // As <cuda.h> declares them, which is not needed to build this program.
 constexpr int kNoDevice = 100, kStub = 34;  // CUDA_ERROR_NO_DEVICE, CUDA_ERROR_STUB_LIBRARY
 constexpr int kCapabilityMajor = 75, kCapabilityMinor = 76;
 
-struct Driver {
-  int (*init)(unsigned) = nullptr;
-  int (*error_name)(int, const char**) = nullptr;
-  int (*count)(int*) = nullptr;
-  int (*device)(int*, int) = nullptr;
-  int (*name)(char*, int, int) = nullptr;
-  int (*address)(char*, int, int) = nullptr;
-  int (*bytes)(size_t*, int) = nullptr;
-  int (*attribute)(int*, int, int) = nullptr;
-};
-
-template <class Function>
-bool Find(void* library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library, name));
-  return *function != nullptr;
-}
-
-bool Load(Driver* driver) {
-  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  return library != nullptr && Find(library, "cuInit", &driver->init) &&
-         Find(library, "cuGetErrorName", &driver->error_name) && Find(library, "cuDeviceGetCount", &driver->count) &&
-         Find(library, "cuDeviceGet", &driver->device) && Find(library, "cuDeviceGetName", &driver->name) &&
-         Find(library, "cuDeviceGetPCIBusId", &driver->address) &&
-         Find(library, "cuDeviceTotalMem_v2", &driver->bytes) &&
-         Find(library, "cuDeviceGetAttribute", &driver->attribute);
-}
-
-std::string ErrorText(const Driver& driver, const char* call, int result) {
+std::string ErrorText(const CudaDriver& driver, const char* call, int result) {
   const char* name = nullptr;
-  driver.error_name(result, &name);
+  driver.cuGetErrorName(result, &name);
   return axccl::Format("%s: %s (%d)", call, name == nullptr ? "unknown error" : name, result);
 }
 
@@ -52,16 +26,16 @@ std::string Lower(const char* text) {
   return lower;
 }
 
-int Ask(const Driver& driver, int index, GpuInfo* gpu) {
+int Ask(const CudaDriver& driver, int index, GpuInfo* gpu) {
   int device = 0;
   char name[256] = "", address[32] = "";
   size_t bytes = 0;
-  int result = driver.device(&device, index);
-  if (result == 0) result = driver.name(name, sizeof(name) - 1, device);
-  if (result == 0) result = driver.address(address, sizeof(address) - 1, device);
-  if (result == 0) result = driver.bytes(&bytes, device);
-  if (result == 0) result = driver.attribute(&gpu->major, kCapabilityMajor, device);
-  if (result == 0) result = driver.attribute(&gpu->minor, kCapabilityMinor, device);
+  int result = driver.cuDeviceGet(&device, index);
+  if (result == 0) result = driver.cuDeviceGetName(name, sizeof(name) - 1, device);
+  if (result == 0) result = driver.cuDeviceGetPCIBusId(address, sizeof(address) - 1, device);
+  if (result == 0) result = driver.cuDeviceTotalMem_v2(&bytes, device);
+  if (result == 0) result = driver.cuDeviceGetAttribute(&gpu->major, kCapabilityMajor, device);
+  if (result == 0) result = driver.cuDeviceGetAttribute(&gpu->minor, kCapabilityMinor, device);
   gpu->name = name;
   gpu->address = Lower(address);
   gpu->bytes = bytes;
@@ -72,11 +46,12 @@ int Ask(const Driver& driver, int index, GpuInfo* gpu) {
 
 Gpus FindGpus() {
   Gpus gpus;
-  Driver driver;
-  if (!Load(&driver)) return gpus;
-  int count = 0, result = driver.init(0);
+  const axccl::Result<const CudaDriver*> loaded = CudaDriver::Load();
+  if (!loaded.ok()) return gpus;
+  const CudaDriver& driver = *loaded.value();
+  int count = 0, result = driver.cuInit(0);
   const char* call = "cuInit";
-  if (result == 0) result = driver.count(&count), call = "cuDeviceGetCount";
+  if (result == 0) result = driver.cuDeviceGetCount(&count), call = "cuDeviceGetCount";
   for (int i = 0; result == 0 && i < count; ++i) {
     GpuInfo gpu;
     result = Ask(driver, i, &gpu), call = "asking a GPU";

@@ -7,21 +7,21 @@
 // ranks come from a launcher's variables (docs/clients.md).
 //
 // Thread-safe, but for Init_thread and Finalize.
-#include <sys/mman.h>
-
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "axccl/axccl.h"
+#include "src/base/launcher.h"
+#include "tools/python/axccl/csrc/large_pages.h"
 
 #define AXCCL_MPI_API extern "C" __attribute__((visibility("default")))
 
@@ -98,15 +98,8 @@ size_t SizeOf(Handle type) {
 
 ncclDataType_t TypeOf(Handle type) { return static_cast<ncclDataType_t>(type - kTypes); }
 
-// Asks for large pages where a result is going to be written. XLA gets memory afresh from the system for each large
-// result; with pages of 4 KiB, to have it mapped takes longer than to reduce 32 MiB.
 void AdviseLargePages(void* result, int64_t count, Handle type) {
-  constexpr uintptr_t kLargePage = uintptr_t{2} << 20;
-  const auto begin = reinterpret_cast<uintptr_t>(result);
-  const uintptr_t first = (begin + kLargePage - 1) / kLargePage * kLargePage;
-  const uintptr_t last = (begin + static_cast<size_t>(count) * SizeOf(type)) / kLargePage * kLargePage;
-  // Those that are the result's alone. The system may refuse.
-  if (first < last) (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  python::AdviseLargePages(result, static_cast<size_t>(count) * SizeOf(type));
 }
 
 axcclStream_t TakeStream() {
@@ -162,33 +155,18 @@ int Message(const char* call, void* data, int count, Handle type, int peer, Hand
   });
 }
 
-// A launcher's rank and number of ranks.
-bool FindPlace(int* rank, int* size) {
-  constexpr std::array<std::pair<const char*, const char*>, 5> kLaunchers{
-      {{"RANK", "WORLD_SIZE"},
-       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-       {"PMI_RANK", "PMI_SIZE"},
-       {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
-       {"SLURM_PROCID", "SLURM_NTASKS"}}};
-  for (const auto& [rank_name, size_name] : kLaunchers) {
-    const char* const rank_text = std::getenv(rank_name);
-    const char* const size_text = std::getenv(size_name);
-    if (rank_text == nullptr || size_text == nullptr) continue;
-    *rank = std::atoi(rank_text);
-    *size = std::atoi(size_text);
-    return true;
-  }
-  return false;
-}
+const char* Variable(const char* name) { return std::getenv(name); }
 
 // Where ranks meet, if NCCL_COMM_ID does not say so: as axccl.Communicator.from_env().
-void FindMeeting() {
+Status FindMeeting() {
   const char* const host = std::getenv("MASTER_ADDR");
-  const char* const port = std::getenv("MASTER_PORT");
-  if (std::getenv("NCCL_COMM_ID") != nullptr || host == nullptr || port == nullptr) return;
+  if (std::getenv("NCCL_COMM_ID") != nullptr || host == nullptr || std::getenv("MASTER_PORT") == nullptr)
+    return Status();
+  AXCCL_ASSIGN_OR_RETURN(const int port, PortFrom(Variable, "MASTER_PORT"));
   const char* const agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   const int next = agent != nullptr && std::strcmp(agent, "True") == 0 ? 1 : 0;
-  (void)setenv("NCCL_COMM_ID", (std::string(host) + ":" + std::to_string(std::atoi(port) + next)).c_str(), 1);
+  (void)setenv("NCCL_COMM_ID", (std::string(host) + ":" + std::to_string(port + next)).c_str(), 1);
+  return Status();
 }
 
 Handle Add(std::unique_ptr<Comm> comm) {
@@ -199,9 +177,12 @@ Handle Add(std::unique_ptr<Comm> comm) {
 
 int Join() {
   auto world = std::make_unique<Comm>();
-  if (!FindPlace(&world->rank, &world->size))
+  Result<std::optional<Launched>> place = DetectPlace(Variable);
+  if (!place.ok()) return Fail("MPI_Init_thread", std::string(place.status().message()));
+  if (!place->has_value())
     return Fail("MPI_Init_thread", "no rank; set RANK, WORLD_SIZE and NCCL_COMM_ID=host:port, or use a launcher");
-  FindMeeting();
+  world->rank = (*place)->rank, world->size = (*place)->size;
+  if (const Status met = FindMeeting(); !met.ok()) return Fail("MPI_Init_thread", std::string(met.message()));
   if (world->size > 1 && std::getenv("NCCL_COMM_ID") == nullptr)
     return Fail("MPI_Init_thread", "no place to meet; set NCCL_COMM_ID=<host of rank 0>:<a free port> on all ranks");
   ncclUniqueId id;

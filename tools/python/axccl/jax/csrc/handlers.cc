@@ -14,6 +14,7 @@
 
 #include <xla/ffi/api/ffi.h>
 
+#include "../../csrc/large_pages.h"
 #include "../../csrc/threads.h"
 #include "axccl/axccl.h"
 #include "operands.h"
@@ -139,7 +140,7 @@ bool SetOperands(Call* call, const Attributes& attributes, ffi::RemainingArgs ar
     const ffi::AnyBuffer out = **rets.get<ffi::AnyBuffer>(i);
     ncclDataType_t type;
     if (!TypeOf(in.element_type(), reduced, &type)) return false;
-    AdviseLargePages(out);
+    python::AdviseLargePages(out.untyped_data(), out.size_bytes());
     call->in[i].Set(in, type, attributes.axes[2 * i], attributes.axes[2 * i + 1]);
     call->out[i].Set(out, type, attributes.axes[2 * i], attributes.axes[2 * i + 1]);
   }

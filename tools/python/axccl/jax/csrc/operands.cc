@@ -1,16 +1,8 @@
 #include "operands.h"
 
-#include <sys/mman.h>
-
 namespace axccl::jax {
 
 namespace ffi = xla::ffi;
-
-namespace {
-
-constexpr uintptr_t kLargePage = uintptr_t{2} << 20;
-
-}  // namespace
 
 bool TypeOf(ffi::DataType type, bool reduced, ncclDataType_t* out) {
   const auto is = [out](ncclDataType_t found) {
@@ -85,14 +77,6 @@ void Operand::Set(const ffi::AnyBuffer& buffer, ncclDataType_t type, int64_t fir
     }
   }
   view.num_dims = count;
-}
-
-void AdviseLargePages(const ffi::AnyBuffer& result) {
-  const auto begin = reinterpret_cast<uintptr_t>(result.untyped_data());
-  const uintptr_t first = (begin + kLargePage - 1) / kLargePage * kLargePage;
-  const uintptr_t last = (begin + result.size_bytes()) / kLargePage * kLargePage;
-  // Those that are the result's alone. The system may refuse.
-  if (first < last) (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
 }
 
 }  // namespace axccl::jax

@@ -22,8 +22,4 @@ struct Operand {
   void Set(const xla::ffi::AnyBuffer& buffer, ncclDataType_t type, int64_t first_dim, int64_t second_dim);
 };
 
-// Asks for large pages where a result is going to be written. XLA gets memory afresh from the system for each large
-// result; with pages of 4 KiB, to have it mapped takes longer than to reduce 32 MiB.
-void AdviseLargePages(const xla::ffi::AnyBuffer& result);
-
 }  // namespace axccl::jax

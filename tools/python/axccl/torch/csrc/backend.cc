@@ -7,84 +7,15 @@
 #include <memory>
 #include <utility>
 
+#include "meeting.h"
+
 namespace axccl::torch {
 namespace {
 
 using c10d::OpType;
 
-// The device of this process's ranks: groups of a process share it.
-int ProcessDevice() {
-  static const int device = [] {
-    int current = 0;
-    Check(axcclHostGetDevice(&current), "init");
-    return current;
-  }();
-  return device;
-}
-
 ncclResult_t WaitForStream(void* stream, double seconds) {
   return axcclStreamSynchronizeFor(static_cast<axcclStream_t>(stream), seconds);
-}
-
-ncclResult_t WaitForComm(void* comm, double seconds) {
-  ncclResult_t state = ncclInProgress;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (std::chrono::steady_clock::now() < end) {
-    if (const ncclResult_t asked = ncclCommGetAsyncError(static_cast<ncclComm_t>(comm), &state); asked != ncclSuccess)
-      return asked;
-    if (state != ncclInProgress) return state;
-    const timespec pause{0, 200'000};
-    nanosleep(&pause, nullptr);
-  }
-  return state;
-}
-
-// Non-blocking, so that it can be interrupted while it is made.
-ncclConfig_t ConfigOf(const std::string& name) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  config.commName = name.c_str();
-  return config;
-}
-
-// Returns `comm` when it is made.
-ncclComm_t Made(const char* call, ncclComm_t comm, const std::string& name, std::chrono::milliseconds timeout) {
-  Group pending(comm);
-  const ncclResult_t made = WaitLikePython(&pending, call, timeout, WaitForComm, comm);
-  if (made == ncclInProgress)
-    C10_THROW_ERROR(DistBackendError, std::string("axccl: ") + call + ": not all ranks of group '" + name +
-                                          "' came within " + std::to_string(timeout.count()) + " ms (timeout)");
-  Check(made, call, comm);
-  pending.Release();
-  return comm;
-}
-
-// Ranks find each other through the store.
-ncclComm_t Init(c10d::Store* store, int rank, int size, const std::string& name, std::chrono::milliseconds timeout) {
-  ncclUniqueId id;
-  const std::string key = "axccl_unique_id";
-  if (rank == 0) {
-    Check(ncclGetUniqueId(&id), "init");
-    store->set(key, std::vector<uint8_t>(id.internal, id.internal + sizeof(id.internal)));
-  } else {
-    const std::vector<uint8_t> found = store->get(key);
-    TORCH_CHECK(found.size() == sizeof(id.internal), "axccl: init: rank 0 has put ", found.size(),
-                " bytes into the store, not ", sizeof(id.internal), "; all ranks must use the same version of axccl");
-    std::memcpy(id.internal, found.data(), sizeof(id.internal));
-  }
-  ncclConfig_t config = ConfigOf(name);
-  ncclComm_t comm = nullptr;
-  Check(axcclHostSetDevice(ProcessDevice()), "init");
-  Check(ncclCommInitRankConfig(&comm, size, id, rank, &config), "init");
-  comm = Made("init", comm, name, timeout);
-  if (rank == 0) {
-    // All have read it; a group of the same name that is made later must not find it.
-    try {
-      store->deleteKey(key);
-    } catch (const std::exception&) {  // stores of files cannot
-    }
-  }
-  return comm;
 }
 
 void CheckOne(const char* call, const std::vector<at::Tensor>& tensors) {
@@ -114,11 +45,20 @@ void CheckMultiple(const char* call, const at::Tensor& large, const at::Tensor& 
                     " elements and the other ", small.numel(), "; the former must be ", size, " times the latter");
 }
 
+// The backend of a communicator that was made from another one.
+c10::intrusive_ptr<AxcclBackend> OfPart(const char* call, ncclComm_t comm, AxcclBackend::Milliseconds timeout,
+                                        const std::string& name) {
+  int rank = 0, size = 0;
+  Check(ncclCommUserRank(comm, &rank), call, comm);
+  Check(ncclCommCount(comm, &size), call, comm);
+  return c10::make_intrusive<AxcclBackend>(comm, rank, size, timeout, name);
+}
+
 }  // namespace
 
 AxcclBackend::AxcclBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout,
                            std::string name)
-    : AxcclBackend(Init(store.get(), rank, size, name, timeout), rank, size, timeout, name) {}
+    : AxcclBackend(Meet(store.get(), rank, size, name, timeout), rank, size, timeout, name) {}
 
 AxcclBackend::AxcclBackend(ncclComm_t comm, int rank, int size, Milliseconds timeout, std::string name)
     : Backend(rank, size), name_(std::move(name)), group_(std::make_shared<Group>(comm)) {
@@ -168,11 +108,22 @@ c10::intrusive_ptr<c10d::Backend> AxcclBackend::shrink(const std::vector<int64_t
   ncclComm_t comm = nullptr;
   Check(ncclCommShrink(group_->comm(), ranks.data(), static_cast<int>(ranks.size()), &comm, &config, flags), call,
         group_->comm());
-  comm = Made(call, comm, name_, timeout_);
-  int rank = 0, size = 0;
-  Check(ncclCommUserRank(comm, &rank), call, comm);
-  Check(ncclCommCount(comm, &size), call, comm);
-  return c10::make_intrusive<AxcclBackend>(comm, rank, size, timeout_, name_);
+  return OfPart(call, Made(call, comm, name_, timeout_), timeout_, name_);
+}
+
+c10::intrusive_ptr<c10d::Backend> AxcclBackend::split(const c10::intrusive_ptr<c10d::Store>& /*store*/,
+                                                      const std::vector<int>& ranks,
+                                                      const c10::intrusive_ptr<Options>& options) {
+  CheckOpen("split_group");
+  const std::string name = options == nullptr ? name_ : options->group_name;
+  const Milliseconds timeout = options == nullptr ? timeout_ : options->timeout;
+  ncclComm_t const comm = Split(group_->comm(), ranks, name, timeout);
+  if (comm == nullptr) return nullptr;
+  return OfPart("split_group", comm, timeout, name);
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> AxcclBackend::getBackendOptions() {
+  return c10::make_intrusive<Options>(getBackendName(), timeout_);
 }
 
 at::Tensor AxcclBackend::allocateTensor(long size, at::TensorOptions options) {

@@ -51,6 +51,12 @@ class AxcclBackend : public c10d::Backend {
   virtual c10::intrusive_ptr<Backend> shrink(const std::vector<int64_t>& excluded, int flags,
                                              const c10::intrusive_ptr<Options>& options);
 
+  // Of torch.distributed.split_group, which splits the groups of all devices. `options` may be another backend's.
+  virtual bool supportsSplitting() const { return true; }
+  virtual c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                            const c10::intrusive_ptr<Options>& options);
+  virtual c10::intrusive_ptr<Options> getBackendOptions();
+
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;

@@ -119,7 +119,7 @@ ncclResult_t WaitLikePython(Group* group, const char* call, std::chrono::millise
     {
       // What the call reads and writes may go away now.
       const pybind11::gil_scoped_release unlocked;
-      (void)group->Close(true);
+      if (group != nullptr) (void)group->Close(true);
     }
     throw raised;
   }

@@ -53,7 +53,8 @@ class Group {
 };
 
 // Waits like Python: looks for signals now and then, and throws what a handler raises, after the communicator has been
-// aborted. `wait(seconds)` returns ncclInProgress while it lasts. `limit`: c10d's kNoTimeout for none.
+// aborted (`group` is null where there is none yet). `wait(seconds)` returns ncclInProgress while it lasts. `limit`:
+// c10d's kNoTimeout for none.
 ncclResult_t WaitLikePython(Group* group, const char* call, std::chrono::milliseconds limit,
                             ncclResult_t (*wait)(void* what, double seconds), void* what);
 
