@@ -24,6 +24,9 @@ Result<std::shared_ptr<Reach>> Reach::Create(Worker* worker, std::shared_ptr<Pee
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Mirror> mirror, MakeMirror(options));
   std::shared_ptr<Reach> reach(new Reach(worker, std::move(peer), std::move(options), std::move(mirror)));
   std::lock_guard lock(reach->mutex());
+  if (reach->peer_->failed())
+    return MakeStatus(Code::kRemoteError, "rank %u (%s) was lost while it was being connected", reach->options_.peer,
+                      reach->Place().c_str());
   reach->peer_->Add(reach.get());
   return reach;
 }
