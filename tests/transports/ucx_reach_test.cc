@@ -126,6 +126,19 @@ TEST_F(ReachTest, MessagesWithoutAReceiverTakeTheirTurn) {
   EXPECT_EQ(seen_, (std::vector<Seen>{{11, 0}, {12, 0}, {14, 0}}));
 }
 
+// Ranks that have created different pipelines have areas of different sizes.
+TEST_F(ReachTest, WhatDoesNotFitAnAreaTakesItsTurn) {
+  std::vector<std::byte> own(kData);
+  std::shared_ptr<transport::Reach::Area> area;
+  std::byte* const mirror = reach_->AddArea(77, own.data(), 0, own.size(), &area).value();
+  Arrive(0, 10, 8, 100, 77);
+  EXPECT_TRUE(seen_.empty());
+  EXPECT_EQ(mirror[0], std::byte{0}) << "no line either";
+  Arrive(1, 11);
+  EXPECT_FALSE(reach_->Died());
+  EXPECT_EQ(seen_, (std::vector<Seen>{{11, 0}}));
+}
+
 // ---- invalid numbers ----
 
 TEST_F(ReachTest, ANumberThatWasUsedIsRefused) {

@@ -46,7 +46,8 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   // ---- for the transport, with the lock held ----
   Key key() const { return {options_.comm, options_.self, options_.peer}; }
   void Lose(const std::string& why);
-  // What a message is for. `memory`: null if it is for a channel that is gone.
+  // What a message is for. `memory`: null if it is for a channel that is gone, or for more of an area than there is: it
+  // takes its turn, and nothing is stored.
   struct Admission {
     uint64_t number = 0;
     std::shared_ptr<Memory> memory;
