@@ -162,7 +162,7 @@ class Rank {
     const uint16_t port = path != nullptr ? path->port() : PortOf(own.rails[0].lifeline);
     std::memcpy(shared, own.key.data(), own.key.size());
     std::memcpy(shared + own.key.size(), &port, sizeof port);
-    EXPECT_TRUE(context_.Barrier(1));
+    EXPECT_TRUE(context_.Barrier());
     const auto* const there = context_.board() + 4096 * (1 - context_.rank());
     peer_ = own;
     uint16_t peer_port = 0;
@@ -248,15 +248,15 @@ TEST_P(PathTest, WhatIsSentArrives) {
     Rank rank(&context, GetParam());
     for (uint64_t comm = 1; comm <= 3; ++comm) {
       rank.Connect(comm);
-      ASSERT_TRUE(context.Barrier(10 + static_cast<int>(comm)));
+      ASSERT_TRUE(context.Barrier());
       bool through = false;
       EXPECT_TRUE(rank.Talk(&through));
       EXPECT_TRUE(through) << rank.reach->Trouble();
       rank.reach->Flush(std::chrono::seconds(5));
-      ASSERT_TRUE(context.Barrier(20 + static_cast<int>(comm)));
+      ASSERT_TRUE(context.Barrier());
       rank.reach->Detach();
     }
-    ASSERT_TRUE(context.Barrier(30));
+    ASSERT_TRUE(context.Barrier());
   });
 }
 
@@ -280,9 +280,9 @@ TEST_P(PathTest, ABitThatChangesOnTheWay) {
                                   : static_cast<int64_t>(random.Below(static_cast<uint64_t>(span)));
           if (context.rank() == 1) rank.path->Change(of_caller, byte, static_cast<int>(random.Below(8)));
           if (context.rank() == 0) (void)random.Below(8);
-          ASSERT_TRUE(context.Barrier(100 + 3 * round));
+          ASSERT_TRUE(context.Barrier());
           rank.Connect(static_cast<uint64_t>(round) + 1);
-          ASSERT_TRUE(context.Barrier(101 + 3 * round));
+          ASSERT_TRUE(context.Barrier());
           bool through = false;
           const bool right = rank.Talk(&through);
           if (plain) {
@@ -296,13 +296,13 @@ TEST_P(PathTest, ABitThatChangesOnTheWay) {
                 std::string::npos)
                 << rank.reach->Trouble() << ", byte " << byte;
           }
-          ASSERT_TRUE(context.Barrier(102 + 3 * round));
+          ASSERT_TRUE(context.Barrier());
           if (context.rank() == 1) {
             EXPECT_TRUE(rank.path->changed());
           }
           rank.reach->Detach();
         }
-        ASSERT_TRUE(context.Barrier(50));
+        ASSERT_TRUE(context.Barrier());
       },
       options);
 }
