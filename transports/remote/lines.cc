@@ -73,7 +73,7 @@ Result<service::Fd> ListenAt(sockaddr_storage* local) {
 }
 
 std::string Reason(int error, const std::string& rail) {
-  if (error == 0 || error == ECONNRESET || error == EPIPE) return "its process has ended, or has given this one up";
+  if (error == 0 || error == ECONNRESET || error == EPIPE) return kProcessEnded;
   if (error == ECONNREFUSED) return "its process has ended: nothing listens at its address";
   if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
     return "its machine, or the network to it, has not answered for " + std::to_string(Lines::kPatience.count()) +
@@ -386,7 +386,7 @@ void Lines::EndIfOver(const ProcessId& process) {
     const Line& line = it->second;
     over |= line.cut || line.ending || (line.fd && line.call == nullptr && HasEnded(line.fd.get()));
   }
-  if (over) End(process, Reason(0, ""));
+  if (over) End(process, kProcessEnded);
 }
 
 void Lines::Cut(const ProcessId& process) {

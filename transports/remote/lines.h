@@ -36,6 +36,9 @@
 
 namespace axccl::remote {
 
+// What is known of a process whose lines have ended in order.
+inline constexpr const char* kProcessEnded = "its process has ended, or has given this one up";
+
 class Lines {
  public:
   using ProcessId = std::array<uint8_t, 16>;

@@ -29,6 +29,28 @@ struct OutgoingHeader {
              std::span<const transport::Reach::Stretch> stretches, uint64_t line);
 };
 
+// Which of several lanes to a process messages take.
+class LaneChoice {
+ public:
+  // A message that is not large uses the first lane, so that consecutive ones arrive in order and find each other in
+  // the processor's caches; a large one uses the lane with the least data under way: unsent(lane), in bytes.
+  template <class Unsent>
+  size_t Of(size_t lanes, size_t bytes, const Unsent& unsent) {
+    if (lanes == 1 || bytes < kLargeBytes) return 0;
+    // Alternates between lanes that are equal.
+    size_t best = turn_;
+    for (size_t i = 0; i < lanes; ++i) {
+      const size_t next = (turn_ + i) % lanes;
+      if (unsent(next) < unsent(best)) best = next;
+    }
+    turn_ = (best + 1) % lanes;
+    return best;
+  }
+
+ private:
+  size_t turn_ = 0;
+};
+
 // The bytes of a stretch of this rank's block, or of the peer's as they are here.
 inline const std::byte* BytesOf(const Memory& memory, const transport::Reach::Stretch& stretch) {
   return (stretch.of_peer ? memory.mirror() : memory.own()) + stretch.offset;

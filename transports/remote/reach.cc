@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "src/base/format.h"
+#include "src/base/log.h"
 
 namespace axccl::remote {
 namespace {
 
-constexpr uint32_t kOwnerDied = 0x40000000u;  // what the kernel sets in a robust futex
+constexpr uint32_t kOwnerDied = 0x40000000u;   // what the kernel sets in a robust futex
+constexpr std::chrono::milliseconds kLook(5);  // while waiting for a flush
 constexpr const char* kNonsense = "it sent what is no message";
 
 }  // namespace
@@ -163,6 +165,23 @@ void Reach::TakeControl(const void* way, const WireControl& control) {
   flush->here = true;
   arrivals_.Hold(number, std::move(flush));
   Settle();
+}
+
+void Reach::Flush(std::chrono::milliseconds patience) {
+  const auto limit = std::chrono::steady_clock::now() + patience;
+  std::unique_lock lock(*mutex_);
+  if (failed() || lanes() == 0) return;
+  for (size_t lane = 0; lane < lanes(); ++lane) SendFlush(lane, ++flushes_);
+  const uint32_t number = flushes_;
+  while (flushed_ < number && !failed()) {
+    if (std::chrono::steady_clock::now() > limit) {
+      AXCCL_INFO(kNet, "rank %u on another machine (pid %u) does not answer; what it was sent last may be lost",
+                 options_.peer, options_.pid);
+      return;
+    }
+    ReceiveOnce(&lock);
+    if (flushed_ < number && !failed()) changed().wait_for(lock, kLook);
+  }
 }
 
 }  // namespace axccl::remote

@@ -11,6 +11,8 @@
 // The transport's lock for this peer guards all of it.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,6 +41,8 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   Status Read(void* to, uint64_t from, size_t bytes) override;
   // The peer holds nothing of this rank's block.
   bool InUse() const override { return sending(); }
+  // Uses every lane, so that each is known to lead to the peer and back.
+  void Flush(std::chrono::milliseconds patience) final;
   std::string Place() const override;
   std::string Trouble() const override;
   std::string DescribeLoss(int self, int peer) const override;
@@ -72,7 +76,15 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   virtual void DropUnsent() = 0;
   virtual void AnswerFlush(const void* way, const WireControl& answer) = 0;
   // A flush has been answered.
-  virtual void Flushed() = 0;
+  void Flushed() { changed().notify_all(); }
+  // Notified then, and when the peer fails.
+  virtual std::condition_variable& changed() = 0;
+  virtual bool failed() const = 0;
+  // 0: nothing can be sent any more.
+  virtual size_t lanes() const = 0;
+  virtual void SendFlush(size_t lane, uint32_t number) = 0;
+  // Receives what has come, and leaves what follows to the transport's thread. May release the lock meanwhile.
+  virtual void ReceiveOnce(std::unique_lock<std::mutex>* lock) = 0;
 
   // Applies all messages up to the first that is missing.
   void Settle();
@@ -83,7 +95,6 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   const std::shared_ptr<Memory>& block_memory() const { return block_; }
   Arrivals arrivals_;
   bool detached_ = false, lost_ = false;
-  uint32_t flushes_ = 0, flushed_ = 0;
 
  private:
   std::shared_ptr<Memory> Find(uint64_t area) const;
@@ -93,6 +104,7 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   const std::shared_ptr<Memory> block_;
   std::map<uint64_t, std::weak_ptr<Memory>> areas_;
   std::string trouble_;
+  uint32_t flushes_ = 0, flushed_ = 0;
 };
 
 }  // namespace axccl::remote

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transports/remote/lines.h"
 #include "transports/tcp/peer.h"
 
 namespace axccl::tcp {
@@ -15,7 +16,7 @@ namespace {
 constexpr size_t kMostIov = 64;
 
 std::string Reason(int error) {
-  if (error == 0 || error == ECONNRESET || error == EPIPE) return "its process has ended, or has given this one up";
+  if (error == 0 || error == ECONNRESET || error == EPIPE) return remote::kProcessEnded;
   return std::string("its connection broke: ") + std::strerror(error);
 }
 
@@ -38,10 +39,8 @@ Connection::~Connection() = default;
 void Connection::Fail(const std::string& why) {
   if (!trouble_.empty()) return;
   trouble_ = why;
-  peer_->ConnectionFailed(this);
+  peer_->Fail(trouble_);
 }
-
-void Connection::Break(int error) { Fail(Reason(error)); }
 
 void Connection::End() {
   if (trouble_.empty()) trouble_ = "it was given up";
@@ -64,7 +63,7 @@ void Connection::Send(std::unique_ptr<Outgoing>* frame) {
     message.msg_iov = pieces;
     message.msg_iovlen = out.Pieces(pieces, Outgoing::kMostPieces);
     const ssize_t sent = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) return Break(errno);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) return Fail(Reason(errno));
     if (sent > 0) out.Sent(static_cast<size_t>(sent));
     if (out.rest() == 0) return;
   }
@@ -86,7 +85,7 @@ void Connection::SendMore() {
     const ssize_t sent = Write();
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)) return Want(true);
-    if (sent < 0) return Break(errno);
+    if (sent < 0) return Fail(Reason(errno));
   }
 }
 
@@ -113,7 +112,7 @@ ssize_t Connection::Write() {
 }
 
 // Seals what the queue has, as far as one record goes.
-bool Connection::FillRecord() {
+void Connection::FillRecord() {
   Sealed& s = *sealed_;
   size_t bytes = 0;
   std::byte* const text = s.record.data() + kHeadBytes;
@@ -130,7 +129,6 @@ bool Connection::FillRecord() {
     PopSent(took);
   }
   s.record_bytes = s.out.Close(s.record.data(), bytes);
-  return true;
 }
 
 void Connection::PopSent(size_t bytes) {
@@ -146,7 +144,7 @@ void Connection::PopSent(size_t bytes) {
 
 // ---- receiving ----
 
-bool Connection::Receive() {
+void Connection::Receive() {
   size_t total = 0;
   while (trouble_.empty() && total < kMostAtOnce) {
     size_t asked = 0;
@@ -154,13 +152,12 @@ bool Connection::Receive() {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) break;
     if (got <= 0) {
-      Break(got < 0 ? errno : 0);
+      Fail(Reason(got < 0 ? errno : 0));
       break;
     }
     total += static_cast<size_t>(got);
     if (static_cast<size_t>(got) < asked) break;  // there is no more at the moment
   }
-  return total > 0;
 }
 
 // Large data go to their places, and what follows them to the buffer.
@@ -262,22 +259,22 @@ bool Connection::ParseOne() {
   remote::Message message;
   if (!remote::ParseMessage(header, head.header_bytes, &message)) return Refuse(), false;
   begin_ += whole;
-  if (is_large) return Begin(message, head.data_bytes);
-  Reach* const reach = peer_->Find(message.head);
+  if (is_large) return Begin(message, head.data_bytes), true;
+  Reach* const reach = peer_->Find({message.head.comm, message.head.to, message.head.from});
   Reach::Admission admitted;
   if (reach != nullptr && reach->Admit(message, head.data_bytes, &admitted))
     reach->Take(admitted, message, header + head.header_bytes, head.data_bytes);
   return true;
 }
 
-bool Connection::Begin(const remote::Message& message, size_t bytes) {
+void Connection::Begin(const remote::Message& message, size_t bytes) {
   large_.emplace();
   Large& large = *large_;
   large.message = message;
   large.rest = bytes;
-  large.reach = peer_->Find(message.head);
+  large.reach = peer_->Find({message.head.comm, message.head.to, message.head.from});
   if (large.reach != nullptr && !large.reach->Admit(message, bytes, &large.admitted)) large.reach = nullptr;
-  if (large.reach == nullptr || large.admitted.memory == nullptr) return true;
+  if (large.reach == nullptr || large.admitted.memory == nullptr) return;
   size_t guarded = 0;
   for (const remote::WireStretch& stretch : message.stretches()) guarded += stretch.guarded != 0 ? stretch.bytes : 0;
   large.guarded.resize(guarded);
@@ -287,7 +284,6 @@ bool Connection::Begin(const remote::Message& message, size_t bytes) {
     if (stretch.guarded != 0) aside += stretch.bytes;
     if (stretch.bytes > 0) large.places.push_back({to, stretch.bytes});
   }
-  return true;
 }
 
 void Connection::StoreFromBuffer() {

@@ -45,8 +45,6 @@ class Connection {
   Peer* peer() const { return peer_; }
   size_t lane() const { return lane_; }
   int fd() const { return fd_.get(); }
-  // Why nothing more can be sent or received; empty: it can.
-  const std::string& trouble() const { return trouble_; }
 
   // Takes the frame if not all of it could be sent at once.
   void Send(std::unique_ptr<Outgoing>* frame);
@@ -60,8 +58,8 @@ class Connection {
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   void Close() { fd_.Close(); }
 
-  // Receives what there is, within limits. Returns whether there was anything.
-  bool Receive();
+  // Receives what there is, within limits.
+  void Receive();
   // Nothing is stored for it any more.
   void Forget(const Reach* reach);
 
@@ -92,18 +90,17 @@ class Connection {
 
   void Want(bool to_send);
   ssize_t Write();
-  bool FillRecord();
+  void FillRecord();
   void PopSent(size_t bytes);
   ssize_t ReadPlain(size_t* asked);
   ssize_t ReadSealed(size_t* asked);
   bool OpenRecords();
   void Parse();
   bool ParseOne();
-  bool Begin(const remote::Message& message, size_t bytes);
+  void Begin(const remote::Message& message, size_t bytes);
   void StoreFromBuffer();
   void Stored(size_t bytes);
   void EndLarge();
-  void Break(int error);
   void Refuse() { Fail("it sent what is no message"); }
   void Fail(const std::string& why);
   void Compact();
@@ -111,7 +108,7 @@ class Connection {
   Peer* const peer_;
   const size_t lane_;
   service::Fd fd_;
-  std::string trouble_;
+  std::string trouble_;  // why nothing more can be sent or received; empty: it can
   std::atomic<bool> ended_{false};
   std::unique_ptr<Sealed> sealed_;
 

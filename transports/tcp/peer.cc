@@ -25,8 +25,8 @@ void Peer::Remove(Reach* reach) {
   if (it != reaches_.end() && it->second == reach) reaches_.erase(it);
 }
 
-Reach* Peer::Find(const remote::WireHeader& head) const {
-  const auto it = reaches_.find(remote::Reach::Key{head.comm, head.to, head.from});
+Reach* Peer::Find(const remote::Reach::Key& key) const {
+  const auto it = reaches_.find(key);
   return it != reaches_.end() ? it->second : nullptr;
 }
 
@@ -58,17 +58,8 @@ size_t Peer::LaneOf(const void* connection) const {
   return 0;
 }
 
-// A message that is not large uses the first lane, so that consecutive ones arrive in order and find each other in the
-// processor's caches; a large one uses the lane with the least data under way.
 size_t Peer::Choose(size_t bytes) {
-  if (lanes_.size() == 1 || bytes < remote::kLargeBytes) return 0;
-  size_t best = turn_;
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    const size_t next = (turn_ + i) % lanes_.size();
-    if (lanes_[next].connection->unsent() < lanes_[best].connection->unsent()) best = next;
-  }
-  turn_ = (best + 1) % lanes_.size();
-  return best;
+  return choice_.Of(lanes_.size(), bytes, [this](size_t lane) { return lanes_[lane].connection->unsent(); });
 }
 
 // ---- sending ----
@@ -114,12 +105,10 @@ void Peer::DropDelayed(const Reach* reach) {
 // ---- for connections ----
 
 void Peer::TakeControl(const Connection* connection, const remote::WireControl& control) {
-  const remote::WireHeader head{control.comm, control.from, control.to, 0, 0, 0, 0, {}};
-  if (Reach* const reach = Find(head); reach != nullptr) return reach->TakeControl(connection, control);
+  if (Reach* const reach = Find({control.comm, control.to, control.from}); reach != nullptr)
+    return reach->TakeControl(connection, control);
   if (control.kind == remote::WireControl::kFlush) SendControl(connection->lane(), remote::Answer(control), nullptr);
 }
-
-void Peer::ConnectionFailed(const Connection* connection) { Fail(connection->trouble()); }
 
 void Peer::WantToSend(Connection* connection, bool wants) { worker_->WantToSend(connection, wants); }
 

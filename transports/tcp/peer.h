@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "transports/remote/lines.h"
+#include "transports/remote/outgoing.h"
 #include "transports/tcp/connection.h"
 #include "transports/tcp/outgoing.h"
 #include "transports/tcp/reach.h"
@@ -42,7 +43,7 @@ class Peer {
   void Add(Reach* reach);
   void Remove(Reach* reach);
   // Null: its communicator is gone.
-  Reach* Find(const remote::WireHeader& head) const;
+  Reach* Find(const remote::Reach::Key& key) const;
   bool has_reaches() const { return !reaches_.empty(); }
 
   // The line over that rail stands. Returns its connection; null if there can be none.
@@ -61,7 +62,6 @@ class Peer {
 
   // ---- for connections ----
   void TakeControl(const Connection* connection, const remote::WireControl& control);
-  void ConnectionFailed(const Connection* connection);
   void WantToSend(Connection* connection, bool wants);
 
   // Gives the peer up, and cuts its lines, unless that has been done.
@@ -83,7 +83,7 @@ class Peer {
   std::condition_variable changed_;
   std::vector<Lane> lanes_;
   bool open_ = false, failed_ = false;
-  size_t turn_ = 0;
+  remote::LaneChoice choice_;
   std::map<remote::Reach::Key, Reach*> reaches_;
   struct Delayed {
     std::unique_ptr<Outgoing> frame;

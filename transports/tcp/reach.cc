@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "src/base/log.h"
 #include "transports/remote/outgoing.h"
 #include "transports/tcp/peer.h"
 #include "transports/tcp/worker.h"
@@ -10,7 +9,6 @@
 namespace axccl::tcp {
 namespace {
 
-constexpr std::chrono::milliseconds kLook(5);  // while waiting for a flush
 // A larger message is divided, so that several lanes take parts of it.
 constexpr size_t kMostBytes = 256u << 10;
 
@@ -71,35 +69,26 @@ void Reach::AnswerFlush(const void* connection, const remote::WireControl& answe
   peer_->SendControl(peer_->LaneOf(connection), answer, nullptr);
 }
 
-void Reach::Flushed() { peer_->changed().notify_all(); }
+void Reach::SendFlush(size_t lane, uint32_t number) {
+  const remote::WireControl flush{options_.comm,
+                                  options_.self,
+                                  options_.peer,
+                                  remote::WireControl::kFlush,
+                                  number,
+                                  static_cast<uint32_t>(sent_++),
+                                  0};
+  peer_->SendControl(lane, flush, std::static_pointer_cast<Reach>(shared_from_this()));
+}
 
-// Uses every lane, so that each is known to lead to the peer and back.
-void Reach::Flush(std::chrono::milliseconds patience) {
-  const auto limit = std::chrono::steady_clock::now() + patience;
-  std::unique_lock lock(mutex());
-  if (peer_->failed()) return;
-  for (size_t lane = 0; lane < peer_->lanes(); ++lane) {
-    const remote::WireControl flush{options_.comm,
-                                    options_.self,
-                                    options_.peer,
-                                    remote::WireControl::kFlush,
-                                    ++flushes_,
-                                    static_cast<uint32_t>(sent_++),
-                                    0};
-    peer_->SendControl(lane, flush, std::static_pointer_cast<Reach>(shared_from_this()));
-  }
-  const uint32_t number = flushes_;
-  while (flushed_ < number && !peer_->failed()) {
-    if (std::chrono::steady_clock::now() > limit) {
-      AXCCL_INFO(kNet, "rank %u on another machine (pid %u) does not answer; what it was sent last may be lost",
-                 options_.peer, options_.pid);
-      return;
-    }
-    lock.unlock();
-    worker_->ProgressThenLeave();
-    lock.lock();
-    if (flushed_ < number && !peer_->failed()) peer_->changed().wait_for(lock, kLook);
-  }
+std::condition_variable& Reach::changed() { return peer_->changed(); }
+bool Reach::failed() const { return peer_->failed(); }
+size_t Reach::lanes() const { return peer_->lanes(); }
+
+// The worker's lock comes before the peer's.
+void Reach::ReceiveOnce(std::unique_lock<std::mutex>* lock) {
+  lock->unlock();
+  worker_->ProgressThenLeave();
+  lock->lock();
 }
 
 }  // namespace axccl::tcp

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <span>
 
@@ -24,7 +23,6 @@ class Reach final : public remote::Reach {
   transport::Inbox* inbox() const override;
   void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
   bool sending() const override { return held_.load(std::memory_order_acquire) != 0; }
-  void Flush(std::chrono::milliseconds patience) override;
   void Detach() override;
 
   // Frames that wait to be sent.
@@ -34,7 +32,11 @@ class Reach final : public remote::Reach {
   Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror);
   void DropUnsent() override;
   void AnswerFlush(const void* connection, const remote::WireControl& answer) override;
-  void Flushed() override;
+  std::condition_variable& changed() override;
+  bool failed() const override;
+  size_t lanes() const override;
+  void SendFlush(size_t lane, uint32_t number) override;
+  void ReceiveOnce(std::unique_lock<std::mutex>* lock) override;
 
   Worker* const worker_;
   const std::shared_ptr<Peer> peer_;

@@ -4,18 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <utility>
 
 #include "src/base/detached_thread.h"
-#include "src/base/processors.h"
 
 namespace axccl::tcp {
 namespace {
 
-// How long a message for which no thread waits may lie there (at most twice that): it grows while operations keep
-// coming.
-constexpr std::chrono::milliseconds kDoze(1), kLongestDoze(8);
 // So few connections are read without asking first which of them have something.
 constexpr size_t kFew = 2;
 
@@ -44,7 +39,7 @@ Status Worker::Start(const std::vector<remote::RailAddress>& rails) {
       lines->TakeDataLines([this](const remote::Lines::Key& key, service::Fd fd, const remote::LineSession& session) {
         Take(key, std::move(fd), session);
       }));
-  return StartDetached("messages over TCP", [this] { Main(); });
+  return StartDetached("messages over TCP", [this] { Main("axccl-tcp", woken_.get()); });
 }
 
 // ---- peers ----
@@ -64,7 +59,7 @@ std::shared_ptr<Peer> Worker::PeerOf(const ProcessId& process, const std::vector
     it = early_.erase(it);
   }
   lock.unlock();
-  for (auto& [rail, line] : early) Watch(peer, rail, std::move(line.fd), line.session);
+  for (auto& [rail, line] : early) Open(peer, rail, std::move(line.fd), line.session);
   return peer;
 }
 
@@ -92,12 +87,11 @@ void Worker::Take(const remote::Lines::Key& key, service::Fd fd, const remote::L
       return;
     }
   }
-  Watch(peer, key.rail, std::move(fd), session);
+  Open(peer, key.rail, std::move(fd), session);
 }
 
-void Worker::Watch(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd,
-                   const remote::LineSession& session) {
-  std::lock_guard lock(receiving_);
+void Worker::Open(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd, const remote::LineSession& session) {
+  std::lock_guard lock(mutex());
   std::lock_guard of_peer(peer->mutex());
   const std::shared_ptr<Connection> connection = peer->Opened(rail, std::move(fd), session);
   if (connection == nullptr) return;
@@ -108,7 +102,7 @@ void Worker::Watch(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd 
     return peer->Fail(std::string(SystemError(errno, "watching a connection").message()));
   connections_.push_back({peer, connection});
   peer->SendDelayed();
-  if (polling_ == 0) Listen();
+  if (!polled()) Listen();
 }
 
 void Worker::Fail(const ProcessId& process, const std::string& why) {
@@ -125,7 +119,7 @@ void Worker::Fail(const ProcessId& process, const std::string& why) {
 }
 
 void Worker::WantToSend(Connection* connection, bool wants) {
-  unsent_.fetch_add(wants ? 1 : -1, std::memory_order_relaxed);
+  AddUnsent(wants ? 1 : -1);
   epoll_event event{};
   event.events = EPOLLIN | (wants ? EPOLLOUT : 0u);
   event.data.ptr = connection;
@@ -134,56 +128,30 @@ void Worker::WantToSend(Connection* connection, bool wants) {
 
 // ---- progress ----
 
-void Worker::Listen() {
+bool Worker::Watch() {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLONESHOT;
-  (void)epoll_ctl(woken_.get(), EPOLL_CTL_MOD, ready_.get(), &event);
-  listening_ = true;
+  return epoll_ctl(woken_.get(), EPOLL_CTL_MOD, ready_.get(), &event) == 0;
 }
 
-void Worker::LeaveToThread() {
-  if (polling_ == 0 && !listening_) Listen();
-}
-
-void Worker::Main() {
-  BecomeOwnThread("axccl-tcp");
-  uint32_t seen = 0;
-  std::chrono::milliseconds doze = kDoze;
-  for (bool dozing = false;;) {
-    epoll_event event{};
-    const bool woken = epoll_wait(woken_.get(), &event, 1, dozing ? static_cast<int>(doze.count()) : -1) > 0;
-    std::unique_lock lock(receiving_, std::defer_lock);
-    if (woken) {
-      lock.lock();
-      listening_ = false;
-    } else if (!lock.try_lock()) {
-      continue;  // a thread is polling, and would have to wake this one
-    }
-    const uint32_t uses = uses_.load(std::memory_order_relaxed);
-    const bool used = std::exchange(seen, uses) != uses;
-    // If no thread polls, this thread handles the event.
-    if (polling_ == 0 && !listening_ && (woken || !used)) {
-      Drive();
-      Listen();
-    }
-    dozing = !listening_;
-    doze = used ? std::min(2 * doze, kLongestDoze) : kDoze;
-  }
+void Worker::Attend() {
+  Drive();
+  Listen();
 }
 
 void Worker::Drive() {
   if (connections_.size() <= kFew) {
-    for (const Open& open : connections_) Serve(open.connection.get());
+    for (const Watched& watched : connections_) Serve(watched.connection.get());
   } else {
     epoll_event events[32];
     const int count = epoll_wait(ready_.get(), events, 32, 0);
     for (int i = 0; i < count; ++i) Serve(static_cast<Connection*>(events[i].data.ptr));
   }
-  std::erase_if(connections_, [&](const Open& open) {
-    if (!open.connection->ended()) return false;
-    (void)epoll_ctl(ready_.get(), EPOLL_CTL_DEL, open.connection->fd(), nullptr);
-    std::lock_guard of_peer(open.peer->mutex());
-    open.connection->Close();
+  std::erase_if(connections_, [&](const Watched& watched) {
+    if (!watched.connection->ended()) return false;
+    (void)epoll_ctl(ready_.get(), EPOLL_CTL_DEL, watched.connection->fd(), nullptr);
+    std::lock_guard of_peer(watched.peer->mutex());
+    watched.connection->Close();
     return true;
   });
 }
@@ -194,27 +162,9 @@ void Worker::Serve(Connection* connection) {
   connection->Receive();
 }
 
-void Worker::Progress() {
-  const std::unique_lock lock(receiving_, std::try_to_lock);
-  if (lock.owns_lock()) Drive();
-}
-
 void Worker::ProgressThenLeave() {
-  std::lock_guard lock(receiving_);
+  std::lock_guard lock(mutex());
   Drive();
-  LeaveToThread();
-}
-
-void Worker::BeginPolling() {
-  polling_.fetch_add(1);
-  uses_.fetch_add(1, std::memory_order_relaxed);
-}
-
-// The thread reads the count with the lock held. If it still counted on this one, it is notified now.
-void Worker::EndPolling(bool waiting) {
-  polling_.fetch_sub(1);
-  if (!waiting && unsent_.load(std::memory_order_relaxed) == 0) return;
-  std::lock_guard lock(receiving_);
   LeaveToThread();
 }
 

@@ -1,18 +1,9 @@
-// The TCP state of this process: the peers, their connections, and the thread that makes progress.
+// The TCP state of this process: the peers and their connections, which its threads and one of the library's attend to
+// (remote/attendance.h). It lives as long as the process.
 //
-// Threads that wait for messages poll (Progress). While none does, a thread of the library sleeps on the sockets and
-// makes progress, so that messages are received and answered although the process is elsewhere. It lives as long as the
-// process.
-//
-// To make that thread wait for the next message costs a system call, and waking it uses a core. So it does only when a
-// waiting thread goes to sleep, or leaves something unsent behind. A thread that has finished does not do so: while
-// operations keep coming, the library's thread only looks now and then (kDoze) whether they still do, and listens once
-// they do not.
-//
-// Order of locks: peers_mutex_ or receiving_, then that of a peer.
+// Order of locks: peers_mutex_ or that of attendance, then that of a peer.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,12 +14,13 @@
 #include "src/base/service_fd.h"
 #include "src/base/status.h"
 #include "transports/remote/address.h"
+#include "transports/remote/attendance.h"
 #include "transports/remote/lines.h"
 #include "transports/tcp/peer.h"
 
 namespace axccl::tcp {
 
-class Worker final : public transport::Inbox {
+class Worker final : public remote::Attendance {
  public:
   using ProcessId = Peer::ProcessId;
 
@@ -40,9 +32,7 @@ class Worker final : public transport::Inbox {
   std::shared_ptr<Peer> PeerOf(const ProcessId& process, const std::vector<uint8_t>& rails,
                                const Protection& protection);
 
-  void Progress() override;
-  void BeginPolling() override;
-  void EndPolling(bool waiting) override;
+  void Drive() override;
   // As Progress, and makes the library's thread receive what comes next, unless a thread polls.
   void ProgressThenLeave();
 
@@ -52,13 +42,11 @@ class Worker final : public transport::Inbox {
  private:
   Worker() = default;
   Status Start(const std::vector<remote::RailAddress>& rails);
-  [[noreturn]] void Main();
-  void Drive();
+  bool Watch() override;
+  void Attend() override;
   void Serve(Connection* connection);
-  void Listen();
-  void LeaveToThread();
   void Take(const remote::Lines::Key& key, service::Fd fd, const remote::LineSession& session);
-  void Watch(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd, const remote::LineSession& session);
+  void Open(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd, const remote::LineSession& session);
   void Fail(const ProcessId& process, const std::string& why);
   bool InUse();
 
@@ -75,19 +63,11 @@ class Worker final : public transport::Inbox {
   };
   std::map<remote::Lines::Key, Early> early_;
 
-  std::mutex receiving_;
-  struct Open {
+  struct Watched {
     std::shared_ptr<Peer> peer;
     std::shared_ptr<Connection> connection;
   };
-  std::vector<Open> connections_;
-  bool listening_ = false;  // the library's thread waits for the next event; otherwise it dozes
-
-  std::atomic<int> unsent_{0};  // connections that have something to send
-  // Threads that poll, and how many began to. They do not take a lock for that, because a thread that has just been
-  // woken would find it held by the thread that woke it.
-  std::atomic<int> polling_{0};
-  std::atomic<uint32_t> uses_{0};
+  std::vector<Watched> connections_;  // guarded by mutex()
 };
 
 }  // namespace axccl::tcp

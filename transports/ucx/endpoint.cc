@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "src/base/log.h"
-#include "transports/remote/wire.h"
 #include "transports/ucx/greeting.h"
 #include "transports/ucx/reach.h"
 
@@ -23,15 +22,7 @@ ucs_status_t SendAtOnce(const Library& ucx, ucp_ep_h ep, const WireGreeting& gre
 void Endpoint::Add(Rail* rail, ucp_ep_h ep) { lanes.push_back({rail, ep, 0, rail->greets(), !rail->greets()}); }
 
 size_t Endpoint::Choose(size_t bytes) {
-  if (lanes.size() == 1 || bytes < remote::kLargeBytes) return 0;
-  // Alternates between lanes that are equal.
-  size_t best = turn_;
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    const size_t next = (turn_ + i) % lanes.size();
-    if (lanes[next].unsent < lanes[best].unsent) best = next;
-  }
-  turn_ = (best + 1) % lanes.size();
-  return best;
+  return choice_.Of(lanes.size(), bytes, [this](size_t lane) { return lanes[lane].unsent; });
 }
 
 Endpoint::Lane& Endpoint::LaneOf(const Rail* rail) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transports/remote/outgoing.h"
 #include "transports/ucx/library.h"
 #include "transports/ucx/rail.h"
 
@@ -35,9 +36,7 @@ class Endpoint {
   explicit Endpoint(const ProcessId& process) : process(process) {}
 
   void Add(Rail* rail, ucp_ep_h ep);
-  // Selects the lane for a message with that much data. A message that is not large uses the first, so that consecutive
-  // ones arrive in order and find each other in the processor's caches; a large one uses the lane with the least data
-  // under way.
+  // Selects the lane for a message with that much data.
   size_t Choose(size_t bytes);
   // The lane of a rail, or the first if there is none.
   Lane& LaneOf(const Rail* rail);
@@ -60,7 +59,7 @@ class Endpoint {
   using Clock = std::chrono::steady_clock;
 
   Clock::time_point until_ = Clock::now() + kPatience;
-  size_t turn_ = 0;
+  remote::LaneChoice choice_;
   bool open_ = false;
 };
 

@@ -1,17 +1,9 @@
 #include "transports/ucx/reach.h"
 
-#include <chrono>
 #include <utility>
 #include <vector>
 
-#include "src/base/log.h"
-
 namespace axccl::ucx {
-namespace {
-
-constexpr std::chrono::milliseconds kLook(5);  // while waiting for a flush
-
-}  // namespace
 
 // A message whose data UCX fetches.
 struct Reach::Fetched final : remote::Incoming {
@@ -130,23 +122,9 @@ void Reach::AnswerFlush(const void* rail, const remote::WireControl& answer) {
   if (!endpoint_->failed) SendControl(worker_->ucx(), endpoint_->LaneOf(static_cast<const Rail*>(rail)).ep, answer);
 }
 
-// Uses every rail, so that each is known to lead to the peer and back.
-void Reach::Flush(std::chrono::milliseconds patience) {
-  const auto limit = std::chrono::steady_clock::now() + patience;
-  std::unique_lock lock(worker_->mutex());
-  if (endpoint_->failed || worker_->ending()) return;
-  for (size_t lane = 0; lane < endpoint_->lanes.size(); ++lane) sender_.Flush(lane, ++flushes_);
-  const uint32_t number = flushes_;
-  while (flushed_ < number && !endpoint_->failed) {
-    if (std::chrono::steady_clock::now() > limit) {
-      AXCCL_INFO(kNet, "rank %u on another machine (pid %u) does not answer; what it was sent last may be lost",
-                 options_.peer, options_.pid);
-      return;
-    }
-    worker_->Drive();
-    if (flushed_ < number) worker_->LeaveToThread();
-    if (flushed_ < number) worker_->changed().wait_for(lock, kLook);
-  }
+void Reach::ReceiveOnce(std::unique_lock<std::mutex>*) {
+  worker_->Drive();
+  worker_->LeaveToThread();
 }
 
 }  // namespace axccl::ucx

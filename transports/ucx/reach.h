@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,7 +22,6 @@ class Reach final : public remote::Reach {
   transport::Inbox* inbox() const override { return worker_; }
   void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
   bool sending() const override { return fetching_.load(std::memory_order_acquire) != 0 || sender_.busy(); }
-  void Flush(std::chrono::milliseconds patience) override;
   void Detach() override;
 
   // ---- for the worker, with its lock held ----
@@ -41,7 +39,11 @@ class Reach final : public remote::Reach {
   static void OnFetched(void* request, ucs_status_t status, size_t bytes, void* fetched);
   void DropUnsent() override { sender_.DropDelayed(); }
   void AnswerFlush(const void* rail, const remote::WireControl& answer) override;
-  void Flushed() override { worker_->changed().notify_all(); }
+  std::condition_variable& changed() override { return worker_->changed(); }
+  bool failed() const override { return endpoint_->failed; }
+  size_t lanes() const override { return worker_->ending() ? 0 : endpoint_->lanes.size(); }
+  void SendFlush(size_t lane, uint32_t number) override { sender_.Flush(lane, number); }
+  void ReceiveOnce(std::unique_lock<std::mutex>* lock) override;
 
   Worker* const worker_;
   std::shared_ptr<Endpoint> endpoint_;

@@ -6,14 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "src/base/detached_thread.h"
 #include "src/base/log.h"
-#include "src/base/processors.h"
 #include "transports/remote/lines.h"
 #include "transports/remote/pairing.h"
 #include "transports/ucx/descriptors.h"
@@ -21,14 +19,6 @@
 #include "transports/ucx/sender.h"
 
 namespace axccl::ucx {
-namespace {
-
-// How long a message for which no thread waits may lie there (at most twice that): it grows while operations keep
-// coming.
-constexpr std::chrono::milliseconds kDoze(1), kLongestDoze(8);
-
-}  // namespace
-
 Result<Worker*> Worker::Get(const remote::SelfOptions& options) {
   static Worker* const worker = new Worker;
   static const Status* const status = new Status(worker->Start(options));
@@ -51,7 +41,7 @@ Status Worker::Start(const remote::SelfOptions& options) {
   std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(epolls));
   CloseOnExec(epolls);
   endpoints_.emplace(*ucx_, options.process, OnError, std::move(epolls));
-  return rails_.empty() ? failed : Watch();
+  return rails_.empty() ? failed : StartThread();
 }
 
 Status Worker::AddRail(const remote::RailOptions& options, const std::string& families) {
@@ -66,7 +56,7 @@ Status Worker::AddRail(const remote::RailOptions& options, const std::string& fa
 
 // ---- progress ----
 
-Status Worker::Watch() {
+Status Worker::StartThread() {
   epoll_ = service::Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return service::OpenError(errno, "watching UCX: epoll_create1");
   for (const auto& rail : rails_) {
@@ -75,20 +65,20 @@ Status Worker::Watch() {
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, rail->event_fd(), &event) != 0)
       return SystemError(errno, "watching UCX's descriptor");
   }
-  AXCCL_RETURN_IF_ERROR(StartDetached("UCX's messages", [this] { Main(); }));
+  AXCCL_RETURN_IF_ERROR(StartDetached("UCX's messages", [this] { Main("axccl-ucx", epoll_.get()); }));
   static Worker* const self = this;
   std::atexit([] {
-    std::lock_guard lock(self->mutex_);
+    std::lock_guard lock(self->mutex());
     self->ending_ = true;
   });
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex());
   Listen();
   return Status();
 }
 
 // Makes the thread receive one event from each rail.
-void Worker::Listen() {
-  if (ending_) return;
+bool Worker::Watch() {
+  if (ending_) return false;
   endpoints_->Arm();
   endpoints_->CloseFailed();
   for (const Rail* rail : endpoints_->rails()) {
@@ -96,58 +86,13 @@ void Worker::Listen() {
     event.events = EPOLLIN | EPOLLONESHOT;
     epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, rail->event_fd(), &event);
   }
-  listening_ = true;
-}
-
-void Worker::Main() {
-  BecomeOwnThread("axccl-ucx");
-  uint32_t seen = 0;
-  std::chrono::milliseconds doze = kDoze;
-  for (bool dozing = false;;) {
-    epoll_event event{};
-    const bool woken = epoll_wait(epoll_.get(), &event, 1, dozing ? static_cast<int>(doze.count()) : -1) > 0;
-    std::unique_lock lock(mutex_, std::defer_lock);
-    if (woken) {
-      lock.lock();
-      listening_ = false;
-    } else if (!lock.try_lock()) {
-      continue;  // a thread is polling, and would have to wake this one
-    }
-    const uint32_t uses = uses_.load(std::memory_order_relaxed);
-    const bool used = std::exchange(seen, uses) != uses;
-    // If no thread polls, this thread handles the event.
-    if (polling_ == 0 && (endpoints_->greeting() || (!listening_ && (woken || !used)))) Listen();
-    dozing = !listening_ || endpoints_->greeting();
-    doze = used && !endpoints_->greeting() ? std::min(2 * doze, kLongestDoze) : kDoze;
-  }
-}
-
-void Worker::LeaveToThread() {
-  if (polling_ == 0 && !listening_) Listen();
+  return true;
 }
 
 void Worker::Drive() {
   if (ending_) return;
   endpoints_->Progress();
   endpoints_->Tend();
-}
-
-void Worker::Progress() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock()) Drive();
-}
-
-void Worker::BeginPolling() {
-  polling_.fetch_add(1);
-  uses_.fetch_add(1, std::memory_order_relaxed);
-}
-
-// The thread reads the count with the lock held. If it still counted on this one, it is notified now.
-void Worker::EndPolling(bool waiting) {
-  polling_.fetch_sub(1);
-  if (!waiting && unsent_.load(std::memory_order_relaxed) == 0) return;
-  std::lock_guard lock(mutex_);
-  LeaveToThread();
 }
 
 // ---- endpoints ----
@@ -177,7 +122,7 @@ void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   auto* const endpoint = static_cast<Endpoint*>(arg);
   Worker* const worker = Get({}).value();
   // UCX does not distinguish a process that has ended from a network that is broken; its lifelines may.
-  std::string why = "its process has ended, or has given this one up";
+  std::string why = remote::kProcessEnded;
   if (!remote::Lines::Made()->HaveEnded(endpoint->process)) {
     why = std::string("its process has ended, or the network to it is broken (UCX: ") +
           worker->ucx_->ucs_status_string(status);
@@ -196,17 +141,17 @@ void Worker::Abandon(Endpoint* endpoint, const std::string& why) {
 }
 
 void Worker::Fail(const ProcessId& process, const std::string& why) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex());
   const std::shared_ptr<Endpoint> endpoint = endpoints_->Find(process);
   if (ending_ || endpoint == nullptr || endpoint->failed) return;
   Abandon(endpoint.get(), why);
   endpoints_->CloseFailed();
   // UCX finishes closing when it is next called.
-  if (polling_ == 0) Listen();
+  if (!polled()) Listen();
 }
 
 bool Worker::in_use() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex());
   return !reaches_.empty();
 }
 
