@@ -245,7 +245,6 @@ TEST(OpBoard, OfOneRankHasNoMessagesToItself) {
   });
 }
 
-#ifdef AXCCL_TEST_UCX
 TEST(OpBoard, OfARankOfAnotherMachineIsAnError) {
   if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
   harness::RunRanks(Processes(2), [](RankContext& context) {
@@ -265,7 +264,6 @@ TEST(OpBoard, OfARankOfAnotherMachineIsAnError) {
     ASSERT_TRUE(context.Barrier());
   });
 }
-#endif
 
 // A thread that reads the boards all the time, while calls run and channels come and go.
 TEST_P(OpBoardTest, IsReadWhileCallsRun) {

@@ -366,7 +366,6 @@ TEST_F(PlacementTest, FilesOfNcclCorrectThisMachine) {
   EXPECT_EQ(Contents(dump).find("fffe:"), std::string::npos) << Contents(dump);
 }
 
-#ifdef AXCCL_TEST_UCX
 // Two simulated machines with two ranks each.
 TEST_F(PlacementTest, TheThreadForMessagesIsPlacedToo) {
   if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
@@ -381,7 +380,6 @@ TEST_F(PlacementTest, TheThreadForMessagesIsPlacedToo) {
       },
       options_);
 }
-#endif
 
 }  // namespace
 }  // namespace axccl::tests
