@@ -19,11 +19,12 @@ void CopyGuarded(std::byte* to, const std::byte* from, size_t bytes) {
     return word;
   };
   auto* const words = reinterpret_cast<uint64_t*>(to);
+  auto* const rest = reinterpret_cast<uint8_t*>(to);
   __atomic_store_n(words, uint64_t{0}, __ATOMIC_RELAXED);
   std::atomic_thread_fence(std::memory_order_release);
   size_t at = kWord;
   for (; at + kWord <= bytes; at += kWord) __atomic_store_n(words + at / kWord, word_of(at), __ATOMIC_RELAXED);
-  for (; at < bytes; ++at) __atomic_store_n(to + at, from[at], __ATOMIC_RELAXED);
+  for (; at < bytes; ++at) __atomic_store_n(rest + at, static_cast<uint8_t>(from[at]), __ATOMIC_RELAXED);
   __atomic_store_n(words, word_of(0), __ATOMIC_RELEASE);
 }
 
