@@ -269,7 +269,7 @@ bool Connection::ParseOne() {
 
 void Connection::Begin(const remote::Message& message, size_t bytes) {
   large_.emplace();
-  Large& large = *large_;
+  LargeMessage& large = *large_;
   large.message = message;
   large.rest = bytes;
   large.reach = peer_->Find({message.head.comm, message.head.to, message.head.from});
@@ -287,7 +287,7 @@ void Connection::Begin(const remote::Message& message, size_t bytes) {
 }
 
 void Connection::StoreFromBuffer() {
-  Large& large = *large_;
+  LargeMessage& large = *large_;
   size_t have = std::min(end_ - begin_, large.rest);
   if (large.places.empty()) {  // dropped
     large.rest -= have;
@@ -319,7 +319,7 @@ void Connection::Stored(size_t bytes) {
 }
 
 void Connection::EndLarge() {
-  const Large large = std::move(*large_);
+  const LargeMessage large = std::move(*large_);
   large_.reset();
   if (large.reach == nullptr) return;
   if (large.admitted.memory != nullptr) large.admitted.memory->StoreGuarded(large.message, large.guarded.data());

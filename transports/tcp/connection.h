@@ -34,6 +34,15 @@ struct Protection {
   remote::Sealing sealing = remote::Sealing::kNone;
   remote::Cipher cipher = remote::Cipher::kAesGcm;
 };
+// A large message, whose data are being stored.
+struct LargeMessage {
+  remote::Message message;
+  Reach::Admission admitted;
+  Reach* reach = nullptr;  // null: the data are dropped
+  std::vector<iovec> places;
+  size_t place = 0, rest = 0;  // the next of them; bytes that have not come
+  std::vector<std::byte> guarded;
+};
 
 class Connection {
  public:
@@ -68,15 +77,6 @@ class Connection {
   static constexpr size_t kMostAtOnce = 512u << 10;
   static_assert(kBufferBytes >= 2 * (kMostFrameBytes + remote::kLargeBytes) + kRecordBytes);
 
-  // A large message, whose data are being stored.
-  struct Large {
-    remote::Message message;
-    Reach::Admission admitted;
-    Reach* reach = nullptr;  // null: the data are dropped
-    std::vector<iovec> places;
-    size_t place = 0, rest = 0;  // the next of them; bytes that have not come
-    std::vector<std::byte> guarded;
-  };
   // What a sealed connection has besides.
   struct Sealed {
     Sealed(const remote::LineSession& session, const Protection& protection);
@@ -118,7 +118,7 @@ class Connection {
 
   const std::unique_ptr<std::byte[]> buffer_;
   size_t begin_ = 0, end_ = 0;  // of what has been received there and not been looked at
-  std::optional<Large> large_;
+  std::optional<LargeMessage> large_;
 };
 
 }  // namespace axccl::tcp
