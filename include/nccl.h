@@ -335,9 +335,14 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
  * same order. Each ends by AXCCL_INIT_TIMEOUT, at the abort of the communicator or of the new one, and when a rank that
  * takes part dies or fails. A communicator that has failed can only be shrunk. */
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config);
-/* The ranks that stay call it: a communicator without the listed ranks. shrinkFlags: NCCL_SHRINK_*. Since 2.27. Ranks
- * that list different ones get ncclInvalidUsage within a second, with both lists in the text, and may call again. The
- * same happens to a rank that the others list, unless they make its call within 0.6 s: they may take it for dead. */
+/* The ranks that stay call it: a communicator without the listed ranks, and without those that are gone. shrinkFlags:
+ * NCCL_SHRINK_*. Since 2.27.
+ *
+ * Lists are hints, and may be empty (which NCCL refuses): ranks that have died, destroyed the communicator, or die
+ * meanwhile are left out whether listed or not. All ranks that stay get the same communicator, or each an error. A rank
+ * that any of the others lists gets ncclInvalidUsage within a second, with both lists in the text, and may call again.
+ * After a network has broken, at most one side goes on: that with more ranks left, or with the lowest rank of all if
+ * both have as many; the others get ncclRemoteError. AXCCL_QUORUM=0 lets both go on. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                             ncclConfig_t* config, int shrinkFlags);
 /* An id by which new ranks can join an existing communicator. Since 2.29. */

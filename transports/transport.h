@@ -7,6 +7,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <atomic>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "src/base/format.h"
 #include "src/base/sizes.h"
@@ -225,6 +227,9 @@ class Reach {
   virtual void Detach() {}
   // Whether this rank's block may still be in use on behalf of the peer, unless the peer says that it has released it.
   virtual bool InUse() const { return !Died(); }
+
+  // Where processes of other machines listen: see transports/remote/doors.h.
+  virtual std::vector<sockaddr_storage> Doors() const { return {}; }
 
   // ---- texts ----
 

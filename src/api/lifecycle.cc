@@ -14,6 +14,7 @@
 #include "src/base/log.h"
 #include "src/comm/call_group.h"
 #include "src/comm/create.h"
+#include "src/comm/shrink.h"
 #include "src/exec/platform/rank_device.h"
 
 namespace axccl::api {
@@ -177,6 +178,7 @@ Result<std::shared_ptr<comm::MakingCall>> Begin(const CommHandle& parent, comm::
 }
 
 Status CheckExcluded(const char* call, const std::vector<int>& excluded, const comm::Identity& identity) {
+  if (excluded.empty()) return Status();
   if (excluded.front() < 0 || excluded.back() >= identity.ranks)
     return InvalidArgument("%s: argument excludeRanksList has a rank outside 0..%d", call, identity.ranks - 1);
   if (std::adjacent_find(excluded.begin(), excluded.end()) != excluded.end())
@@ -247,17 +249,20 @@ Status Shrink(const char* call, ncclComm_t handle, int* exclude, int count, nccl
   if (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT)
     return InvalidArgument("%s: argument shrinkFlags is %d; pass NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT", call,
                            flags);
-  if (exclude == nullptr || count < 1)
-    return InvalidArgument("%s: argument excludeRanksCount is %d; name at least one rank to leave out", call, count);
+  if (count < 0 || (exclude == nullptr && count > 0))
+    return InvalidArgument(
+        "%s: argument excludeRanksList is %s and excludeRanksCount %d; pass the ranks to leave out, "
+        "0 of them to leave out only those that are gone",
+        call, exclude == nullptr ? "NULL" : "set", count);
   std::sort(exclude, exclude + count);
   const std::vector<int> excluded(exclude, exclude + count);
   AXCCL_RETURN_IF_ERROR(CheckExcluded(call, excluded, parent->core()->identity()));
   AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadConfig(call, config, parent->config()));
   if (flags == NCCL_SHRINK_ABORT)
     parent->core()->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
-  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::MakingCall> making,
-                         Prefixed(call, comm::BeginWithout(parent->core(), excluded)));
-  auto shrink = [=](const std::atomic<bool>* abort) { return comm::Shrink(making.get(), settings, abort); };
+  AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::ShrinkCall> making,
+                         Prefixed(call, comm::ShrinkCall::Begin(parent->core(), excluded)));
+  auto shrink = [=](const std::atomic<bool>* abort) { return making->Run(settings, abort); };
   return Create(call, out, settings, std::move(shrink), parent.get());
 }
 

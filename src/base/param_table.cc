@@ -101,6 +101,8 @@ const std::vector<Info>& Table() {
            "what carries data between machines; empty: UCX where both have InfiniBand or RoCE adapters, else TCP"),
       Word("AXCCL_ENCRYPT", "0", "0|auth|1",
            "data between machines: in clear; in clear, but no change goes unnoticed; encrypted. All ranks alike"),
+      Word("AXCCL_QUORUM", "1", "0|1",
+           "whether a shrink fails on ranks that cannot reach as many others or more, which may be alive"),
       Word("AXCCL_NET_MEASURE", "once", "once|always|never",
            "figures of the network between machines: measured once a day and kept, measured at every start, or fixed; "
            "rank 0's setting counts"),
@@ -112,12 +114,10 @@ const std::vector<Info>& Table() {
            "the secret"),
       Int("AXCCL_TRUST_NETWORK", "0", 0, 1,
           "1 declares that no stranger reaches the network between machines; else the library warns on standard error "
-          "that UCX's "
-          "TCP ports accept every connection, unless NCCL_SOCKET_IFNAME names the network"),
+          "that UCX's TCP ports accept every connection, unless NCCL_SOCKET_IFNAME names the network"),
       Int("AXCCL_TREE_RANKS", "65", 1, kMega,
           "number of ranks from which on a new communicator's ranks meet in a tree, else at one process; the same on "
-          "all "
-          "ranks"),
+          "all ranks"),
       Seconds("AXCCL_INIT_TIMEOUT", "600", kYear,
               "how long ranks wait for each other when a communicator is made, split, shrunk or grown"),
       Seconds("AXCCL_TIMEOUT", "600", kYear,

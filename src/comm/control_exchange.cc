@@ -181,7 +181,6 @@ void MakingCall::SetLimits(Clock::time_point deadline, const std::atomic<bool>* 
   abort_ = abort;
 }
 
-// Why waiting for those ranks is useless, if it is.
 Trouble MakingCall::WhyStop(const std::vector<int>& missing) {
   Trouble trouble = TroubleAmong(missing);
   if (trouble.why.ok() && Clock::now() >= deadline_) return comm_->control().log().NotInTime(call_, missing);
@@ -192,7 +191,6 @@ Trouble MakingCall::TroubleAmong(const std::vector<int>& missing) {
   ControlLog& log = comm_->control().log();
   Trouble trouble = log.FindTrouble(&call_, missing);
   if (!trouble.why.ok()) return trouble;
-  const bool heeds_failures = call_.what != Making::kShrink;
   for (const int rank : missing) {
     const exec::Member& member = comm_->members()[static_cast<size_t>(rank)];
     if (rank == comm_->identity().rank) continue;
@@ -200,12 +198,12 @@ Trouble MakingCall::TroubleAmong(const std::vector<int>& missing) {
     if (closed || member.reach->Died())
       return {MakeStatus(Code::kRemoteError, "rank %d (pid %u) %s while a new communicator was being made", rank,
                          member.reach->pid(), closed ? "destroyed its communicator" : "died")};
-    if (heeds_failures && member.header->error.load(std::memory_order_acquire) != 0)
+    if (member.header->error.load(std::memory_order_acquire) != 0)
       return {MakeStatus(Code::kRemoteError,
                          "the communicator of rank %d failed while a new one was being made from it", rank)};
   }
   if (const Trouble aborted = Aborted(); !aborted.why.ok()) return aborted;
-  if (heeds_failures && comm_->failed()) {
+  if (comm_->failed()) {
     const Status failure = comm_->Failure();
     return {MakeStatus(failure.code(),
                        "the communicator of rank %d failed while a new one was being made from it: %.*s",
@@ -290,6 +288,8 @@ void MakingCall::End(const Trouble& trouble) {
   if (slot_ >= 0) comm_->control().Leave(std::exchange(slot_, -1), !trouble.why.ok());
   if (trouble.why.ok()) {
     comm_->control().log().Finish(call_);
+  } else if (trouble.regroups) {
+    comm_->control().log().Abandon(call_);
   } else {
     comm_->control().log().Fail(call_, trouble);
   }

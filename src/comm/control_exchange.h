@@ -36,8 +36,8 @@ class MakingCall : public Exchange {
 
   // Sets the latest time to wait until, and the flag that ends waits. Call it before the first exchange.
   void SetLimits(Clock::time_point deadline, const std::atomic<bool>* abort);
-  // Also ends when a rank dies, leaves the communicator, gives up or makes a call that does not match this one. Splits
-  // and grows also end when the communicator fails; shrinks do not, because they exist for that case.
+  // Also ends when a rank dies, leaves the communicator, gives up or makes a call that does not match this one, and
+  // when the communicator fails. For shrinks, see shrink.h.
   Status AllGather(const void* mine, size_t bytes, void* all) override;
   // For ranks that meet elsewhere until all have finished this call: returns why they never will, as far as this
   // communicator knows.
@@ -47,23 +47,27 @@ class MakingCall : public Exchange {
   // Continues with a group of the ranks of a split.
   std::shared_ptr<MakingCall> Continue(std::vector<int> group);
 
- private:
-  class Wait;
-  Status TakeSlot();
-  Trouble WhyStop(const std::vector<int>& missing);
-  Trouble TroubleAmong(const std::vector<int>& missing);
+ protected:
+  // Why waiting for those ranks is useless, if it is.
+  virtual Trouble TroubleAmong(const std::vector<int>& missing);
   Trouble Aborted() const;
-  template <class Why>
-  bool MustStop(const Why& why, Trouble* trouble) const;
   void End(const Trouble& trouble);
 
   const std::shared_ptr<Communicator> comm_;
   LoggedCall call_;
   Clock::time_point deadline_ = Clock::time_point::max();
   const std::atomic<bool>* abort_ = nullptr;
+  bool ended_ = true;
+
+ private:
+  class Wait;
+  Status TakeSlot();
+  Trouble WhyStop(const std::vector<int>& missing);
+  template <class Why>
+  bool MustStop(const Why& why, Trouble* trouble) const;
+
   int slot_ = -1;
   uint64_t round_ = 0;
-  bool ended_ = true;
 };
 
 // The slots and the log of a rank.

@@ -34,6 +34,10 @@ uint64_t NameCall(uint64_t seed, const std::vector<int>& group, uint64_t count) 
   return NameIn(name | 1ull << 63);
 }
 
+constexpr uint64_t kShrinks = 1;  // seed of their names
+
+bool IsShrink(uint64_t kind) { return kind == static_cast<uint64_t>(Making::kShrink); }
+
 template <size_t n>
 void StoreText(std::string_view from, std::atomic<uint64_t> (&words)[n]) {
   uint64_t plain[n] = {};
@@ -119,6 +123,11 @@ Result<LoggedCall> ControlLog::Begin(Making what, Group group) {
                       "%zu calls that make communicators from this one are under way; wait for the first of them to "
                       "end",
                       kMostUnderWay);
+  if (what == Making::kShrink) {
+    LoggedCall call = WriteShrink(shrinks_ + 1, std::move(group), calls_ + 1);
+    ++shrinks_;
+    return call;
+  }
   uint64_t& count = counts_[group];
   const uint64_t name = NameCall(0, group, count + 1);
   LoggedCall call = Write(what, std::move(group), name, count + 1, 0, calls_ + 1);
@@ -130,6 +139,26 @@ LoggedCall ControlLog::Continue(const LoggedCall& call, Group group) {
   std::lock_guard lock(mutex_);
   const uint64_t name = NameCall(call.name, group, 0);
   return Write(Making::kColor, std::move(group), name, 0, call.name, call.order);
+}
+
+LoggedCall ControlLog::WriteShrink(uint64_t ordinal, Group group, uint64_t order) {
+  const uint64_t name = NameCall(kShrinks, group, ordinal);
+  LoggedCall call = Write(Making::kShrink, std::move(group), name, ordinal, 0, order);
+  call.ordinal = ordinal;
+  return call;
+}
+
+LoggedCall ControlLog::Attempt(const LoggedCall& call, const comm::Attempt& next) {
+  std::lock_guard lock(mutex_);
+  shrinks_ = std::max(shrinks_, next.ordinal);
+  return WriteShrink(next.ordinal, next.group, call.order);
+}
+
+void ControlLog::Adopt(const LoggedCall& call) {
+  std::lock_guard lock(mutex_);
+  const LoggedCall again = WriteShrink(call.ordinal, call.group, call.order);
+  End(again, ControlEntry::kDone);
+  Publish(again.place, nullptr, 0);
 }
 
 // The oldest entry that has ended; unused ones come first, in their order.
@@ -187,6 +216,12 @@ void ControlLog::Finish(const LoggedCall& call) {
   Publish(call.place, nullptr, 0);
 }
 
+void ControlLog::Abandon(const LoggedCall& call) {
+  std::lock_guard lock(mutex_);
+  End(call, ControlEntry::kAbandoned);
+  Publish(call.place, nullptr, 0);
+}
+
 void ControlLog::Fail(const LoggedCall& call, const Trouble& trouble) {
   std::lock_guard lock(mutex_);
   ControlEntry* const entry = EntryOf(self_, call.place);
@@ -203,8 +238,9 @@ Trouble ControlLog::GivenUp(const Status& reason) const {
                      reason.message().data())};
 }
 
-bool ControlLog::Made(const Group& group, uint64_t count) {
+bool ControlLog::Made(uint64_t kind, const Group& group, uint64_t count) {
   std::lock_guard lock(mutex_);
+  if (IsShrink(kind)) return shrinks_ >= count;
   const auto found = counts_.find(group);
   return found != counts_.end() && found->second >= count;
 }
@@ -216,9 +252,14 @@ void ControlLog::CatchUp() {
     ForEachEntry(rank, [&](ControlEntry* entry, uint64_t word) {
       const Group group = MembersOf(entry);
       const uint64_t count = entry->count.load(std::memory_order_relaxed);
+      const uint64_t kind = entry->kind.load(std::memory_order_relaxed);
       // Otherwise it belongs to a colour, or is becoming another call's entry.
-      if (Contains(group, self_) && NameCall(0, group, count) == NameIn(word))
+      if (NameCall(IsShrink(kind) ? kShrinks : 0, group, count) != NameIn(word)) return;
+      if (IsShrink(kind)) {
+        shrinks_ = std::max(shrinks_, count);
+      } else if (Contains(group, self_)) {
         counts_[group] = std::max(counts_[group], count);
+      }
     });
   }
 }
@@ -267,16 +308,16 @@ ControlLog::Sight ControlLog::LookAt(int rank, const LoggedCall& call) {
       return;
     }
     const uint64_t number = entry->number.load(std::memory_order_relaxed);
-    if (number < last || entry->kind.load(std::memory_order_relaxed) == static_cast<uint64_t>(Making::kColor)) return;
+    const uint64_t kind = entry->kind.load(std::memory_order_relaxed);
+    if (number < last || kind == static_cast<uint64_t>(Making::kColor)) return;
     const Group group = MembersOf(entry);
     const uint64_t count = entry->count.load(std::memory_order_relaxed);
     // Otherwise it is becoming another call's entry.
-    if (NameCall(0, group, count) != NameIn(word)) return;
+    if (NameCall(IsShrink(kind) ? kShrinks : 0, group, count) != NameIn(word)) return;
     last = number;
-    // A call that this rank should also have made; or, if it shrinks the communicator itself, one that leaves it out.
-    const bool under_way = state == ControlEntry::kUnderWay, done = state == ControlEntry::kDone;
-    const bool apart = Contains(group, self_) ? (under_way || refused) && !Made(group, count)
-                                              : (under_way || done) && call.what == Making::kShrink;
+    // A call that this rank should also have made.
+    const bool apart = Contains(group, self_) && (state == ControlEntry::kUnderWay || refused) &&
+                       !(IsShrink(kind) && call.what == Making::kShrink) && !Made(kind, group, count);
     sight.instead = apart ? entry : nullptr;
   });
   return sight;
@@ -288,7 +329,7 @@ Trouble ControlLog::FindTrouble(LoggedCall* call, std::span<const int> missing) 
     if (rank == self_) continue;
     const Sight sight = LookAt(rank, *call);
     const bool member = Contains(call->group, rank);
-    if (member && sight.failed != nullptr) return Repeated(*sight.failed);
+    if (member && sight.failed != nullptr && call->what != Making::kShrink) return Repeated(*sight.failed);
     if (sight.refuses != nullptr) return Refusal(*call, rank, sight.refuses);
     if (call->what == Making::kColor || !member) continue;
     if (sight.same != nullptr) {
@@ -299,12 +340,50 @@ Trouble ControlLog::FindTrouble(LoggedCall* call, std::span<const int> missing) 
     if (std::find(missing.begin(), missing.end(), rank) == missing.end()) continue;
     if (sight.instead == nullptr) continue;
     apart = true;
-    const auto now = LoggedCall::Clock::now();
-    if (call->apart_since == LoggedCall::Clock::time_point::max()) call->apart_since = now;
-    if (now - call->apart_since >= kGrace) return Refusal(*call, rank, sight.instead);
+    if (IsApart(true, &call->apart_since)) return Refusal(*call, rank, sight.instead);
   }
-  if (!apart) call->apart_since = LoggedCall::Clock::time_point::max();
+  if (!apart) (void)IsApart(false, &call->apart_since);
   return {};
+}
+
+bool ControlLog::IsApart(bool apart, LoggedCall::Clock::time_point* since) {
+  const auto now = LoggedCall::Clock::now();
+  if (!apart || *since == LoggedCall::Clock::time_point::max())
+    *since = apart ? now : LoggedCall::Clock::time_point::max();
+  return apart && now - *since >= kGrace;
+}
+
+std::vector<SeenAttempt> ControlLog::AttemptsOf(int rank) const {
+  std::map<uint64_t, SeenAttempt> in_order;
+  ForEachEntry(rank, [&](ControlEntry* entry, uint64_t word) {
+    const uint64_t state = StateIn(word);
+    if (!IsShrink(entry->kind.load(std::memory_order_relaxed)) || state == ControlEntry::kAbandoned) return;
+    SeenAttempt seen{{entry->count.load(std::memory_order_relaxed), MembersOf(entry)}, SeenAttempt::kGivenUp};
+    // Otherwise it is becoming another call's entry.
+    if (NameCall(kShrinks, seen.attempt.group, seen.attempt.ordinal) != NameIn(word)) return;
+    if (state == ControlEntry::kUnderWay) seen.state = SeenAttempt::kUnderWay;
+    if (state == ControlEntry::kDone) seen.state = SeenAttempt::kDone;
+    in_order[entry->number.load(std::memory_order_relaxed)] = std::move(seen);
+  });
+  std::vector<SeenAttempt> attempts;
+  for (auto& [number, seen] : in_order) attempts.push_back(std::move(seen));
+  return attempts;
+}
+
+Trouble ControlLog::TroubleWith(const LoggedCall& call, int rank) const {
+  ControlEntry* last = nullptr;
+  uint64_t state = 0;
+  ForEachEntry(rank, [&](ControlEntry* entry, uint64_t word) {
+    if (!IsShrink(entry->kind.load(std::memory_order_relaxed)) || StateIn(word) == ControlEntry::kAbandoned) return;
+    if (entry->count.load(std::memory_order_relaxed) != call.ordinal) return;
+    if (last != nullptr && entry->number.load(std::memory_order_relaxed) < last->number.load(std::memory_order_relaxed))
+      return;
+    last = entry;
+    state = StateIn(word);
+  });
+  if (last == nullptr) return {};  // it has just been overwritten
+  const bool given_up = state == ControlEntry::kFailed || state == ControlEntry::kRefused;
+  return given_up ? Repeated(*last) : Refusal(call, rank, last);
 }
 
 Trouble ControlLog::NotInTime(const LoggedCall& call, std::span<const int> missing) const {

@@ -3,8 +3,10 @@
 // Each call of a rank gets a name when it is made, which is the same on all ranks that take part: the k-th call of that
 // group. The log in a rank's block (exec/layout.h) holds the calls that it has made, in their order, and how they
 // ended. So a rank that waits for another sees whether that one has ended the call, or is in one that does not match
-// it. Every two ranks must make the calls in which both take part in the same order, and simultaneous shrinks must
-// leave out the same ranks.
+// it. Every two ranks must make the calls in which both take part in the same order.
+//
+// Ranks need not agree on whom a shrink leaves out: such a call is one of the rank's shrinks, by number, and may be
+// several attempts, each with a name of its own (survivors.h).
 //
 // Thread-safe, except for a LoggedCall, which belongs to its call.
 #pragma once
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/comm/survivors.h"
 #include "src/exec/channel/channel.h"
 #include "src/exec/layout.h"
 
@@ -35,16 +38,18 @@ struct LoggedCall {
   uint64_t place = 0;      // in the rank's log
   std::vector<int> group;  // ranks that take part, ascending
   uint64_t split = 0;      // kColor: the name of the split
-  // Among the calls of this rank; kColor: the order of the split.
+  // Among the calls of this rank; kColor: the order of the split; for attempts at a shrink: of the first one.
   uint64_t order = 0;
+  uint64_t ordinal = 0;                                      // of a shrink
   Clock::time_point apart_since = Clock::time_point::max();  // since when a rank's last call is a different one
 };
 
 // Why a call ends early.
 struct Trouble {
-  Status why;            // ok: it does not
-  bool refused = false;  // because another rank has made a call that does not match it,
-  uint64_t against = 0;  // whose name is this
+  Status why;             // ok: it does not
+  bool refused = false;   // because another rank has made a call that does not match it,
+  uint64_t against = 0;   // whose name is this
+  bool regroups = false;  // a shrink goes on with another attempt
 };
 
 class ControlLog {
@@ -58,6 +63,11 @@ class ControlLog {
   // Begins the part of `group` in the split `call`, which has not ended.
   LoggedCall Continue(const LoggedCall& call, Group group);
   void Finish(const LoggedCall& call);
+  // Ends an attempt at a shrink, and begins the next one.
+  void Abandon(const LoggedCall& call);
+  LoggedCall Attempt(const LoggedCall& call, const comm::Attempt& next);
+  // An attempt that was abandoned has been successful after all.
+  void Adopt(const LoggedCall& call);
   // Publishes the reason to the other ranks.
   void Fail(const LoggedCall& call, const Trouble& trouble);
   // Whether the call may contribute: only few earlier calls are still running.
@@ -69,6 +79,13 @@ class ControlLog {
 
   // Why this rank waits without end for the contributions of `missing`, if it does.
   Trouble FindTrouble(LoggedCall* call, std::span<const int> missing);
+  // The attempts at shrinks that a rank's log shows.
+  std::vector<SeenAttempt> AttemptsOf(int rank) const;
+  // The trouble of a shrink in which that rank has given up, or left this one out.
+  Trouble TroubleWith(const LoggedCall& call, int rank) const;
+  // Whether two ranks have been apart for as long as one of them may need to make the other's call: `apart` now, *since
+  // from the last time on.
+  static bool IsApart(bool apart, LoggedCall::Clock::time_point* since);
   // The trouble of this rank itself, and of ranks that have not come in time.
   Trouble GivenUp(const Status& reason) const;
   Trouble NotInTime(const LoggedCall& call, std::span<const int> missing) const;
@@ -86,13 +103,14 @@ class ControlLog {
   template <class Fn>
   void ForEachEntry(int rank, const Fn& fn) const;
   LoggedCall Write(Making what, Group group, uint64_t name, uint64_t count, uint64_t split, uint64_t order);
+  LoggedCall WriteShrink(uint64_t ordinal, Group group, uint64_t order);
   uint64_t PlaceForNext() const;
   void End(const LoggedCall& call, exec::ControlEntry::State state);
   void Publish(uint64_t place, const void* from, size_t bytes) const;
   Sight LookAt(int rank, const LoggedCall& call);
   Trouble Refusal(const LoggedCall& call, int rank, exec::ControlEntry* entry) const;
   static Trouble Repeated(const exec::ControlEntry& entry);
-  bool Made(const Group& group, uint64_t count);
+  bool Made(uint64_t kind, const Group& group, uint64_t count);
   void CatchUp();
   Group MembersOf(exec::ControlEntry* entry) const;
   std::string Describe(int rank, uint64_t what, const Group& group) const;
@@ -104,7 +122,8 @@ class ControlLog {
   const int self_;
   std::mutex mutex_;
   uint64_t calls_ = 0;
-  std::map<Group, uint64_t> counts_;   // calls so far, by group
+  std::map<Group, uint64_t> counts_;  // calls so far, by group; without shrinks
+  uint64_t shrinks_ = 0;
   std::map<uint64_t, int> under_way_;  // by order: how many entries of each, because a split continues with its colour
 };
 

@@ -8,52 +8,12 @@
 #include "src/base/log.h"
 #include "src/base/param.h"
 #include "src/base/run_together.h"
+#include "src/comm/child_setup.h"
 #include "src/comm/setup.h"
 #include "src/device/host/current.h"
 
 namespace axccl::comm {
 namespace {
-
-std::chrono::steady_clock::time_point Deadline() {
-  const double seconds = param::GetSeconds("AXCCL_INIT_TIMEOUT");
-  return std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
-}
-
-SetupOptions MakeOptions(int rank, int ranks, exec::DeviceId device, const Config& config,
-                         const std::atomic<bool>* abort) {
-  SetupOptions options;
-  options.identity.rank = rank;
-  options.identity.ranks = ranks;
-  options.identity.device = device;
-  options.identity.name = config.name;
-  options.min_lanes = config.min_lanes;
-  options.deadline = Deadline();
-  options.abort = abort;
-  return options;
-}
-
-// The members of a new communicator in its order, as parent ranks. Each takes part in the setup through the parent;
-// ranks that are not members pass their turns.
-class ChildExchange : public Exchange {
- public:
-  ChildExchange(Exchange* parent, std::vector<int> positions) : parent_(parent), positions_(std::move(positions)) {}
-
-  Status AllGather(const void* mine, size_t bytes, void* all) override {
-    std::vector<std::byte> gathered(bytes * total_);
-    AXCCL_RETURN_IF_ERROR(parent_->AllGather(mine, bytes, gathered.data()));
-    for (size_t i = 0; i < positions_.size(); ++i)
-      std::memcpy(static_cast<std::byte*>(all) + i * bytes,
-                  gathered.data() + bytes * static_cast<size_t>(positions_[i]), bytes);
-    return Status();
-  }
-  void Fail(const Status& reason) override { parent_->Fail(reason); }
-  void set_total(size_t total) { total_ = total; }
-
- private:
-  Exchange* const parent_;
-  const std::vector<int> positions_;
-  size_t total_ = 0;
-};
 
 struct SplitChoice {
   int32_t color;
@@ -66,24 +26,6 @@ struct Offer {
   int32_t ranks;
   boot::UniqueId id;
 };
-
-int PositionOf(int rank, const std::vector<int>& group) {
-  return static_cast<int>(std::find(group.begin(), group.end(), rank) - group.begin());
-}
-
-// Sets up the communicator of the call's ranks, in the order of `members`.
-Result<std::shared_ptr<Communicator>> SetupAmong(MakingCall* call, const std::vector<int>& members,
-                                                 SetupOptions options) {
-  std::vector<int> positions;
-  for (const int rank : members) positions.push_back(PositionOf(rank, call->group()));
-  ChildExchange child(call, positions);
-  child.set_total(positions.size());
-  options.inherit = &call->comm()->settings();
-  options.timeout_seconds = call->comm()->set_timeout();
-  auto comm = Setup(&child, options);
-  if (comm.ok()) call->Finish();
-  return comm;
-}
 
 using Made = Result<std::shared_ptr<Communicator>>;
 
@@ -154,15 +96,6 @@ Result<std::shared_ptr<MakingCall>> BeginWithAll(const std::shared_ptr<Communica
   return BeginMaking(parent, what, std::move(everyone));
 }
 
-Result<std::shared_ptr<MakingCall>> BeginWithout(const std::shared_ptr<Communicator>& parent,
-                                                 const std::vector<int>& excluded) {
-  std::vector<int> members;
-  for (int r = 0; r < parent->identity().ranks; ++r) {
-    if (!std::binary_search(excluded.begin(), excluded.end(), r)) members.push_back(r);
-  }
-  return BeginMaking(parent, Making::kShrink, std::move(members));
-}
-
 Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key, const Config& config,
                                             const std::atomic<bool>* abort) {
   return CarryOut(call, [&]() -> Made {
@@ -189,18 +122,9 @@ Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key
     call->Finish();
     options.identity.rank = PositionOf(identity.rank, members);
     options.identity.ranks = static_cast<int>(members.size());
-    return SetupAmong(among.get(), members, options);
-  });
-}
-
-Result<std::shared_ptr<Communicator>> Shrink(MakingCall* call, const Config& config, const std::atomic<bool>* abort) {
-  return CarryOut(call, [&]() -> Made {
-    const Identity& identity = call->comm()->identity();
-    const std::vector<int>& members = call->group();
-    const SetupOptions options = MakeOptions(PositionOf(identity.rank, members), static_cast<int>(members.size()),
-                                             identity.device, config, abort);
-    call->SetLimits(options.deadline, abort);
-    return SetupAmong(call, members, options);
+    Made comm = SetupAmong(among.get(), members, options);
+    if (comm.ok()) among->Finish();
+    return comm;
   });
 }
 

@@ -1,4 +1,5 @@
-// The ways to create a communicator: from unique ids, all ranks in one call, or from a parent.
+// The ways to create a communicator: from unique ids, all ranks in one call, or from a parent. For shrinks, see
+// shrink.h.
 #pragma once
 
 #include <atomic>
@@ -28,17 +29,13 @@ Result<std::shared_ptr<Communicator>> CreateFromId(std::span<const boot::UniqueI
 std::vector<Result<std::shared_ptr<Communicator>>> CreateAll(const std::vector<exec::DeviceId>& devices,
                                                              const Config& config, const std::atomic<bool>* abort);
 
-// Begin a call on `parent` that all its ranks make, or all except `excluded` (ascending). In the order of the program.
+// Begins a call on `parent` that all its ranks make. In the order of the program.
 Result<std::shared_ptr<MakingCall>> BeginWithAll(const std::shared_ptr<Communicator>& parent, Making what);
-Result<std::shared_ptr<MakingCall>> BeginWithout(const std::shared_ptr<Communicator>& parent,
-                                                 const std::vector<int>& excluded);
 
 // The ranks of the call with equal `color` >= 0 form a communicator, ordered by (key, parent rank). Returns a null
 // communicator for color -1.
 Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key, const Config& config,
                                             const std::atomic<bool>* abort);
-// All ranks of the call form a communicator, in their order.
-Result<std::shared_ptr<Communicator>> Shrink(MakingCall* call, const Config& config, const std::atomic<bool>* abort);
 // Existing and new ranks form a communicator of `ranks` in total; at least one of the existing ranks must pass `id`.
 Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const boot::UniqueId* id, const Config& config,
                                            const std::atomic<bool>* abort);

@@ -101,10 +101,11 @@ inline constexpr int kControlSlots = 16;
 // the call has ended, its rank reads no contributions of others to it any more. The ranks that take part follow, one
 // bit each.
 struct ControlEntry {
-  enum State : uint64_t { kUnderWay = 1, kDone, kFailed, kRefused, kStateBits = 7 };
+  // kAbandoned: the rank goes on with another attempt at the same shrink.
+  enum State : uint64_t { kUnderWay = 1, kDone, kFailed, kRefused, kAbandoned, kStateBits = 7 };
   alignas(kCacheLine) std::atomic<uint64_t> name;  // 0: being written
   std::atomic<uint64_t> number;                    // among all such calls of the rank
-  std::atomic<uint64_t> count;                     // among those of the same ranks
+  std::atomic<uint64_t> count;                     // among those of the same ranks; of a shrink, among all shrinks
   std::atomic<uint64_t> kind;
   std::atomic<uint64_t> code;     // of a failure
   std::atomic<uint64_t> against;  // for a refusal: the name of the call that does not match this one

@@ -174,9 +174,13 @@ TEST(Split, RefusesBadArguments) {
     EXPECT_EQ(ncclCommSplit(clique.comm(), 0, 0, nullptr, nullptr), ncclInvalidArgument);
     EXPECT_EQ(ncclCommSplit(nullptr, 0, 0, &child, nullptr), ncclInvalidArgument);
     int list[1] = {0};
-    EXPECT_EQ(ncclCommShrink(clique.comm(), list, 0, &child, nullptr, NCCL_SHRINK_DEFAULT), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommShrink(clique.comm(), list, -1, &child, nullptr, NCCL_SHRINK_DEFAULT), ncclInvalidArgument);
     EXPECT_EQ(ncclCommShrink(clique.comm(), nullptr, 1, &child, nullptr, NCCL_SHRINK_DEFAULT), ncclInvalidArgument);
     ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
+    ExpectShape(child, 1, 0);
+    EXPECT_OK(ncclCommDestroy(child));
+    // Without the ranks that are gone: none.
+    ASSERT_OK(ncclCommShrink(clique.comm(), nullptr, 0, &child, nullptr, NCCL_SHRINK_DEFAULT));
     ExpectShape(child, 1, 0);
     EXPECT_OK(ncclCommDestroy(child));
   });

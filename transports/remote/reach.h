@@ -43,6 +43,7 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   bool InUse() const override { return sending(); }
   // Uses every lane, so that each is known to lead to the peer and back.
   void Flush(std::chrono::milliseconds patience) final;
+  std::vector<sockaddr_storage> Doors() const override;
   std::string Place() const override;
   std::string Trouble() const override;
   std::string DescribeLoss(int self, int peer) const override;
