@@ -168,10 +168,10 @@ Result<std::shared_ptr<CommHandle>> Parent(ncclComm_t handle, const char* call) 
 }
 
 // Begins a call that all ranks of `parent` make. Its place among such calls is that of this call, whenever it runs. A
-// communicator that has failed can only be shrunk.
+// communicator that has failed, and has not been revoked, can only be shrunk.
 Result<std::shared_ptr<comm::MakingCall>> Begin(const CommHandle& parent, comm::Making what, const char* call) {
   const auto& core = parent.core();
-  if (!core->failed()) return Prefixed(call, comm::BeginWithAll(core, what));
+  if (!core->failed() || core->revoked()) return Prefixed(call, comm::BeginWithAll(core, what));
   const Status failure = core->Failure();
   return MakeStatus(failure.code(), "%s: the communicator has failed: %s; shrink it or abort it", call,
                     failure.message().data());

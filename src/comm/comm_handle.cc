@@ -94,8 +94,9 @@ Result<Communicator*> CommHandle::Ready(const char* call) const {
     return MakeStatus(Code::kInvalidUsage, "%s: the communicator has been revoked; split, shrink or destroy it", call);
   if (core_->failed()) {
     const Status failure = core_->Failure();
-    return MakeStatus(failure.code(), "%s: the communicator has failed: %.*s; abort it", call,
-                      static_cast<int>(failure.message().size()), failure.message().data());
+    return MakeStatus(failure.code(), "%s: the communicator has failed: %.*s; %s it", call,
+                      static_cast<int>(failure.message().size()), failure.message().data(),
+                      core_->revoked() ? "split, shrink or destroy" : "abort");
   }
   return core_.get();
 }
@@ -114,7 +115,8 @@ Status CommHandle::AsyncError() const {
     case Phase::kFinalized:
       break;
   }
-  return core_->AsyncError();
+  const Status status = core_->AsyncError();
+  return revoked() ? Status() : status;  // as this rank has asked for
 }
 
 Status CommHandle::StartFinalizing(const char* call) {
@@ -205,6 +207,7 @@ void CommHandle::Abort() {
 Status CommHandle::Revoke() {
   if (revoked_.exchange(true, std::memory_order_acq_rel))
     return MakeStatus(Code::kInvalidArgument, "argument comm has been revoked already");
+  core_->Revoke();
   return Status();
 }
 

@@ -122,6 +122,7 @@ exec::Deadline Communicator::deadline() const {
 }
 
 Communicator::~Communicator() {
+  if (!far_.ids.empty()) StopListening(far_.comm, this);
   if (device_->traits().needs_watch) Unwatch(this);
   device_->WaitIdle();
   device_->ReleaseChannels();
@@ -133,7 +134,12 @@ Communicator::~Communicator() {
   slow ? LetGoInBackground(std::move(remains)) : LetGo(&remains);
 }
 
+// A peer on another machine that has failed may have done so because the communicator was revoked.
 void Communicator::Fail(const Status& status) {
+  for (const exec::Member& member : members_) {
+    const uint32_t by = member.header->revoked.load(std::memory_order_relaxed);
+    if (by != 0 && !failure_.revoked()) OnRevoked(static_cast<int>(by) - 1);
+  }
   if (!failure_.Set(status)) return;
   AXCCL_WARN("communicator %s rank %d of %d: %.*s", identity_.name.c_str(), identity_.rank, identity_.ranks,
              static_cast<int>(status.message().size()), status.message().data());
@@ -201,7 +207,10 @@ bool Communicator::TakenBack(const void* p, size_t bytes) const {
 // affect ranks that need nothing from it. But calls that differ are an error on all ranks, including those that have
 // done their part of one.
 Status Communicator::AsyncError() {
-  if (!failed()) {
+  if (failure_.only_revoked()) {
+    Fail(Failure());
+    SpreadRevoke();
+  } else if (!failed()) {
     Status status = channel_.members().CheckFailures();
     if (status.ok()) status = device_->CheckReport();
     if (!status.ok()) Fail(status);
@@ -216,8 +225,39 @@ void Communicator::Abort(const Status& reason) {
       failure_.Set(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
   device_->Abort();
   if (first) failure_.Publish(members_);
-  // The steps that are running now are the last ones: those of this rank, and those of ranks of this process that
-  // access its buffers, in any queue.
+  LeaveOperations();
+}
+
+void Communicator::Revoke() {
+  failure_.Revoke(identity_.rank, members_);
+  Fail(MakeStatus(Code::kRemoteError, "rank %d revoked the communicator", identity_.rank));
+  SpreadRevoke();
+  LeaveOperations();
+}
+
+// Blocks of this machine are marked, then the other machines are told; ranks there do the same. A rank that only finds
+// its block marked tells the others, too, because the one that marked it may have died since.
+void Communicator::SpreadRevoke() {
+  if (spread_.exchange(true, std::memory_order_acq_rel)) return;
+  const uint32_t by = block_->header()->revoked.load(std::memory_order_relaxed);
+  failure_.Revoke(static_cast<int>(by) - 1, members_);
+  TellRevoked(far_, static_cast<int>(by) - 1);
+}
+
+void Communicator::OnRevoked(int rank) {
+  if (rank < 0 || rank >= identity_.ranks) return;
+  failure_.Revoke(rank, members_);
+  SpreadRevoke();
+}
+
+void Communicator::Correspond(FarProcesses far) {
+  far_ = std::move(far);
+  if (!far_.ids.empty()) ListenForNotices(far_.comm, this);
+}
+
+// The steps that are running now are the last ones: those of this rank, and those of ranks of this process that access
+// its buffers, in any queue.
+void Communicator::LeaveOperations() {
   Scheduler::Process().Quiesce();
   Scheduler::Process().Notify();
   WaitUntilUnreached();

@@ -17,6 +17,7 @@
 #include "src/comm/channels.h"
 #include "src/comm/control_exchange.h"
 #include "src/comm/failure.h"
+#include "src/comm/net/notices.h"
 #include "src/comm/pair_channels.h"
 #include "src/comm/settings.h"
 #include "src/cost/machine.h"
@@ -37,7 +38,7 @@ struct Identity {
   std::string name;
 };
 
-class Communicator : public exec::ChannelOwner {
+class Communicator : public exec::ChannelOwner, public NoticeListener {
  public:
   // Takes the block and the device only once nothing can throw any more: peers may already use them, and until then the
   // caller decides how to give them up. `crowding`: the ranks that a processor of this rank has to serve.
@@ -92,6 +93,12 @@ class Communicator : public exec::ChannelOwner {
   // The failure of this rank, or of a peer that one of its operations needs; ok when there is none. Cheap enough to be
   // called after every call.
   Status AsyncError();
+  // Ends all operations, here and on all other ranks, and refuses new ones there, too.
+  void Revoke();
+  bool revoked() const { return failure_.revoked(); }
+  void OnRevoked(int rank) override;
+  // From now on, ranks of these processes are told, too.
+  void Correspond(FarProcesses far);
   // Ends all operations with `reason` and wakes everything that waits for them. Local; any thread.
   void Abort(const Status& reason);
   // Called after a failure: waits until ranks of other processes no longer write into this rank's buffers, which takes
@@ -109,6 +116,8 @@ class Communicator : public exec::ChannelOwner {
 
  private:
   int Sharers(int ranks) const;
+  void SpreadRevoke();
+  void LeaveOperations();
 
   const Identity identity_;
   const Settings settings_;
@@ -129,6 +138,8 @@ class Communicator : public exec::ChannelOwner {
   ChannelTable channels_{this};
   ControlExchange control_;
   RankFailure failure_;
+  FarProcesses far_;
+  std::atomic<bool> spread_{false};
 };
 
 // As RankDevice::LinkName.

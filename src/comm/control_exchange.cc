@@ -198,12 +198,13 @@ Trouble MakingCall::TroubleAmong(const std::vector<int>& missing) {
     if (closed || member.reach->Died())
       return {MakeStatus(Code::kRemoteError, "rank %d (pid %u) %s while a new communicator was being made", rank,
                          member.reach->pid(), closed ? "destroyed its communicator" : "died")};
-    if (member.header->error.load(std::memory_order_acquire) != 0)
+    const bool revoked = member.header->revoked.load(std::memory_order_relaxed) != 0 || comm_->revoked();
+    if (!revoked && member.header->error.load(std::memory_order_acquire) != 0)
       return {MakeStatus(Code::kRemoteError,
                          "the communicator of rank %d failed while a new one was being made from it", rank)};
   }
   if (const Trouble aborted = Aborted(); !aborted.why.ok()) return aborted;
-  if (comm_->failed()) {
+  if (comm_->failed() && !comm_->revoked()) {
     const Status failure = comm_->Failure();
     return {MakeStatus(failure.code(),
                        "the communicator of rank %d failed while a new one was being made from it: %.*s",

@@ -7,7 +7,23 @@ namespace axccl::comm {
 
 Status RankFailure::Get() const {
   std::lock_guard lock(mutex_);
+  const uint32_t by = header_->revoked.load(std::memory_order_relaxed);
+  if (failure_.ok() && by != 0) return MakeStatus(Code::kRemoteError, "rank %u revoked the communicator", by - 1);
   return failure_;
+}
+
+void RankFailure::Revoke(int by, const std::vector<exec::Member>& members) const {
+  const auto mark = [by](exec::BlockHeader* header) {
+    uint32_t none = 0;
+    header->revoked.compare_exchange_strong(none, static_cast<uint32_t>(by) + 1, std::memory_order_seq_cst);
+  };
+  mark(header_);
+  for (const exec::Member& member : members) {
+    if (member.rank == rank_ || member.reach->inbox() != nullptr) continue;
+    mark(member.header);
+    exec::WakeMember(member);
+  }
+  device::host::Scheduler::Process().Notify();
 }
 
 // The text names this rank unless it begins with the rank that did or found something, because limits of this rank are

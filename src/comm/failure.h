@@ -1,4 +1,5 @@
-// The failure of a rank: the first one stays, here and in the rank's block, where its peers read it.
+// The failure of a rank: the first one stays, here and in the rank's block, where its peers read it. A communicator
+// that any rank has revoked has failed, too, as soon as the block says so.
 //
 // Thread-safe.
 #pragma once
@@ -17,9 +18,15 @@ class RankFailure {
   // `rank`: whose block has the header.
   RankFailure(int rank, exec::BlockHeader* header) : rank_(rank), header_(header) {}
 
-  bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  bool failed() const { return failed_.load(std::memory_order_relaxed) || revoked(); }
   // ok when there is none.
   Status Get() const;
+  bool revoked() const { return header_->revoked.load(std::memory_order_relaxed) != 0; }
+  // Whether that is so, and Set has not been called.
+  bool only_revoked() const { return revoked() && !failed_.load(std::memory_order_relaxed); }
+  // Says so in the blocks of this rank and of all that it can address, and wakes them. `by`: the rank that has revoked
+  // it.
+  void Revoke(int by, const std::vector<exec::Member>& members) const;
   // Returns false when there was a failure already. Peers get `to_peers`.
   bool Set(const Status& status, const Status& to_peers);
   // The same; peers get a text that names this rank.

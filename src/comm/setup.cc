@@ -252,6 +252,15 @@ class Builder {
   }
   bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
 
+  FarProcesses FarOnes() const {
+    FarProcesses far{peers_[0].hash, {}};
+    for (size_t rank = 0; rank < ranks(); ++rank) {
+      if (IsRemote(rank) && ProcessOf(rank) == static_cast<int>(rank))
+        far.ids.push_back(peers_[rank].address.process_id);
+    }
+    return far;
+  }
+
   // Of each rank on the machine of `rank`.
   std::vector<topo::ProcessorSet> ProcessorsOnMachineOf(size_t rank) const {
     std::vector<topo::ProcessorSet> processors;
@@ -393,6 +402,7 @@ class Builder {
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_), members_,
                                                reaches_, std::move(device_), crowding);
     if (options_.timeout_seconds) comm->SetTimeout(*options_.timeout_seconds);
+    comm->Correspond(FarOnes());
     if (comm->device().traits().needs_watch) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
     AXCCL_INFO(kInit,
                "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, ranks to a processor: %d, link "

@@ -4,9 +4,9 @@
 // its channels op records, endpoint lines and scratch. All ranks compute the same layout from the same numbers, so
 // offsets are never sent.
 //
-// The owner writes a block. Others write only its waiter word, the flag that they have released it, and that they have
-// found and use a channel that the owner has created. Nothing read from a peer's block is used as an index, a length or
-// an unchecked address.
+// The owner writes a block. Others write only its waiter word, that the communicator is revoked, that they have
+// released the block, and that they have found and use a channel that the owner has created. Nothing read from a peer's
+// block is used as an index, a length or an unchecked address.
 #pragma once
 
 #include <atomic>
@@ -156,6 +156,8 @@ struct BlockHeader {
   std::atomic<uint32_t> processor;  // 1 + where a thread last waited for this rank; see host/handover.h
   alignas(kCacheLine) std::atomic<uint32_t> closed;  // the owner has destroyed its communicator
   alignas(kCacheLine) std::atomic<uint32_t> error;   // Code of the owner's failure, 0 = none; written after error_text
+  std::atomic<uint32_t>
+      revoked;  // 1 + the rank that has revoked the communicator; ranks of the same machine set it, too
   char error_text[kErrorText];
   alignas(kCacheLine)
       std::atomic<uint32_t> writing;  // steps under way in which the owner may write into buffers of other processes

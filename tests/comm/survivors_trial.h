@@ -62,7 +62,8 @@ constexpr int kTrialWorksCell = 52;  // + rank: when the survivors' communicator
 inline ncclResult_t Combine(ncclComm_t comm, axcclStream_t stream, uint64_t mine, uint64_t* sum) {
   *sum = 0;
   const ncclResult_t called = ncclAllReduce(&mine, sum, 1, ncclUint64, ncclSum, comm, harness::Cuda(stream));
-  return called == ncclSuccess ? axcclStreamSynchronize(stream) : called;
+  const ncclResult_t ended = axcclStreamSynchronize(stream);  // in any case: it keeps its error until then
+  return called == ncclSuccess ? ended : called;
 }
 
 // Calls until all survivors, and nobody else, are in a communicator that works.

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/comm/revoke_cases.h"
 #include "tests/comm/survivors_trial.h"
 #include "tests/net/run_on_hosts.h"
 
@@ -31,6 +32,24 @@ TEST(NetSurvivors, AgreeWhoeverDiesWhen) {
                [&](const TestHosts&, RankContext& context) { RunSurvivorsTrial(context, trial, &times[i]); });
   }
   times.Print();
+}
+
+// ---- revoked communicators ----
+
+struct Revoke {
+  int hosts, ranks, by;
+  bool busy;
+};
+
+class NetRevokeTest : public testing::TestWithParam<Revoke> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, NetRevokeTest,
+                         testing::Values(Revoke{2, 4, 0, true}, Revoke{2, 4, 3, false}, Revoke{3, 3, 1, false},
+                                         Revoke{2, 2, 1, true}));
+
+TEST_P(NetRevokeTest, ReachesEveryHost) {
+  const Revoke& revoke = GetParam();
+  RunOnHosts(revoke.hosts, revoke.ranks,
+             [&](const TestHosts&, RankContext& context) { RunRevoke(context, revoke.by, revoke.busy, 1000); });
 }
 
 // ---- cuts ----

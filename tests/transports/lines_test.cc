@@ -122,6 +122,7 @@ void InAProcess(const std::function<void()>& body) {
 
 struct Exchanged {
   LineHello hello;
+  LineNonce of_called{};
   LineProof proof;
 };
 
@@ -131,6 +132,7 @@ bool Call(const Peer& peer, const LineKeys& keys, const Fd& fd, Exchanged* excha
   LineAnswer answer;
   if (!SendTo(fd, exchanged->hello) || !ReceiveFrom(fd, &answer)) return false;
   EXPECT_TRUE(SameProof(answer.proof, keys.CalledProof(exchanged->hello, answer.nonce)));
+  exchanged->of_called = answer.nonce;
   exchanged->proof = keys.CallerProof(exchanged->hello, answer.nonce);
   char taken;
   return SendTo(fd, exchanged->proof) && ReceiveFrom(fd, &taken);
@@ -178,6 +180,83 @@ TEST(LifelineTest, OneThatHasEndedMakesRoomForTheNext) {
       const Fd line = ConnectTo(lines->address(0));
       ASSERT_TRUE(Call(peer, keys, line, &exchanged)) << round;
     }
+  });
+}
+
+TEST(LifelineTest, NoticesArriveAndForgedOnesEndTheLine) {
+  InAProcess([] {
+    Watched lines(9);
+    std::mutex mutex;
+    std::vector<Notice> heard;
+    ASSERT_TRUE(lines
+                    ->HearNotices([&](const Notice& notice) {
+                      std::lock_guard lock(mutex);
+                      heard.push_back(notice);
+                    })
+                    .ok());
+    const Peer peer(1);
+    const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
+    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    const Fd line = ConnectTo(lines->address(0));
+    Exchanged exchanged;
+    ASSERT_TRUE(Call(peer, keys, line, &exchanged));
+    const LineSession session = keys.Session(exchanged.hello, exchanged.of_called, true);
+    // To the peer.
+    lines->Tell(peer.process, {Notice::kRevoked, 5, 77});
+    NoticeReader reader(session.receives);
+    std::vector<Notice> got;
+    for (std::byte byte; got.empty();) {
+      ASSERT_TRUE(ReceiveFrom(line, &byte));
+      ASSERT_TRUE(reader.Read({&byte, 1}, &got));
+    }
+    EXPECT_EQ(got[0].rank, 5u);
+    EXPECT_EQ(got[0].comm, 77u);
+    // From the peer: one, and the same bytes again.
+    NoticeWriter writer(session.sends);
+    std::vector<std::byte> bytes;
+    writer.Write({Notice::kRevoked, 6, 88}, &bytes);
+    for (int i = 0; i < 2; ++i)
+      ASSERT_EQ(send(line.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    EXPECT_NE(lines.AwaitLoss().find("is not from it"), std::string::npos) << lines.AwaitLoss();
+    std::lock_guard lock(mutex);
+    ASSERT_EQ(heard.size(), 1u);
+    EXPECT_EQ(heard[0].rank, 6u);
+    EXPECT_EQ(heard[0].comm, 88u);
+  });
+}
+
+// The other side learns whether a process has ended, or has given it up.
+TEST(LifelineTest, OneThatIsGivenUpIsTold) {
+  InAProcess([] {
+    Watched lines(9);
+    const Peer peer(1);
+    const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
+    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    const Fd line = ConnectTo(lines->address(0));
+    Exchanged exchanged;
+    ASSERT_TRUE(Call(peer, keys, line, &exchanged));
+    const LineSession session = keys.Session(exchanged.hello, exchanged.of_called, true);
+    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());  // the line stands by now
+    lines->Cut(peer.process);
+    NoticeReader reader(session.receives);
+    std::vector<Notice> got;
+    for (std::byte byte; ReceiveFrom(line, &byte);) ASSERT_TRUE(reader.Read({&byte, 1}, &got));
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].kind, Notice::kGivenUp);
+  });
+  InAProcess([] {
+    Watched lines(9);
+    const Peer peer(1);
+    const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
+    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    Fd line = ConnectTo(lines->address(0));
+    Exchanged exchanged;
+    ASSERT_TRUE(Call(peer, keys, line, &exchanged));
+    std::vector<std::byte> bytes;
+    NoticeWriter(keys.Session(exchanged.hello, exchanged.of_called, true).sends).Write({Notice::kGivenUp}, &bytes);
+    ASSERT_EQ(send(line.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    line.Close();
+    EXPECT_NE(lines.AwaitLoss().find("has given this process up"), std::string::npos) << lines.AwaitLoss();
   });
 }
 

@@ -73,7 +73,8 @@ Result<service::Fd> ListenAt(sockaddr_storage* local) {
 }
 
 std::string Reason(int error, const std::string& rail) {
-  if (error == 0 || error == ECONNRESET || error == EPIPE) return kProcessEnded;
+  if (error == 0) return "its process has ended";
+  if (error == ECONNRESET || error == EPIPE) return kProcessEnded;
   if (error == ECONNREFUSED) return "its process has ended: nothing listens at its address";
   if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
     return "its machine, or the network to it, has not answered for " + std::to_string(Lines::kPatience.count()) +
@@ -151,6 +152,10 @@ Status Lines::Add(const User& user) {
 
 Status Lines::TakeDataLines(const TakeData& take) {
   return loop_->Run([&] { take_data_ = take; });
+}
+
+Status Lines::HearNotices(const Hear& hear) {
+  return loop_->Run([&] { hear_ = hear; });
 }
 
 Status Lines::Start(const ProcessId& self, const std::vector<sockaddr_storage>& local,
@@ -327,8 +332,14 @@ void Lines::Stand(const Key& key) {
   loop_->Unwatch(line.fd.get());
   if (key.use == LineUse::kData) return HandOver(key);
   Tune(line.fd.get());
-  // Arriving bytes are not worth a wake-up.
-  (void)loop_->Watch(line.fd.get(), EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
+  {
+    std::lock_guard lock(mutex_);
+    line.reader = NoticeReader(line.session.receives);
+    line.writer = NoticeWriter(line.session.sends);
+    line.session = {};
+    Send(&line);
+  }
+  (void)loop_->Watch(line.fd.get(), EPOLLIN | EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
 }
 
 void Lines::HandOver(const Key& key) {
@@ -345,11 +356,55 @@ void Lines::HandOver(const Key& key) {
   take_data_(key, std::move(fd), session);
 }
 
+// A line that is being made has sent nothing yet.
 void Lines::OnEvent(const Key& key, uint32_t) {
+  Line& line = lines_[key];
   int error = 0;
   socklen_t bytes = sizeof(error);
-  (void)getsockopt(lines_[key].fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
-  EndSoon(key, Reason(error, names_[key.rail]));
+  if (line.call != nullptr) (void)getsockopt(line.fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+  const std::string why = line.call != nullptr ? Reason(error, names_[key.rail]) : Read(key, &line);
+  if (!why.empty()) EndSoon(key, why);
+}
+
+// Returns why the line has ended, if it has.
+std::string Lines::Read(const Key& key, Line* line) {
+  std::byte bytes[4096];
+  std::string why;
+  std::vector<Notice> notices;
+  while (why.empty()) {
+    const ssize_t got = recv(line->fd.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) break;
+    if (got <= 0) {
+      why = Reason(got == 0 ? 0 : errno, names_[key.rail]);
+    } else if (!line->reader.Read({bytes, static_cast<size_t>(got)}, &notices)) {
+      why = "what came over " + names_[key.rail] + " is not from it";
+    }
+  }
+  for (const Notice& notice : notices) {
+    if (notice.kind == Notice::kGivenUp) line->given_up = true;
+    if (hear_) hear_(notice);
+  }
+  return line->given_up && !why.empty() ? "it has given this process up" : why;
+}
+
+void Lines::Tell(const ProcessId& process, const Notice& notice) {
+  std::lock_guard lock(mutex_);
+  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
+    if (it->first.use != LineUse::kLife) continue;
+    it->second.notices.push_back(notice);
+    if (it->second.call == nullptr) Send(&it->second);
+    return;
+  }
+}
+
+// What the socket does not take follows with the next beat.
+void Lines::Send(Line* line) {
+  for (const Notice& notice : line->notices) line->writer.Write(notice, &line->unsent);
+  line->notices.clear();
+  if (line->unsent.empty() || !line->fd) return;
+  const ssize_t sent = send(line->fd.get(), line->unsent.data(), line->unsent.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent > 0) line->unsent.erase(line->unsent.begin(), line->unsent.begin() + sent);
 }
 
 void Lines::EndSoon(const Key& key, const std::string& why) {
@@ -392,8 +447,13 @@ void Lines::EndIfOver(const ProcessId& process) {
 void Lines::Cut(const ProcessId& process) {
   std::lock_guard lock(mutex_);
   for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
-    it->second.cut = true;
-    if (it->second.fd) shutdown(it->second.fd.get(), SHUT_RDWR);
+    Line& line = it->second;
+    if (!line.cut && line.call == nullptr && it->first.use == LineUse::kLife) {
+      line.notices.push_back({.kind = Notice::kGivenUp});
+      Send(&line);
+    }
+    line.cut = true;
+    if (line.fd) shutdown(line.fd.get(), SHUT_RDWR);
   }
 }
 
@@ -414,9 +474,9 @@ void Lines::Beat() {
   if (!beating_) return;
   for (auto& [key, line] : lines_) {
     if (line.call != nullptr || line.ending || line.handed_over) continue;
-    char heard[64];
-    while (recv(line.fd.get(), heard, sizeof(heard), MSG_DONTWAIT) == sizeof(heard)) continue;
-    (void)send(line.fd.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);  // a failure is an event
+    std::lock_guard lock(mutex_);
+    if (line.unsent.empty()) line.unsent.push_back(kBeatByte);
+    Send(&line);  // a failure is an event
   }
   loop_->CallAt(service::Clock::now() + kBeat, [this] { Beat(); });
 }

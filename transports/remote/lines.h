@@ -7,7 +7,7 @@
 // seconds, is not taken for dead, but a machine that has not answered for kPatience is. Both sides notice that, because
 // each waits for its own acknowledgements. A side that gives up the other one cuts the lines, so that the other learns
 // of it as soon as it can. One line that fails counts as a failure of the peer, because what was sent over its rail may
-// be lost.
+// be lost. Lifelines also carry notices (notice.h), which are received whatever the application does.
 //
 // A *data line* is handed over, with fresh keys, once it stands. (It is no lifeline, because a process that is stopped
 // does not empty it.)
@@ -33,10 +33,11 @@
 #include "src/base/service_acceptor.h"
 #include "transports/remote/address.h"
 #include "transports/remote/line_proof.h"
+#include "transports/remote/notice.h"
 
 namespace axccl::remote {
 
-// What is known of a process whose lines have ended in order.
+// What is known of a process whose lines have ended, but not how.
 inline constexpr const char* kProcessEnded = "its process has ended, or has given this one up";
 
 class Lines {
@@ -61,6 +62,7 @@ class Lines {
     std::function<bool()> in_use;  // whether any rank still needs a process
   };
   using TakeData = std::function<void(const Key&, service::Fd, const LineSession&)>;
+  using Hear = std::function<void(const Notice&)>;
 
   // Listens at `local`, by rail (ports are ignored); `names` are the rails' for messages. The arguments of the first
   // call count.
@@ -70,6 +72,10 @@ class Lines {
   Status Add(const User& user);
   // `take` gets the data lines; none is accepted before.
   Status TakeDataLines(const TakeData& take);
+  // `hear` gets the notices of other processes, on the service thread; it must not wait.
+  Status HearNotices(const Hear& hear);
+  // Sends a notice, once the line stands; not if the process is not known, or about to be lost. Never waits.
+  void Tell(const ProcessId& process, const Notice& notice);
   // The object that Get has made; null before.
   static Lines* Made();
 
@@ -104,6 +110,12 @@ class Lines {
     std::unique_ptr<Call> call;  // null: the line is established
     LineSession session;         // of a data line
     bool handed_over = false;    // a data line, which has no descriptor here any more
+    NoticeReader reader;         // of a lifeline
+    bool given_up = false;       // by the other side
+    // Of a lifeline, under mutex_: what is to be sent.
+    NoticeWriter writer;
+    std::vector<Notice> notices;
+    std::vector<std::byte> unsent;
     bool ending = false;
     bool cut = false;
   };
@@ -126,6 +138,8 @@ class Lines {
   void HandOver(const Key& key);
   void Stand(const Key& key);
   void OnEvent(const Key& key, uint32_t events);
+  std::string Read(const Key& key, Line* line);
+  static void Send(Line* line);
   void EndSoon(const Key& key, const std::string& why);
   void EndIfOver(const ProcessId& process);
   void End(const ProcessId& process, const std::string& why);
@@ -140,6 +154,7 @@ class Lines {
   std::vector<std::string> names_;    // of the rails
   std::vector<User> users_;           // on the service thread, as is what follows
   TakeData take_data_;
+  Hear hear_;
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;                                       // on the service thread
   std::mutex mutex_;

@@ -33,7 +33,9 @@ Result<std::byte*> FindApart(const Member& peer, const std::atomic<uint64_t>& wo
 // and every step looks for it (Operation::Leave).
 Status FailureOf(const Member& peer) {
   const uint32_t error = peer.header->error.load(std::memory_order_seq_cst);
-  if (error == 0) return Status();
+  const uint32_t by = peer.header->revoked.load(std::memory_order_seq_cst);
+  if (error == 0 && by == 0) return Status();
+  if (error == 0) return MakeStatus(Code::kRemoteError, "rank %u revoked the communicator", by - 1);
   char text[kErrorText];
   std::copy_n(peer.header->error_text, kErrorText, text);
   text[kErrorText - 1] = 0;
