@@ -324,8 +324,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm);
  * from ncclMemAlloc, and ncclMemFree does not recycle them. Ranks of other processes may still read, and then report an
  * error. All this holds for host ranks, also when a call has failed and its stream reports that. */
 ncclResult_t ncclCommAbort(ncclComm_t comm);
-/* Ends all work, also of the other ranks, and refuses more; split and shrink still serve. The others, which may call it,
- * too, get ncclRemoteError. Buffers as for an abort. revokeFlags: NCCL_REVOKE_DEFAULT. Since 2.28.7. */
+/* Ends all work on all ranks (others get ncclRemoteError). Only split and shrink still serve. Since 2.28.7. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
 
 /* Collective. Ranks of one colour (>= 0) form a new communicator, ordered by (key, rank); NCCL_SPLIT_NOCOLOR:
@@ -334,11 +333,11 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
  * Splits, shrinks and grows of one communicator may run at the same time (in a group, or non-blocking). Calls match in
  * the order in which they are made, whichever ends first: any two ranks make the calls that both take part in in the
  * same order. Each ends by AXCCL_INIT_TIMEOUT, at the abort of the communicator or of the new one, and when a rank that
- * takes part dies or fails; a shrink goes on. A communicator that has failed can only be shrunk. */
+ * takes part dies or fails; shrinks go on. A communicator that has failed can only be shrunk. */
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config);
 /* The ranks that stay call it: a communicator without the listed ranks (possibly none, which NCCL refuses) and without
- * any that are gone or die meanwhile. A rank that another one lists gets ncclInvalidUsage within a second, and may call
- * again. See docs/errors-and-limits.md for networks that break. shrinkFlags: NCCL_SHRINK_*. Since 2.27. */
+ * any that are gone or die meanwhile. A rank that another one lists gets ncclInvalidUsage within a second. shrinkFlags:
+ * NCCL_SHRINK_*. Since 2.27. For networks that break, see docs/errors-and-limits.md. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                             ncclConfig_t* config, int shrinkFlags);
 /* An id by which new ranks can join an existing communicator. Since 2.29. */

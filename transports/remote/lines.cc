@@ -337,6 +337,7 @@ void Lines::Stand(const Key& key) {
     line.reader = NoticeReader(line.session.receives);
     line.writer = NoticeWriter(line.session.sends);
     line.session = {};
+    line.stands = true;
     Send(&line);
   }
   (void)loop_->Watch(line.fd.get(), EPOLLIN | EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
@@ -393,13 +394,14 @@ void Lines::Tell(const ProcessId& process, const Notice& notice) {
   for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
     if (it->first.use != LineUse::kLife) continue;
     it->second.notices.push_back(notice);
-    if (it->second.call == nullptr) Send(&it->second);
+    Send(&it->second);
     return;
   }
 }
 
 // What the socket does not take follows with the next beat.
 void Lines::Send(Line* line) {
+  if (!line->stands) return;
   for (const Notice& notice : line->notices) line->writer.Write(notice, &line->unsent);
   line->notices.clear();
   if (line->unsent.empty() || !line->fd) return;
@@ -448,7 +450,7 @@ void Lines::Cut(const ProcessId& process) {
   std::lock_guard lock(mutex_);
   for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
     Line& line = it->second;
-    if (!line.cut && line.call == nullptr && it->first.use == LineUse::kLife) {
+    if (!line.cut && line.stands) {
       line.notices.push_back({.kind = Notice::kGivenUp});
       Send(&line);
     }

@@ -112,7 +112,8 @@ class Lines {
     bool handed_over = false;    // a data line, which has no descriptor here any more
     NoticeReader reader;         // of a lifeline
     bool given_up = false;       // by the other side
-    // Of a lifeline, under mutex_: what is to be sent.
+    // Of a lifeline, under mutex_: whether it stands, and what is to be sent then.
+    bool stands = false;
     NoticeWriter writer;
     std::vector<Notice> notices;
     std::vector<std::byte> unsent;
