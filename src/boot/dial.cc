@@ -185,7 +185,7 @@ Dial::Attempt Dial::ConnectOnce(const Address& address) {
     if (getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   }
   if (error == 0) {
-    TuneSocket(fd_.get());  // only now: its timeouts would end the attempts to connect
+    TuneSocket(fd_.get(), nranks_);  // only now: its timeouts would end the attempts to connect
     return Greet();
   }
   return {ConnectFailed(address, error), from_environment()};

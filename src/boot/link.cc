@@ -24,6 +24,7 @@ Link::Link(service::Loop* loop, service::Fd fd, const FrameCipher& cipher, Role 
 Status Link::Start(std::shared_ptr<LinkOwner> owner, int rank) {
   owner_ = std::move(owner);
   rank_ = rank;
+  TuneSocket(fd_.get(), nranks_);
   AXCCL_RETURN_IF_ERROR(
       loop_->Watch(fd_.get(), EPOLLIN, [self = shared_from_this()](uint32_t events) { self->OnEvent(events); }));
   started_ = true;

@@ -8,6 +8,10 @@
 namespace axccl::boot {
 namespace {
 
+// ms
+constexpr int kPatience = 3000, kForEach = 50;
+constexpr int kFew = 64;
+
 void SetInt(int fd, int level, int option, int value) {
   // Tuning: a kernel that lacks an option costs latency or detection time, not correctness.
   (void)setsockopt(fd, level, option, &value, sizeof value);
@@ -15,13 +19,13 @@ void SetInt(int fd, int level, int option, int value) {
 
 }  // namespace
 
-void TuneSocket(int fd) {
+void TuneSocket(int fd, int nranks) {
   SetInt(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   SetInt(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   SetInt(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
   SetInt(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
   SetInt(fd, IPPROTO_TCP, TCP_KEEPCNT, 2);
-  SetInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 3000);
+  SetInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, nranks <= kFew ? kPatience : kPatience + nranks * kForEach);
 }
 
 Result<service::Fd> Listen(Address* address, bool reuse, bool* busy) {

@@ -9,8 +9,10 @@
 
 namespace axccl::boot {
 
-// Disables delays of small frames, and makes the kernel notice within about 3 s that a peer has vanished.
-void TuneSocket(int fd);
+// Disables delays of small frames, and makes the kernel notice within about 3 s that a peer has vanished. Between many
+// ranks, which have megabytes for each other and may be slow to read them, that takes longer while some of it is on its
+// way: the kernel cannot tell a peer that does not read from one that is gone.
+void TuneSocket(int fd, int nranks = 1);
 
 // Whether a send failed because the kernel is short of memory. It recovers, but no event announces that.
 inline bool OutOfBuffers(int error) { return error == ENOBUFS || error == ENOMEM; }

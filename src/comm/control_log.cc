@@ -61,8 +61,6 @@ Code CodeIn(const ControlEntry& entry) {
   return code > 0 && code <= static_cast<uint64_t>(Code::kTimeout) ? static_cast<Code>(code) : Code::kRemoteError;
 }
 
-bool Contains(const std::vector<int>& group, int rank) { return std::binary_search(group.begin(), group.end(), rank); }
-
 }  // namespace
 
 const char* NameOf(Making what) {

@@ -24,8 +24,6 @@ constexpr std::chrono::milliseconds kToNotice(500);
 // A machine that does not answer for so long is not reached.
 constexpr std::chrono::milliseconds kToAnswer(300);
 
-bool Contains(const RankSet& group, int rank) { return std::binary_search(group.begin(), group.end(), rank); }
-
 RankSet Everyone(int ranks) {
   RankSet everyone;
   for (int rank = 0; rank < ranks; ++rank) everyone.push_back(rank);

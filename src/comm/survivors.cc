@@ -6,8 +6,6 @@
 namespace axccl::comm {
 namespace {
 
-bool Contains(const RankSet& group, int rank) { return std::binary_search(group.begin(), group.end(), rank); }
-
 RankSet Common(const RankSet& a, const RankSet& b) {
   RankSet common;
   std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(common));

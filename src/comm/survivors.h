@@ -15,6 +15,7 @@
 // Pure functions.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -24,6 +25,7 @@ namespace axccl::comm {
 
 // Ascending.
 using RankSet = std::vector<int>;
+inline bool Contains(const RankSet& group, int rank) { return std::binary_search(group.begin(), group.end(), rank); }
 
 struct Attempt {
   uint64_t ordinal = 0;  // of the call, among the shrinks of a communicator

@@ -34,6 +34,7 @@
 #include "src/topo/text.h"
 #include "src/tune/filter.h"
 #include "transports/remote/line_proof.h"
+#include "transports/remote/notice.h"
 #include "transports/remote/wire.h"
 #include "transports/tcp/connection.h"
 #include "transports/tcp/peer.h"
@@ -299,6 +300,31 @@ void Line(const uint8_t* data, size_t size) {
   }
 }
 
+// What comes on a lifeline, with notices of a key that everybody knows: whatever is taken for one is what a writer with
+// that key writes at that place.
+void LifelineNotices(const uint8_t* data, size_t size) {
+  constexpr remote::NoticeWriter::Key kKey{7};
+  const auto* const bytes = reinterpret_cast<const std::byte*>(data);
+  remote::NoticeReader reader(kKey);
+  std::vector<remote::Notice> notices;
+  const bool taken =
+      reader.Read({bytes, size / 2}, &notices) && reader.Read({bytes + size / 2, size - size / 2}, &notices);
+  remote::NoticeWriter writer(kKey);
+  std::vector<std::byte> again;
+  for (const remote::Notice& notice : notices) writer.Write(notice, &again);
+  const auto is_beat = [](std::byte byte) { return byte == remote::kBeatByte; };
+  size_t at = 0;
+  for (size_t done = 0; done < again.size(); done += again.size() / notices.size()) {
+    while (at < size && is_beat(bytes[at])) ++at;
+    const size_t one = again.size() / notices.size();
+    Check(at + one <= size && std::equal(bytes + at, bytes + at + one, again.begin() + static_cast<ptrdiff_t>(done)),
+          "a notice that nobody has written");
+    at += one;
+  }
+  while (at < size && is_beat(bytes[at])) ++at;
+  Check(taken || at < size, "beats are refused");
+}
+
 // The sizes of memory and data, and a header. A header that is accepted respects both.
 void Message(const uint8_t* data, size_t size) {
   uint32_t sizes[2];
@@ -413,6 +439,7 @@ constexpr Target kTargets[] = {
     {"nccl_topology", NcclTopology},
     {"network", Network},
     {"network_address", NetworkAddress},
+    {"notice", LifelineNotices},
     {"number", Number},
     {"program", Program},
     {"schedule", Schedule},
