@@ -1,6 +1,7 @@
 // What processes that share no memory tell each other before they connect, and how two ranks of them are connected.
 #pragma once
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -18,6 +19,10 @@ inline constexpr size_t kMostRails = 4;
 // What TCP protects on its way, and the best cipher that a process has for it (transports/tcp/seal.h).
 enum class Sealing : uint8_t { kNone = 0, kAuth = 1, kAll = 2 };
 enum class Cipher : uint8_t { kChaCha = 0, kAesGcm = 1 };
+
+inline socklen_t BytesOf(const sockaddr_storage& address) {
+  return address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+}
 
 // A network device for a process to use, or all of them together.
 struct RailOptions {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/service_fd.h"
+#include "transports/remote/address.h"
 
 namespace axccl::remote {
 namespace {
@@ -16,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 // A process that lives waits for the greeting of who calls.
 constexpr std::chrono::milliseconds kStays(50);
-constexpr std::chrono::milliseconds kAgain(5);
+constexpr std::chrono::milliseconds kCallAgain(5);
 
 struct Call {
   Call(size_t process_called, const sockaddr_storage* at) : process(process_called), address(at) {}
@@ -27,10 +28,6 @@ struct Call {
   bool taken = false, over = false;
   Clock::time_point when;  // of the next attempt; if taken, since when
 };
-
-socklen_t BytesOf(const sockaddr_storage& address) {
-  return address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-}
 
 // Returns false if the call was refused at once. Where it cannot be made at all, nobody answers.
 bool Dial(Call* call) {
@@ -57,7 +54,7 @@ bool Listen(Call* call) {
   const bool hung_up = error != 0 || call->taken;  // or this machine knows no way
   if (hung_up) call->fd.Close();
   call->taken = !hung_up;
-  call->when = Clock::now() + (hung_up ? kAgain : std::chrono::milliseconds(0));
+  call->when = Clock::now() + (hung_up ? kCallAgain : std::chrono::milliseconds(0));
   return true;
 }
 

@@ -53,10 +53,6 @@ bool HasEnded(int fd) {
   return poll(&socket, 1, 0) > 0;
 }
 
-socklen_t BytesOf(const sockaddr_storage& address) {
-  return address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-}
-
 Result<service::Fd> ListenAt(sockaddr_storage* local) {
   if (local->ss_family == AF_INET6) {
     reinterpret_cast<sockaddr_in6*>(local)->sin6_port = 0;
