@@ -137,7 +137,7 @@ Communicator::~Communicator() {
 // A peer on another machine that has failed may have done so because the communicator was revoked.
 void Communicator::Fail(const Status& status) {
   for (const exec::Member& member : members_) {
-    const uint32_t by = member.header->revoked.load(std::memory_order_relaxed);
+    const uint32_t by = exec::RevokedInError(member.header->error.load(std::memory_order_relaxed));
     if (by != 0 && !failure_.revoked()) OnRevoked(static_cast<int>(by) - 1);
   }
   if (!failure_.Set(status)) return;

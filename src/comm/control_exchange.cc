@@ -75,32 +75,29 @@ void ControlExchange::Leave(int slot, bool failed) {
 }
 
 void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t round, const void* data, size_t bytes) {
-  std::atomic<uint64_t>& tag = layout_.ControlTagOf(block_, slot, round)->value;
   std::atomic<uint64_t>* const words = layout_.ContributionOf(block_, slot, round);
-  tag.store(0, std::memory_order_seq_cst);
+  words[0].store(0, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_release);  // before what follows, because other ranks may be reading
-  StoreWords(data, bytes, words);
-  tag.store(TagOf(call.name, round), std::memory_order_seq_cst);
-  const auto offset_of = [&](const void* p) {
-    return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_);
-  };
-  const transport::Reach::Stretch stretch{offset_of(words), static_cast<uint32_t>(bytes), false, false};
+  StoreWords(data, bytes, words + 1);
+  words[0].store(TagOf(call.name, round), std::memory_order_seq_cst);
+  const auto offset = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(words) - block_);
+  const transport::Reach::Stretch stretch{offset, static_cast<uint32_t>(sizeof(uint64_t) + bytes), false, true};
   for (const int rank : call.group) {
     const exec::Member& member = (*members_)[static_cast<size_t>(rank)];
     if (rank != self_) exec::WakeMember(member);
-    member.reach->Publish(nullptr, {&stretch, 1}, offset_of(&tag));
+    member.reach->Publish(nullptr, {&stretch, 1}, transport::Reach::kNoLine);
   }
 }
 
 bool ControlExchange::Read(int rank, uint64_t name, uint64_t round, void* data, size_t bytes) const {
   const uint64_t tag = TagOf(name, round);
   for (int slot = 0; slot < exec::kControlSlots; ++slot) {
-    const std::atomic<uint64_t>& found = layout_.ControlTagOf(BlockOf(rank), slot, round)->value;
-    if (found.load(std::memory_order_seq_cst) != tag) continue;
-    LoadWords(layout_.ContributionOf(BlockOf(rank), slot, round), bytes, data);
+    const std::atomic<uint64_t>* const words = layout_.ContributionOf(BlockOf(rank), slot, round);
+    if (words[0].load(std::memory_order_seq_cst) != tag) continue;
+    LoadWords(words + 1, bytes, data);
     // A rank that gives up releases its slot at once.
     std::atomic_thread_fence(std::memory_order_acquire);
-    return found.load(std::memory_order_relaxed) == tag;
+    return words[0].load(std::memory_order_relaxed) == tag;
   }
   return false;
 }
@@ -198,8 +195,7 @@ Trouble MakingCall::TroubleAmong(const std::vector<int>& missing) {
     if (closed || member.reach->Died())
       return {MakeStatus(Code::kRemoteError, "rank %d (pid %u) %s while a new communicator was being made", rank,
                          member.reach->pid(), closed ? "destroyed its communicator" : "died")};
-    const bool revoked = member.header->revoked.load(std::memory_order_relaxed) != 0 || comm_->revoked();
-    if (!revoked && member.header->error.load(std::memory_order_acquire) != 0)
+    if (!comm_->revoked() && exec::HasFailed(*member.header))
       return {MakeStatus(Code::kRemoteError,
                          "the communicator of rank %d failed while a new one was being made from it", rank)};
   }

@@ -41,7 +41,8 @@ bool RankFailure::Set(const Status& status, const Status& to_peers) {
   if (!failure_.ok()) return false;
   failure_ = status;
   to_peers.message().copy(header_->error_text, exec::kErrorText - 1);
-  header_->error.store(static_cast<uint32_t>(to_peers.code()), std::memory_order_seq_cst);
+  const uint32_t revoked = header_->revoked.load(std::memory_order_relaxed);
+  header_->error.store(exec::ErrorWord(static_cast<uint32_t>(to_peers.code()), revoked), std::memory_order_seq_cst);
   // Peers that read the buffers see the failure before anything that the application writes afterwards.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   failed_.store(true, std::memory_order_seq_cst);

@@ -39,12 +39,10 @@ BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_b
   layout.channel.scratch_bytes = RoundUp(scratch_bytes, kPage);
   layout.released = sizeof(BlockHeader);
   uint64_t at = PlaceControl(ranks, lanes, RoundUp(sizeof(BlockHeader) + ranks, kPage), &layout.channel);
-  layout.tags = at = RoundUp(at, kCacheLine);
-  at += 2 * kControlSlots * sizeof(ControlTag);
-  layout.calls = at;
+  layout.calls = at = RoundUp(at, kCacheLine);
   at += kControlCalls * ControlEntry::Bytes(ranks);
   layout.contributions = at;
-  at += 2 * kControlSlots * kControlBytes;
+  at += 2 * kControlSlots * kControlSlotBytes;
   layout.keys = at;
   at += kChannelWords * sizeof(std::atomic<uint64_t>);
   layout.slots = at;

@@ -116,11 +116,10 @@ struct ControlEntry {
   std::atomic<uint64_t>* Members() { return reinterpret_cast<std::atomic<uint64_t>*>(this + 1); }
 };
 
-// The tag of a slot, one for each of two rounds: a rank that begins a round knows that all have contributed to the one
-// before, and so read the one before that.
-struct ControlTag {
-  alignas(kCacheLine) std::atomic<uint64_t> value;  // call and round; stored last
-};
+// A slot, of which each of two rounds has its own: a rank that begins a round knows that all have contributed to the
+// one before, and so read the one before that. The first word says which call and round the rest belongs to, and is 0
+// while it is being written.
+inline constexpr size_t kControlSlotBytes = kControlBytes + kCacheLine;
 
 // What a launch that stands still waits in, for the ranks that it waits for (standstill.h). Valid only as a whole: if
 // its checksum does not match, it is being written, or has arrived in part.
@@ -155,14 +154,26 @@ struct BlockHeader {
   alignas(kCacheLine) std::atomic<uint32_t> waiter;  // 1 + doorbell of the thread that sleeps for this rank, 0 = none
   std::atomic<uint32_t> processor;  // 1 + where a thread last waited for this rank; see host/handover.h
   alignas(kCacheLine) std::atomic<uint32_t> closed;  // the owner has destroyed its communicator
-  alignas(kCacheLine) std::atomic<uint32_t> error;   // Code of the owner's failure, 0 = none; written after error_text
-  std::atomic<uint32_t>
-      revoked;  // 1 + the rank that has revoked the communicator; ranks of the same machine set it, too
+  // 1 + the rank that has revoked the communicator, 0 = none. Ranks of the same machine set it, too.
+  alignas(kCacheLine) std::atomic<uint32_t> revoked;
+  alignas(
+      kCacheLine) std::atomic<uint32_t> error;  // the owner's failure (ErrorWord), 0 = none; written after error_text
   char error_text[kErrorText];
   alignas(kCacheLine)
       std::atomic<uint32_t> writing;  // steps under way in which the owner may write into buffers of other processes
   WaitBoard boards[kWaitBoards];
 };
+
+// The word `error`: the Code and, if the failure is that the communicator was revoked, 1 + the rank that did.
+inline constexpr uint32_t kErrorCodes = 256;
+constexpr uint32_t ErrorWord(uint32_t code, uint32_t revoked) { return code + kErrorCodes * revoked; }
+constexpr uint32_t CodeInError(uint32_t word) { return word % kErrorCodes; }
+constexpr uint32_t RevokedInError(uint32_t word) { return word / kErrorCodes; }
+// Whether the owner has failed otherwise.
+inline bool HasFailed(const BlockHeader& header) {
+  const uint32_t word = header.error.load(std::memory_order_acquire);
+  return word != 0 && RevokedInError(word) == 0;
+}
 
 // Each channel that a rank has created (channels.h of the API) has a slot in its block. It says which channel it is and
 // where this rank's part of it is, so that peers can check what they have found, and has a byte for each member that
@@ -268,8 +279,7 @@ struct BlockLayout {
   uint32_t ranks = 0;
   uint64_t released = 0;            // offset of one atomic byte for each rank: set when that rank releases the block
   uint64_t calls = 0;               // offset of kControlCalls control entries
-  uint64_t tags = 0;                // offset of the tags of kControlSlots slots, two each
-  uint64_t contributions = 0;       // offset of their contents, likewise
+  uint64_t contributions = 0;       // offset of kControlSlots slots, for two rounds each
   uint64_t keys = 0;                // offset of the words of created channels, kChannelWords
   uint64_t slots = 0;               // offset of their slots, kMaxChannels
   uint64_t created = 0;             // offset of the calls that pipelines were created for, by slot
@@ -285,12 +295,9 @@ struct BlockLayout {
   ControlEntry* ControlCall(std::byte* block, uint64_t index) const {
     return reinterpret_cast<ControlEntry*>(block + calls + index * ControlEntry::Bytes(ranks));
   }
-  ControlTag* ControlTagOf(std::byte* block, int slot, uint64_t round) const {
-    return reinterpret_cast<ControlTag*>(block + tags) + 2 * static_cast<uint64_t>(slot) + round % 2;
-  }
   std::atomic<uint64_t>* ContributionOf(std::byte* block, int slot, uint64_t round) const {
-    return reinterpret_cast<std::atomic<uint64_t>*>(block + contributions +
-                                                    (2 * static_cast<uint64_t>(slot) + round % 2) * kControlBytes);
+    const uint64_t index = 2 * static_cast<uint64_t>(slot) + round % 2;
+    return reinterpret_cast<std::atomic<uint64_t>*>(block + contributions + index * kControlSlotBytes);
   }
   std::atomic<uint64_t>* KeyOf(std::byte* block, uint32_t index) const {
     return reinterpret_cast<std::atomic<uint64_t>*>(block + keys) + index;

@@ -26,9 +26,8 @@ void AddControl(const ChannelLayout& channel, const std::string& name, std::vect
 std::vector<Region> Regions(const BlockLayout& layout, uint32_t owner) {
   std::vector<Region> regions{{"header", 0, sizeof(BlockHeader)}, {"released", layout.released, layout.ranks}};
   AddControl(layout.channel, "channel", &regions);
-  regions.push_back({"tags", layout.tags, 2 * kControlSlots * sizeof(ControlTag)});
   regions.push_back({"calls", layout.calls, kControlCalls * ControlEntry::Bytes(layout.ranks)});
-  regions.push_back({"contributions", layout.contributions, 2 * kControlSlots * kControlBytes});
+  regions.push_back({"contributions", layout.contributions, 2 * kControlSlots * kControlSlotBytes});
   regions.push_back({"keys", layout.keys, kChannelWords * sizeof(uint64_t)});
   regions.push_back({"slots", layout.slots, kMaxChannels * ChannelSlot::Bytes(layout.ranks)});
   regions.push_back({"created", layout.created, kMaxChannels * OpRecord::kCallWords * sizeof(uint64_t)});

@@ -39,7 +39,8 @@ Status FailureOf(const Member& peer) {
   char text[kErrorText];
   std::copy_n(peer.header->error_text, kErrorText, text);
   text[kErrorText - 1] = 0;
-  const auto code = error <= static_cast<uint32_t>(Code::kTimeout) ? static_cast<Code>(error) : Code::kRemoteError;
+  const uint32_t number = CodeInError(error);
+  const auto code = number <= static_cast<uint32_t>(Code::kTimeout) ? static_cast<Code>(number) : Code::kRemoteError;
   return Status(code, Printable(text));  // the peer wrote it
 }
 
