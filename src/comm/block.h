@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,10 @@ class Block {
   std::vector<std::pair<std::byte*, uint64_t>> taken_;  // under mutex_: memory and its length
   std::shared_ptr<void> companion_;
 };
+
+// Publishes to the peers that the owner of the block closes it, and waits for what they still have to get, because it
+// cannot be sent once the process has ended: not for long if it has failed. Nothing arrives from them any more.
+void PartFromPeers(exec::BlockHeader* header, std::span<const std::shared_ptr<transport::Reach>> reaches, bool failed);
 
 // Bytes of [memory, memory + bytes), whole pages, that occupy memory.
 uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes);

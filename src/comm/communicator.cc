@@ -30,22 +30,6 @@ struct Remains {
   bool failed = false;
 };
 
-// Publishes to the peers that this rank closes, and waits for what they still have to get, because it cannot be sent
-// once the process has ended.
-void PartFromPeers(const Remains& remains) {
-  constexpr std::chrono::milliseconds kPatience(10'000), kShortPatience(50);
-  remains.block->header()->closed.store(1, std::memory_order_seq_cst);
-  for (const auto& reach : remains.reaches) reach->Publish(nullptr, {}, offsetof(exec::BlockHeader, closed));
-  // For a communicator that has failed, the remaining data is the reason, which is worth a short wait for all of them
-  // together, because aborting takes no longer either.
-  const auto limit = std::chrono::steady_clock::now() + (remains.failed ? kShortPatience : kPatience);
-  for (const auto& reach : remains.reaches) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
-    reach->Flush(std::max(left, std::chrono::milliseconds(0)));
-  }
-  for (const auto& reach : remains.reaches) reach->Detach();
-}
-
 // Does not throw, because destructors call it. If memory runs out, the block stays for as long as the process lives,
 // because peers may still write to it.
 void LetGo(Remains* remains) {
@@ -54,7 +38,7 @@ void LetGo(Remains* remains) {
     remains->device->Disconnect();
     if (remains->device->traits().outlives_rank)
       remains->block->Keep(std::shared_ptr<void>(std::move(remains->device)));
-    PartFromPeers(*remains);
+    PartFromPeers(remains->block->header(), remains->reaches, remains->failed);
     for (const exec::Member& member : remains->members) {
       if (member.rank != remains->rank)
         remains->block->layout().ReleasedBy(member.block, remains->rank)->store(1, std::memory_order_release);
