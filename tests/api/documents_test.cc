@@ -73,6 +73,26 @@ TEST(Documents, LinksLeadSomewhere) {
   EXPECT_GT(checked, 40u) << "the test finds no links any more";
 }
 
+// `folder/program: Suite.Test, ...`: the program's source has these tests.
+TEST(Documents, TestsThatBackTheTableOfAttackersExist) {
+  const std::string page = Contents(kRoot / "docs/security.md");
+  size_t checked = 0;
+  for (size_t at = page.find("_test: "); at != page.npos; at = page.find("_test: ", at + 1)) {
+    const size_t begin = page.rfind('`', at) + 1, end = page.find('`', at);
+    const size_t tests = page.find(": ", at) + 2;
+    const std::string source = Contents(kRoot / "tests" / (page.substr(begin, tests - 2 - begin) + ".cc"));
+    for (size_t from = tests; from < end;) {
+      const size_t to = std::min(page.find(", ", from), end);
+      std::string test = page.substr(from, to - from);
+      test.replace(test.find('.'), 1, ", ");
+      EXPECT_NE(source.find("(" + test + ")"), source.npos) << page.substr(begin, end - begin);
+      from = to + 2;
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 30u) << "the test finds no tests any more";
+}
+
 TEST(Documents, TheFirstPageIsShort) {
   const std::string readme = Contents(kRoot / "README.md");
   EXPECT_LE(std::count(readme.begin(), readme.end(), '\n'), 210);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <set>
@@ -289,7 +290,7 @@ TEST(Patience, APartitionThatHealsInTimeCostsOnlyTime) {
 }
 
 TEST(Patience, ShortInterruptionsAreSurvived) {
-  RunOnHosts(2, 2, [](const TestHosts& hosts, RankContext& context) {
+  const auto body = [](const TestHosts& hosts, RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     std::vector<int> data(10000);
@@ -297,7 +298,7 @@ TEST(Patience, ShortInterruptionsAreSurvived) {
     std::thread breaker;
     if (context.rank() == 0)
       breaker = std::thread([&] {
-        for (int i = 0; i < 5; ++i) {
+        for (int i = 0; i < (harness::FullTests() ? 50 : 5); ++i) {
           EXPECT_TRUE(hosts.Cut(1, Way::kBoth));
           usleep(200000);
           EXPECT_TRUE(hosts.Heal(1));
@@ -312,7 +313,8 @@ TEST(Patience, ShortInterruptionsAreSurvived) {
       for (const int value : data) ASSERT_EQ(value, last);
     }
     if (breaker.joinable()) breaker.join();
-  });
+  };
+  RunOnHosts(2, 2, body, {}, 1, std::chrono::minutes(1));
 }
 
 // ---- resources ----

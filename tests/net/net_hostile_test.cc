@@ -40,20 +40,27 @@ struct Talk {
   std::vector<std::vector<std::byte>> sent;
 };
 
-// Records all connections over eth0 whose first bytes are those of a lifeline.
+enum class Hears { kLines, kAll };
+
+// Records connections over eth0: those whose first bytes are a line's, or all.
 class Eavesdropper {
  public:
-  Eavesdropper() : fd_(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_ALL))) {
+  explicit Eavesdropper(Hears hears)
+      : hears_(hears), fd_(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_ALL))) {
     EXPECT_TRUE(fd_) << std::strerror(errno);
     const timeval look{0, 20000};
     setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
+    const int bytes = 16 << 20;
+    setsockopt(fd_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes);
     thread_ = std::thread([this] { Listen(); });
   }
   ~Eavesdropper() {
     over_ = true;
     thread_.join();
   }
+  // Of all packets that have reached their receivers, none is missing.
   std::vector<Talk> talks() {
+    for (int looks = 0; looks < 2; ++looks) drained_.wait(drained_.load());  // the first may have begun before
     std::lock_guard lock(mutex_);
     return talks_;
   }
@@ -64,6 +71,9 @@ class Eavesdropper {
     while (!over_) {
       const ssize_t got = recv(fd_.get(), packet, sizeof packet, 0);
       if (got > static_cast<ssize_t>(sizeof(iphdr) + sizeof(tcphdr))) Take({packet, static_cast<size_t>(got)});
+      if (got >= 0) continue;
+      ++drained_;
+      drained_.notify_all();
     }
   }
 
@@ -83,7 +93,7 @@ class Eavesdropper {
       talk.sent.emplace_back(text.begin(), text.end());
       return;
     }
-    if (text.size() < 8 || std::memcmp(text.data(), "axlline ", 8) != 0) return;
+    if (hears_ == Hears::kLines && (text.size() < 8 || std::memcmp(text.data(), "axlline ", 8) != 0)) return;
     Talk talk;
     talk.from.sin_family = talk.to.sin_family = AF_INET;
     talk.from.sin_addr.s_addr = ip.saddr;
@@ -94,8 +104,10 @@ class Eavesdropper {
     talks_.push_back(std::move(talk));
   }
 
+  const Hears hears_;
   const Fd fd_;
   std::atomic<bool> over_{false};
+  std::atomic<int> drained_{0};  // how often there was no packet left
   std::mutex mutex_;
   std::vector<Talk> talks_;
   std::thread thread_;
@@ -131,7 +143,7 @@ Fd Replay(const Talk& talk) {
 TEST(HostileNetwork, AReplayedLifelineIsIgnored) {
   RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
     std::unique_ptr<Eavesdropper> ear;
-    if (context.rank() == 0) ear = std::make_unique<Eavesdropper>();
+    if (context.rank() == 0) ear = std::make_unique<Eavesdropper>(Hears::kLines);
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     ASSERT_NO_FATAL_FAILURE(AllReduce(clique, 10));
@@ -159,6 +171,128 @@ TEST(HostileNetwork, AReplayedLifelineIsIgnored) {
     clique.ForgetComms();
   });
 }
+
+// ---- everything again ----
+
+// The connections of this process to other hosts.
+std::vector<int> Connections() {
+  std::vector<int> found;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in own{}, peer{};
+    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 && own.sin_family == AF_INET &&
+        getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0 &&
+        own.sin_addr.s_addr != peer.sin_addr.s_addr)
+      found.push_back(fd);
+  }
+  return found;
+}
+
+// Connects where the talk went and sends all of it, once the first answer has come. Without a descriptor: nothing
+// listens there. Keeps the connection.
+Fd ReplayAll(const Talk& talk) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval look{0, 300000};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &look, sizeof look);
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&talk.to), sizeof talk.to) != 0) return Fd();
+  for (size_t i = 0; i < talk.sent.size(); ++i) {
+    char answer[256];
+    if (send(fd.get(), talk.sent[i].data(), talk.sent[i].size(), MSG_NOSIGNAL) < 0) break;
+    if (i < 2) (void)!recv(fd.get(), answer, sizeof answer, 0);
+  }
+  return fd;
+}
+
+// A communicator is made and used, and its connections end. The attacker repeats all that it has heard: how the ranks
+// met, how their lines began, and the data. Nothing is written, and the ranks meet again.
+TEST(HostileNetwork, AllThatWasSentIsOfNoUseLater) {
+  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
+    std::unique_ptr<Eavesdropper> ear;
+    if (context.rank() == 0) ear = std::make_unique<Eavesdropper>(Hears::kAll);
+    ncclUniqueId unused;
+    ASSERT_OK(ncclGetUniqueId(&unused));  // its process listens as long as no ranks have met with it
+    const std::vector<int> canary(1000, 0x77777777);
+    std::vector<int> data(canary.size(), 1);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ASSERT_NO_FATAL_FAILURE(AllReduce(clique, 10));
+    ASSERT_TRUE(context.Barrier(1));
+    if (context.rank() == 0) {
+      for (const int fd : Connections()) shutdown(fd, SHUT_RDWR);
+    }
+    ncclResult_t result = ncclSuccess;
+    while (result == ncclSuccess) {
+      result = ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclMax, clique.comm(),
+                             Cuda(clique.stream()));
+      if (result == ncclSuccess) result = axcclStreamSynchronize(clique.stream());
+    }
+    EXPECT_EQ(result, ncclRemoteError);
+    ASSERT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    data = canary;
+    ASSERT_TRUE(context.Barrier(2));
+    std::vector<Fd> held;
+    if (context.rank() == 0) {
+      for (const Talk& talk : ear->talks()) {
+        if (Fd fd = ReplayAll(talk)) held.push_back(std::move(fd));
+      }
+      EXPECT_GE(held.size(), 3u) << "a rendezvous and two lines";
+    }
+    ASSERT_TRUE(context.Barrier(3));
+    Clique again;
+    ASSERT_TRUE(again.Init(context));
+    ASSERT_NO_FATAL_FAILURE(AllReduce(again, 100));
+    EXPECT_EQ(data, canary);
+    ASSERT_TRUE(context.Barrier(4));
+    for (const Fd& fd : held) {  // all are cut
+      const timeval patient{10, 0};
+      setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patient, sizeof patient);
+      char answer[256];
+      ssize_t got = 0;
+      while ((got = recv(fd.get(), answer, sizeof answer, 0)) > 0) continue;
+      EXPECT_TRUE(got == 0 || errno == ECONNRESET) << std::strerror(errno);
+    }
+    ASSERT_TRUE(context.Barrier(5));
+  });
+}
+
+class HearingTest : public testing::TestWithParam<const char*> {};
+
+// Whether the attacker hears what the ranks send each other.
+TEST_P(HearingTest, DataAreReadUnlessEncrypted) {
+  RunOnHosts(2, 2,
+             [](const TestHosts&, RankContext& context) {
+               std::unique_ptr<Eavesdropper> ear;
+               if (context.rank() == 0) ear = std::make_unique<Eavesdropper>(Hears::kAll);
+               const std::string secret = "the weights of a model that is not public";
+               std::vector<char> data(1000);
+               Clique clique;
+               ASSERT_TRUE(clique.Init(context));
+               if (context.rank() == 1) std::copy(secret.begin(), secret.end(), data.begin());
+               ASSERT_OK(ncclBroadcast(data.data(), data.data(), data.size(), ncclInt8, 1, clique.comm(),
+                                       Cuda(clique.stream())));
+               ASSERT_OK(axcclStreamSynchronize(clique.stream()));
+               ASSERT_EQ(std::string(data.data(), secret.size()), secret);
+               ASSERT_TRUE(context.Barrier(1));
+               if (ear == nullptr) return;
+               int talks = 0;
+               bool heard = false;
+               for (const Talk& talk : ear->talks()) {
+                 std::string text;
+                 for (const auto& packet : talk.sent)
+                   text.append(reinterpret_cast<const char*>(packet.data()), packet.size());
+                 heard |= text.find(secret) != std::string::npos;
+                 ++talks;
+               }
+               EXPECT_GE(talks, 4) << "both directions of two lines";
+               EXPECT_EQ(heard, std::string(GetParam()) != "1");
+             },
+             {{"AXCCL_ENCRYPT", GetParam()}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, HearingTest, testing::Values("0", "auth", "1"),
+                         [](const auto& info) { return "Encrypt_" + std::string(info.param); });
 
 // ---- strangers who reach the ports, and see nothing ----
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <utility>
@@ -16,11 +17,13 @@ namespace axccl::tests {
 // `environment`: as in RunOptions. With several NICs all are used, unless it sets others.
 inline void RunOnHosts(int number, int ranks,
                        const std::function<void(const harness::TestHosts&, harness::RankContext&)>& body,
-                       std::vector<std::pair<std::string, std::string>> environment = {}, int nics = 1) {
+                       std::vector<std::pair<std::string, std::string>> environment = {}, int nics = 1,
+                       std::chrono::milliseconds deadline = harness::RunOptions().deadline) {
   const auto hosts = harness::TestHosts::Create(number, nics);
   ASSERT_NE(hosts, nullptr);
   harness::RunOptions options;
   options.hosts = hosts.get();
+  options.deadline = deadline;
   options.environment = std::move(environment);
   if (nics > 1) options.environment.insert(options.environment.begin(), {"NCCL_SOCKET_IFNAME", "eth"});
   harness::RunRanks(
