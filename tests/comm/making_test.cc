@@ -457,7 +457,7 @@ TEST(Making, EveryWayEndsInTime) {
         ExpectShape(child, 3, context.rank());
         ASSERT_OK(ncclCommDestroy(child));
       },
-      WithInitTimeout("1"));
+      WithInitTimeout("2"));
 }
 
 // ---- ranks that do not agree ----
