@@ -106,7 +106,7 @@ exec::Deadline Communicator::deadline() const {
 }
 
 Communicator::~Communicator() {
-  if (!far_.ids.empty()) StopListening(far_.comm, this);
+  if (!far_.ids.empty()) StopListening(far_, this);
   if (device_->traits().needs_watch) Unwatch(this);
   device_->WaitIdle();
   device_->ReleaseChannels();
@@ -236,7 +236,7 @@ void Communicator::OnRevoked(int rank) {
 
 void Communicator::Correspond(FarProcesses far) {
   far_ = std::move(far);
-  if (!far_.ids.empty()) ListenForNotices(far_.comm, this);
+  if (!far_.ids.empty()) ListenForNotices(far_, this);
 }
 
 // The steps that are running now are the last ones: those of this rank, and those of ranks of this process that access

@@ -189,7 +189,8 @@ TEST(LifelineTest, NoticesArriveAndForgedOnesEndTheLine) {
     std::mutex mutex;
     std::vector<Notice> heard;
     ASSERT_TRUE(lines
-                    ->HearNotices([&](const Notice& notice) {
+                    ->HearNotices([&](const Lines::ProcessId& from, const Notice& notice) {
+                      EXPECT_EQ(from, Process(1));
                       std::lock_guard lock(mutex);
                       heard.push_back(notice);
                     })

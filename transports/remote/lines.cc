@@ -380,7 +380,7 @@ std::string Lines::Read(const Key& key, Line* line) {
   }
   for (const Notice& notice : notices) {
     if (notice.kind == Notice::kGivenUp) line->given_up = true;
-    if (hear_) hear_(notice);
+    if (hear_) hear_(key.process, notice);
   }
   return line->given_up && !why.empty() ? "it has given this process up" : why;
 }

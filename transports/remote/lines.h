@@ -62,7 +62,7 @@ class Lines {
     std::function<bool()> in_use;  // whether any rank still needs a process
   };
   using TakeData = std::function<void(const Key&, service::Fd, const LineSession&)>;
-  using Hear = std::function<void(const Notice&)>;
+  using Hear = std::function<void(const ProcessId& from, const Notice&)>;
 
   // Listens at `local`, by rail (ports are ignored); `names` are the rails' for messages. The arguments of the first
   // call count.

@@ -1,5 +1,6 @@
 #include "src/comm/net/notices.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -14,10 +15,21 @@ namespace {
 // A rank may revoke a communicator before another one has begun to listen.
 constexpr size_t kMostUnheard = 256;
 
+using ProcessId = remote::Lines::ProcessId;
+
+struct Listener {
+  const FarProcesses* far;
+  NoticeListener* rank;
+};
+struct Heard {
+  ProcessId from;
+  remote::Notice notice;
+};
+
 struct Listeners {
   std::mutex mutex;
-  std::multimap<uint64_t, NoticeListener*> by_comm;
-  std::deque<remote::Notice> unheard;
+  std::multimap<uint64_t, Listener> by_comm;
+  std::deque<Heard> unheard;
 };
 
 Listeners& Process() {
@@ -25,26 +37,32 @@ Listeners& Process() {
   return *listeners;
 }
 
-void Hear(const remote::Notice& notice) {
+// Only from a process that has ranks of the communicator.
+void Pass(const Heard& heard, const Listener& to) {
+  if (std::find(to.far->ids.begin(), to.far->ids.end(), heard.from) == to.far->ids.end()) return;
+  to.rank->OnRevoked(static_cast<int>(heard.notice.rank));
+}
+
+void Hear(const ProcessId& from, const remote::Notice& notice) {
   if (notice.kind != remote::Notice::kRevoked) return;
   Listeners& listeners = Process();
   std::lock_guard lock(listeners.mutex);
   const auto [first, last] = listeners.by_comm.equal_range(notice.comm);
-  for (auto it = first; it != last; ++it) it->second->OnRevoked(static_cast<int>(notice.rank));
+  for (auto it = first; it != last; ++it) Pass({from, notice}, it->second);
   if (first != last) return;
-  listeners.unheard.push_back(notice);
+  listeners.unheard.push_back({from, notice});
   if (listeners.unheard.size() > kMostUnheard) listeners.unheard.pop_front();
 }
 
 }  // namespace
 
-void ListenForNotices(uint64_t comm, NoticeListener* listener) {
+void ListenForNotices(const FarProcesses& far, NoticeListener* listener) {
   Listeners& listeners = Process();
   {
     std::lock_guard lock(listeners.mutex);
-    listeners.by_comm.emplace(comm, listener);
-    for (const remote::Notice& notice : listeners.unheard) {
-      if (notice.comm == comm) listener->OnRevoked(static_cast<int>(notice.rank));
+    listeners.by_comm.emplace(far.comm, Listener{&far, listener});
+    for (const Heard& heard : listeners.unheard) {
+      if (heard.notice.comm == far.comm) Pass(heard, {&far, listener});
     }
   }
   remote::Lines* const lines = remote::Lines::Made();
@@ -52,12 +70,12 @@ void ListenForNotices(uint64_t comm, NoticeListener* listener) {
   if (const Status status = lines->HearNotices(Hear); !status.ok()) AXCCL_WARN("%s", status.message().data());
 }
 
-void StopListening(uint64_t comm, NoticeListener* listener) {
+void StopListening(const FarProcesses& far, NoticeListener* listener) {
   Listeners& listeners = Process();
   std::lock_guard lock(listeners.mutex);
-  const auto [first, last] = listeners.by_comm.equal_range(comm);
+  const auto [first, last] = listeners.by_comm.equal_range(far.comm);
   for (auto it = first; it != last; ++it) {
-    if (it->second != listener) continue;
+    if (it->second.rank != listener) continue;
     listeners.by_comm.erase(it);
     return;
   }

@@ -24,9 +24,10 @@ struct FarProcesses {
   std::vector<std::array<uint8_t, 16>> ids;
 };
 
-// From now on, `listener` gets notices of that communicator, until it stops listening. Once the connections exist.
-void ListenForNotices(uint64_t comm, NoticeListener* listener);
-void StopListening(uint64_t comm, NoticeListener* listener);
+// From now on, `listener` gets notices of that communicator from these processes, until it stops listening. Once the
+// connections exist; `far` must live as long.
+void ListenForNotices(const FarProcesses& far, NoticeListener* listener);
+void StopListening(const FarProcesses& far, NoticeListener* listener);
 
 // Never waits.
 void TellRevoked(const FarProcesses& to, int rank);
