@@ -32,9 +32,12 @@ class SealTest : public testing::TestWithParam<std::tuple<remote::Cipher, bool>>
   static Record Text(size_t bytes, uint8_t value) { return Record(bytes, static_cast<std::byte>(value)); }
   static Record Sealed(Seal* seal, const Record& text) {
     Record record(kHeadBytes + text.size() + kTagBytes);
-    std::copy(text.begin(), text.end(), record.begin() + kHeadBytes);
-    EXPECT_EQ(seal->Close(record.data(), text.size()), record.size());
+    EXPECT_EQ(seal->Close(record.data(), text.data(), text.size()), record.size());
     return record;
+  }
+  // In place.
+  static bool Opens(Seal* seal, Record* record) {
+    return seal->Open(record->data(), record->size(), record->data() + kHeadBytes);
   }
   static Record TextOf(const Record& record) { return {record.begin() + kHeadBytes, record.end() - kTagBytes}; }
 
@@ -47,9 +50,35 @@ TEST_P(SealTest, RecordsOpenInOrder) {
   for (const size_t bytes : {size_t{1}, size_t{17}, size_t{1000}, kRecordBytes}) {
     Record record = Sealed(out.get(), Text(bytes, 3));
     ASSERT_EQ(in->LengthOf(record.data()), record.size());
-    ASSERT_TRUE(in->Open(record.data(), record.size())) << bytes;
+    ASSERT_TRUE(Opens(in.get(), &record)) << bytes;
     EXPECT_EQ(TextOf(record), Text(bytes, 3));
   }
+}
+
+TEST_P(SealTest, RecordsAreSealedAndOpenedInPlaceOrFromOnePlaceToAnother) {
+  for (const bool in_place : {false, true}) {
+    const auto out = Make(), in = Make();
+    for (const size_t bytes : {size_t{1}, size_t{1000}, kRecordBytes}) {
+      Record record(kHeadBytes + bytes + kTagBytes, std::byte{9});
+      const Record text = Text(bytes, 5);
+      std::byte* const inside = record.data() + kHeadBytes;
+      if (in_place) std::copy(text.begin(), text.end(), inside);
+      ASSERT_EQ(out->Close(record.data(), in_place ? inside : text.data(), bytes), record.size());
+      const Record sent = record;
+      Record opened(bytes);
+      ASSERT_TRUE(in->Open(sent.data(), sent.size(), opened.data())) << bytes;
+      EXPECT_EQ(opened, text);
+    }
+  }
+}
+
+TEST_P(SealTest, TextOfARecordThatDoesNotOpenIsNotStored) {
+  const auto out = Make(), in = Make();
+  Record record = Sealed(out.get(), Text(100, 3));
+  record.back() ^= std::byte{1};
+  Record opened = Text(100, 0);
+  EXPECT_FALSE(in->Open(record.data(), record.size(), opened.data()));
+  EXPECT_EQ(opened, Text(100, 0));
 }
 
 TEST_P(SealTest, OnlyWhatIsHiddenIsNotSeen) {
@@ -67,7 +96,7 @@ TEST_P(SealTest, AThousandBitFlipsAreRejected) {
     // The receiver does not wait for what a changed length promises.
     const size_t length = in->LengthOf(record.data());
     EXPECT_EQ(length == 0, bit < 8 * kHeadBytes) << "bit " << bit;
-    EXPECT_FALSE(length != 0 && in->Open(record.data(), length)) << "bit " << bit;
+    EXPECT_FALSE(length != 0 && Opens(in.get(), &record)) << "bit " << bit;
   }
 }
 
@@ -77,8 +106,7 @@ TEST_P(SealTest, RepeatedMovedAndMissingRecordsAreRejected) {
   const auto opens = [&](std::vector<Record> records) {
     const auto in = Make();
     bool good = true;
-    for (Record& record : records)
-      good = good && in->LengthOf(record.data()) != 0 && in->Open(record.data(), record.size());
+    for (Record& record : records) good = good && in->LengthOf(record.data()) != 0 && Opens(in.get(), &record);
     return good;
   };
   EXPECT_TRUE(opens({first, second}));

@@ -25,7 +25,7 @@ std::string Reason(int error) {
 Connection::Sealed::Sealed(const remote::LineSession& session, const Protection& protection)
     : out(session.sends, protection.cipher, protection.sealing == remote::Sealing::kAll),
       in(session.receives, protection.cipher, protection.sealing == remote::Sealing::kAll),
-      record(kSealedBytes),
+      records(2 * kSealedBytes),
       coming(4 * kSealedBytes) {}
 
 Connection::Connection(Peer* peer, size_t lane, service::Fd fd, const remote::LineSession& session,
@@ -81,7 +81,7 @@ void Connection::Want(bool to_send) {
 void Connection::SendMore() {
   if (!trouble_.empty()) return;
   for (;;) {
-    if (queue_.empty() && (sealed_ == nullptr || sealed_->record_bytes == 0)) return Want(false);
+    if (queue_.empty() && (sealed_ == nullptr || sealed_->sealed_bytes == 0)) return Want(false);
     const ssize_t sent = Write();
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)) return Want(true);
@@ -92,11 +92,11 @@ void Connection::SendMore() {
 ssize_t Connection::Write() {
   if (sealed_ != nullptr) {
     Sealed& s = *sealed_;
-    if (s.record_bytes == 0) FillRecord();
+    if (s.sealed_bytes == 0) FillRecords();
     const ssize_t sent =
-        send(fd_.get(), s.record.data() + s.record_sent, s.record_bytes - s.record_sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0) s.record_sent += static_cast<size_t>(sent);
-    if (s.record_sent == s.record_bytes) s.record_bytes = s.record_sent = 0;
+        send(fd_.get(), s.records.data() + s.sealed_sent, s.sealed_bytes - s.sealed_sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) s.sealed_sent += static_cast<size_t>(sent);
+    if (s.sealed_sent == s.sealed_bytes) s.sealed_bytes = s.sealed_sent = 0;
     return sent;
   }
   iovec pieces[kMostIov];
@@ -111,24 +111,44 @@ ssize_t Connection::Write() {
   return sent;
 }
 
-// Seals what the queue has, as far as one record goes.
-void Connection::FillRecord() {
+// Seals what the queue has, as far as there is room.
+void Connection::FillRecords() {
   Sealed& s = *sealed_;
+  while (!queue_.empty() && s.records.size() - s.sealed_bytes >= kSealedBytes) {
+    std::byte* const record = s.records.data() + s.sealed_bytes;
+    iovec first{};
+    (void)queue_.front()->Pieces(&first, 1);
+    if (first.iov_len >= remote::kLargeBytes) {
+      const size_t bytes = std::min(first.iov_len, kRecordBytes);
+      s.sealed_bytes += s.out.Close(record, static_cast<const std::byte*>(first.iov_base), bytes);
+      PopSent(bytes);
+    } else {
+      const size_t bytes = Gather(record + kHeadBytes);
+      s.sealed_bytes += s.out.Close(record, record + kHeadBytes, bytes);
+    }
+  }
+}
+
+// Copies what the queue has to `text`, as far as one record goes, and takes it from the queue. A large piece begins
+// another record, which is sealed without a copy.
+size_t Connection::Gather(std::byte* text) {
   size_t bytes = 0;
-  std::byte* const text = s.record.data() + kHeadBytes;
   while (!queue_.empty() && bytes < kRecordBytes) {
     iovec pieces[Outgoing::kMostPieces];
     const size_t count = queue_.front()->Pieces(pieces, Outgoing::kMostPieces);
     size_t took = 0;
+    bool large = false;
     for (size_t i = 0; i < count && bytes + took < kRecordBytes; ++i) {
+      if ((large = pieces[i].iov_len >= remote::kLargeBytes)) break;
       const size_t some = std::min(pieces[i].iov_len, kRecordBytes - bytes - took);
       std::memcpy(text + bytes + took, pieces[i].iov_base, some);
       took += some;
     }
     bytes += took;
     PopSent(took);
+    if (large) break;
   }
-  s.record_bytes = s.out.Close(s.record.data(), bytes);
+  return bytes;
 }
 
 void Connection::PopSent(size_t bytes) {
@@ -200,20 +220,32 @@ bool Connection::OpenRecords() {
   Sealed& s = *sealed_;
   size_t at = 0;
   while (trouble_.empty() && s.coming_bytes - at >= kHeadBytes) {
-    std::byte* const record = s.coming.data() + at;
+    const std::byte* const record = s.coming.data() + at;
     const size_t length = s.in.LengthOf(record);
     if (length == 0) return false;
     if (s.coming_bytes - at < length) break;
-    if (!s.in.Open(record, length)) return false;
     const size_t bytes = length - kHeadBytes - kTagBytes;
-    std::memcpy(buffer_.get() + end_, record + kHeadBytes, bytes);  // Parse leaves room for a record
-    end_ += bytes;
+    std::byte* const place = PlaceFor(bytes);
+    // Parse leaves room for a record.
+    if (!s.in.Open(record, length, place != nullptr ? place : buffer_.get() + end_)) return false;
+    if (place != nullptr) {
+      Stored(bytes);
+    } else {
+      end_ += bytes;
+    }
     Parse();
     at += length;
   }
   std::memmove(s.coming.data(), s.coming.data() + at, s.coming_bytes - at);
   s.coming_bytes -= at;
   return true;
+}
+
+// Where the next bytes of a large message belong, if so many go to one place; otherwise null.
+std::byte* Connection::PlaceFor(size_t bytes) const {
+  if (!large_ || begin_ != end_ || large_->place == large_->places.size()) return nullptr;
+  const iovec& place = large_->places[large_->place];
+  return bytes <= place.iov_len ? static_cast<std::byte*>(place.iov_base) : nullptr;
 }
 
 void Connection::Parse() {

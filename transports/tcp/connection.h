@@ -82,19 +82,21 @@ class Connection {
     Sealed(const remote::LineSession& session, const Protection& protection);
 
     Seal out, in;
-    std::vector<std::byte> record;  // that is being sent
-    size_t record_bytes = 0, record_sent = 0;
+    std::vector<std::byte> records;  // that are being sent
+    size_t sealed_bytes = 0, sealed_sent = 0;
     std::vector<std::byte> coming;  // records that are being received
     size_t coming_bytes = 0;
   };
 
   void Want(bool to_send);
   ssize_t Write();
-  void FillRecord();
+  void FillRecords();
+  size_t Gather(std::byte* text);
   void PopSent(size_t bytes);
   ssize_t ReadPlain(size_t* asked);
   ssize_t ReadSealed(size_t* asked);
   bool OpenRecords();
+  std::byte* PlaceFor(size_t bytes) const;
   void Parse();
   bool ParseOne();
   void Begin(const remote::Message& message, size_t bytes);

@@ -14,6 +14,7 @@ static_assert(kHeadBytes == sizeof(uint32_t) + crypto_shorthash_BYTES);
 static_assert(crypto_aead_aes256gcm_NPUBBYTES == 12 && crypto_aead_chacha20poly1305_ietf_NPUBBYTES == 12);
 
 unsigned char* Bytes(std::byte* p) { return reinterpret_cast<unsigned char*>(p); }
+const unsigned char* Bytes(const std::byte* p) { return reinterpret_cast<const unsigned char*>(p); }
 
 }  // namespace
 
@@ -67,40 +68,44 @@ size_t Seal::LengthOf(const std::byte* record) const {
   return kHeadBytes + bytes + kTagBytes;
 }
 
-// What is hidden is encrypted in place, and its length goes in beside it; what is not is sealed with its length in
-// front.
-size_t Seal::Close(std::byte* record, size_t bytes) {
+// What is hidden is encrypted on its way into the record, and its length goes in beside it; what is not is sealed with
+// its length in front.
+size_t Seal::Close(std::byte* record, const std::byte* text, size_t bytes) {
   const auto length = static_cast<uint32_t>(bytes);
   const State::Tag length_tag = state_->TagOf(length);
   std::memcpy(record, &length, sizeof(length));
   std::memcpy(record + sizeof(length), length_tag.data(), length_tag.size());
   const auto nonce = state_->Nonce();
-  unsigned char* const text = Bytes(record) + kHeadBytes;
-  unsigned char* const tag = text + bytes;
+  unsigned char* const sealed = Bytes(record) + kHeadBytes;
+  if (!state_->hidden && text != record + kHeadBytes) std::memcpy(sealed, text, bytes);
+  unsigned char* const tag = sealed + bytes;
   const size_t hidden = state_->hidden ? bytes : 0;
   const size_t open = kHeadBytes + bytes - hidden;
   if (state_->cipher == remote::Cipher::kAesGcm) {
-    crypto_aead_aes256gcm_encrypt_detached_afternm(text, tag, nullptr, text, hidden, Bytes(record), open, nullptr,
-                                                   nonce.data(), &state_->aes);
+    crypto_aead_aes256gcm_encrypt_detached_afternm(sealed, tag, nullptr, Bytes(text), hidden, Bytes(record), open,
+                                                   nullptr, nonce.data(), &state_->aes);
   } else {
-    crypto_aead_chacha20poly1305_ietf_encrypt_detached(text, tag, nullptr, text, hidden, Bytes(record), open, nullptr,
-                                                       nonce.data(), state_->key.data());
+    crypto_aead_chacha20poly1305_ietf_encrypt_detached(sealed, tag, nullptr, Bytes(text), hidden, Bytes(record), open,
+                                                       nullptr, nonce.data(), state_->key.data());
   }
   return kHeadBytes + bytes + kTagBytes;
 }
 
-bool Seal::Open(std::byte* record, size_t record_bytes) {
+bool Seal::Open(const std::byte* record, size_t record_bytes, std::byte* to) {
   const size_t bytes = record_bytes - kHeadBytes - kTagBytes;
   const auto nonce = state_->Nonce();
-  unsigned char* const text = Bytes(record) + kHeadBytes;
-  const unsigned char* const tag = text + bytes;
+  const unsigned char* const sealed = Bytes(record) + kHeadBytes;
+  const unsigned char* const tag = sealed + bytes;
   const size_t hidden = state_->hidden ? bytes : 0;
   const size_t open = kHeadBytes + bytes - hidden;
-  if (state_->cipher == remote::Cipher::kAesGcm)
-    return crypto_aead_aes256gcm_decrypt_detached_afternm(text, nullptr, text, hidden, tag, Bytes(record), open,
-                                                          nonce.data(), &state_->aes) == 0;
-  return crypto_aead_chacha20poly1305_ietf_decrypt_detached(text, nullptr, text, hidden, tag, Bytes(record), open,
-                                                            nonce.data(), state_->key.data()) == 0;
+  const bool opened =
+      state_->cipher == remote::Cipher::kAesGcm
+          ? crypto_aead_aes256gcm_decrypt_detached_afternm(Bytes(to), nullptr, sealed, hidden, tag, Bytes(record), open,
+                                                           nonce.data(), &state_->aes) == 0
+          : crypto_aead_chacha20poly1305_ietf_decrypt_detached(Bytes(to), nullptr, sealed, hidden, tag, Bytes(record),
+                                                               open, nonce.data(), state_->key.data()) == 0;
+  if (opened && !state_->hidden && to != record + kHeadBytes) std::memcpy(to, sealed, bytes);
+  return opened;
 }
 
 }  // namespace axccl::tcp

@@ -34,12 +34,14 @@ class Seal {
   Seal(const Seal&) = delete;
   Seal& operator=(const Seal&) = delete;
 
-  // `record` has `bytes` of text, from kHeadBytes on, and room for the rest. Returns the length of the record.
-  size_t Close(std::byte* record, size_t bytes);
+  // Seals `bytes` of text into `record`, where the text may be already, from kHeadBytes on. Returns the length of the
+  // record.
+  size_t Close(std::byte* record, const std::byte* text, size_t bytes);
   // Returns the length of the whole record that begins so; 0: it is not the next one of the other side.
   size_t LengthOf(const std::byte* record) const;
-  // Leaves the text from kHeadBytes on. Returns false if the record is not the next one of the other side.
-  bool Open(std::byte* record, size_t record_bytes);
+  // Stores the text at `to`, which may be where it is in the record. Returns false, and may have stored zeros, if the
+  // record is not the next one of the other side.
+  bool Open(const std::byte* record, size_t record_bytes, std::byte* to);
 
  private:
   struct State;

@@ -106,12 +106,16 @@ class SharedCore {
     if (!ExpectsMessages()) given_away_ = 0;
     if (++paid_ >= kCalm) patience_ = kFirst;
   }
-  // A wait ended after some yields, without sleep.
+  // A wait ended after some yields, without sleep. A message costs only a few system calls, so waits for messages are
+  // judged by samples.
   void YieldingPaid() {
+    if (ExpectsMessages() && ++unseen_ < kMessageWaits) return;
+    const long waits = ExpectsMessages() ? kMessageWaits : 1;
+    unseen_ = 0;
     rusage usage;
     if (Crowding() > 1 || getrusage(RUSAGE_THREAD, &usage) != 0) return;
     const long before = std::exchange(switches_, usage.ru_nvcsw + usage.ru_nivcsw);
-    if (switches_ == before) {
+    if (switches_ - before < waits) {
       // No other thread wanted the core: looking a little longer would have been enough.
       given_away_ = 0;
       SetLooks(std::min(2 * g_looks.load(std::memory_order_relaxed), kMostLooks));
@@ -129,8 +133,10 @@ class SharedCore {
 
  private:
   static constexpr int kFirst = 4, kLast = 4096, kCalm = 256;
+  static constexpr int kMessageWaits = 16;
 
   int given_away_ = 0, paid_ = 0, patience_ = kFirst;
+  int unseen_ = 0;  // waits since the last sample
   long switches_ = 0;
   uint64_t coin_ = static_cast<uint64_t>(gettid()) << 32;
 };

@@ -93,10 +93,12 @@ Poll Operation::Progress() try {
   }
   members_checked_ = false;
   budget_ = kBudget;
+  moved_ = false;
   for (;;) {
     switch (binding_.call.callback == nullptr ? RunStage() : RunStageWithCallback()) {
       case Run::kBlocked:
-        return Poll::kBlocked;
+        // A thread that waits for messages goes on looking as long as they come.
+        return moved_ && channel_->members().inbox() != nullptr ? Poll::kAgain : Poll::kBlocked;
       case Run::kAgain:
         return Poll::kAgain;
       case Run::kFailed:
@@ -237,6 +239,7 @@ Operation::Run Operation::RunLane(uint32_t lane) {
         run = MembersPresent() ? Move(step, lane, &state) : Run::kFailed;
       }
       if (run != Run::kDone) return run;
+      moved_ = true;
       ++state.step;
       if (lane == 0 && state.step == binding_.prepared->program->prologue) {
         Result<bool> stay = ChooseAccess();

@@ -86,6 +86,7 @@ class Operation {
   Binding binding_;
   const Prepared* main_ = nullptr;  // after a barrier
   Stage stage_ = Stage::kNew;
+  bool moved_ = false;            // in this Progress(), a step was taken
   bool members_checked_ = false;  // in this Progress(), before members' buffers are accessed
   uint32_t signature_ = 0;
   int64_t budget_ = 0;  // bytes that this Progress() may still move
