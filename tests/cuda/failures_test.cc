@@ -87,6 +87,37 @@ TEST_P(FailureTest, AbortOfAnotherThread) {
   });
 }
 
+// A rank revokes the communicator while the kernel of another one waits; the ranks go on with a split of it.
+TEST_P(FailureTest, Revoke) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique, next;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000, 1);
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(clique, &data));
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 0) {
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+      EXPECT_EQ(EnterGpu()->query_stream(clique.stream()), 600) << "the kernel does not wait";
+    }
+    ASSERT_TRUE(context.Barrier());
+    const uint64_t start = NowNs();
+    if (context.rank() == context.nranks() - 1) {
+      ASSERT_OK(ncclCommRevoke(clique.comm(), NCCL_REVOKE_DEFAULT));
+    } else {
+      EXPECT_EQ(AwaitError(clique.comm(), 1000), ncclRemoteError) << ncclGetLastError(nullptr);
+      EXPECT_TRUE(harness::LastErrorHas("revoked the communicator")) << ncclGetLastError(nullptr);
+    }
+    ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+    EXPECT_LT(NowNs() - start, AllowedNs(1000));
+    ncclComm_t child = nullptr;
+    ASSERT_TRUE(context.Step("split"));
+    ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
+    ASSERT_TRUE(next.Adopt(child));
+    ASSERT_NO_FATAL_FAILURE(ExpectSumWorks(next, &data));
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
 // Every rank gets the error, whichever rank found it; a rank that calls late may get it from the call.
 void ExpectMismatch(RankContext& context, Clique* clique, ncclResult_t called) {
   EXPECT_TRUE(called == ncclSuccess || called == ncclInvalidUsage) << called;
