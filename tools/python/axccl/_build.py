@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import pathlib
 import sys
 import sysconfig
+from typing import Iterator
 
 
 # Sources that are part of every extension.
@@ -47,6 +50,15 @@ def cache(framework: str) -> pathlib.Path:
     base = os.environ.get("AXCCL_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "axccl")
     return pathlib.Path(base) / framework
+
+
+@contextlib.contextmanager
+def locked(path: pathlib.Path) -> Iterator[None]:
+    """Of processes that start together, one at a time. A process that ends, however it ends, lets the next one go on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f"{path.name}.lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def key(asking: str, source: pathlib.Path, framework: str) -> str:

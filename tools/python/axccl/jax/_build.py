@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import pathlib
 import shlex
@@ -26,9 +25,7 @@ def load() -> ctypes.CDLL:
     path = folder / f"axccl_jax_{key}.so"
     library = _build.library("axccl.jax")
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / f"{path.name}.lock", "w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # processes that start together compile once
+        with _build.locked(path):
             if not path.exists():
                 _compile(path, library)
     # The library that axccl has loaded, by its path, because that of the time of compiling may be gone.

@@ -33,7 +33,9 @@ def load() -> ModuleType:
     path = folder / f"{name}.so"
     library = _build.library("axccl.torch")
     if not path.exists():
-        _compile(name, folder, library)
+        with _build.locked(folder):
+            if not path.exists():
+                _compile(name, folder, library)
     # By its full path and under its own name: one for another PyTorch has another name.
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_file_location(name, path, loader=loader))
@@ -48,9 +50,10 @@ def _compile(name: str, folder: pathlib.Path, library: pathlib.Path) -> None:
     building = folder.with_name(f"{name}.build")
     folder.mkdir(parents=True, exist_ok=True)
     building.mkdir(parents=True, exist_ok=True)
+    # PyTorch's own lock, on which it waits for ever if the process that made it was killed. Ours is held here.
+    (building / "lock").unlink(missing_ok=True)
     print(f"axccl.torch: compiling the extension for PyTorch {torch.__version__} in {folder}, once", file=sys.stderr)
     try:
-        # Holds a lock on the folder, so that processes which start together compile once.
         extension.load(
             name,
             _build.sources(_SOURCE),
