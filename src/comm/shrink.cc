@@ -184,12 +184,12 @@ Status ShrinkCall::CheckQuorum() {
 // Ranks left out that may be alive although they have been given up, or cannot be asked. Those that answer, and have
 // not been given up, are left out because the application says so.
 RankSet ShrinkCall::UnreachableRanks() const {
-  std::map<const transport::ProcessPage*, size_t> processes;
+  std::map<int, size_t> processes;
   std::vector<std::vector<sockaddr_storage>> doors;
   std::vector<std::pair<int, size_t>> asked;
   for (const exec::Member& member : parent_->members()) {
     if (member.reach->inbox() == nullptr || Contains(now_->group(), member.rank)) continue;
-    const auto [process, fresh] = processes.try_emplace(member.reach->page(), doors.size());
+    const auto [process, fresh] = processes.try_emplace(member.process, doors.size());
     if (fresh) doors.push_back(member.reach->Doors());
     asked.emplace_back(member.rank, process->second);
   }
