@@ -48,12 +48,14 @@ class ShrinkCall::Try : public MakingCall {
   // Not yet: it may become another attempt.
   void Fail(const Status&) override {}
   void GiveUp(const Status& reason) { MakingCall::Fail(reason); }
+  // Whatever fails now has nothing to do with who is left.
+  void Decide() { decided_ = true; }
 
   // What follows after this attempt has failed with `status`.
   NextStep Next(const Status& status) {
     const auto limit = std::min(deadline_, Clock::now() + kToNotice);
     const auto regroups = [this] { return next_.what == NextStep::kRegroup || next_.what == NextStep::kAdopt; };
-    if (regroups() || ended_ || status.code() != Code::kRemoteError) return next_;
+    if (regroups() || ended_ || decided_ || status.code() != Code::kRemoteError) return next_;
     (void)Scheduler::Process().Wait(
         nullptr, [&] { return Look(call_.group), regroups(); },
         [&] { return Clock::now() >= limit || !Aborted().why.ok(); });
@@ -90,6 +92,7 @@ class ShrinkCall::Try : public MakingCall {
 
   ShrinkCall* const whole_;
   NextStep next_;
+  bool decided_ = false;
   Clock::time_point left_out_since_ = Clock::time_point::max();
 };
 
@@ -173,6 +176,7 @@ Status ShrinkCall::CheckQuorum() {
     if (unreachable) others.push_back(static_cast<int>(rank));
   }
   if (HasQuorum(group, others) || param::Get("AXCCL_QUORUM") == "0") return Status();
+  now_->Decide();
   const auto in = [&](const RankSet& set) { return [&](int rank) { return Contains(set, rank); }; };
   const int ranks = parent_->identity().ranks;
   return MakeStatus(Code::kRemoteError,
