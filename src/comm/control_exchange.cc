@@ -283,10 +283,10 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
 void MakingCall::End(const Trouble& trouble) {
   ended_ = true;
   if (slot_ >= 0) comm_->control().Leave(std::exchange(slot_, -1), !trouble.why.ok());
-  if (trouble.why.ok()) {
-    comm_->control().log().Finish(call_);
-  } else if (trouble.regroups) {
+  if (trouble.regroups) {
     comm_->control().log().Abandon(call_);
+  } else if (trouble.why.ok()) {
+    comm_->control().log().Finish(call_);
   } else {
     comm_->control().log().Fail(call_, trouble);
   }

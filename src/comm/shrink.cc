@@ -59,7 +59,7 @@ class ShrinkCall::Try : public MakingCall {
     (void)Scheduler::Process().Wait(
         nullptr, [&] { return Look(call_.group), regroups(); },
         [&] { return Clock::now() >= limit || !Aborted().why.ok(); });
-    if (regroups()) End({Status(), false, 0, true});
+    if (regroups()) End(Changed());
     return next_;
   }
 
@@ -71,9 +71,12 @@ class ShrinkCall::Try : public MakingCall {
     Look(missing);
     const bool left_out = log.IsApart(next_.what == NextStep::kLeftOut, &left_out_since_);
     if (left_out || next_.what == NextStep::kFail) return log.TroubleWith(call_, next_.rank);
-    if (next_.what == NextStep::kRegroup || next_.what == NextStep::kAdopt)
-      return {MakeStatus(Code::kRemoteError, "the group has changed"), false, 0, true};
+    if (next_.what == NextStep::kRegroup || next_.what == NextStep::kAdopt) return Changed();
     return Aborted();
+  }
+
+  static Trouble Changed() {
+    return {.why = MakeStatus(Code::kRemoteError, "the group has changed"), .regroups = true};
   }
 
   void Look(const std::vector<int>& missing) {
