@@ -172,16 +172,14 @@ void Block::SweepLimbo() {
   }
 }
 
-void PartFromPeers(exec::BlockHeader* header, std::span<const std::shared_ptr<transport::Reach>> reaches, bool failed) {
-  constexpr std::chrono::milliseconds kPatience(10'000), kShortPatience(50);
+void PartFromPeers(exec::BlockHeader* header, std::span<const std::shared_ptr<transport::Reach>> reaches,
+                   std::chrono::milliseconds patience) {
   header->closed.store(1, std::memory_order_seq_cst);
   for (const auto& reach : reaches) reach->Publish(nullptr, {}, offsetof(exec::BlockHeader, closed));
-  // For a communicator that has failed, the remaining data is the reason, which is worth a short wait for all of them
-  // together, because aborting takes no longer either.
-  const auto limit = std::chrono::steady_clock::now() + (failed ? kShortPatience : kPatience);
+  const auto limit = std::chrono::steady_clock::now() + patience;
   for (const auto& reach : reaches) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
-    reach->Flush(std::max(left, std::chrono::milliseconds(0)));
+    if (left.count() > 0) reach->Flush(left);
   }
   for (const auto& reach : reaches) reach->Detach();
 }

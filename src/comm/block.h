@@ -6,6 +6,7 @@
 // keeps a companion alive, because GPU memory is scarce. Thread-safe.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -70,8 +71,9 @@ class Block {
 };
 
 // Publishes to the peers that the owner of the block closes it, and waits for what they still have to get, because it
-// cannot be sent once the process has ended: not for long if it has failed. Nothing arrives from them any more.
-void PartFromPeers(exec::BlockHeader* header, std::span<const std::shared_ptr<transport::Reach>> reaches, bool failed);
+// cannot be sent once the process has ended. Nothing arrives from them any more.
+void PartFromPeers(exec::BlockHeader* header, std::span<const std::shared_ptr<transport::Reach>> reaches,
+                   std::chrono::milliseconds patience);
 
 // Bytes of [memory, memory + bytes), whole pages, that occupy memory.
 uint64_t ResidentBytes(const std::byte* memory, uint64_t bytes);

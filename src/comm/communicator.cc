@@ -38,7 +38,9 @@ void LetGo(Remains* remains) {
     remains->device->Disconnect();
     if (remains->device->traits().outlives_rank)
       remains->block->Keep(std::shared_ptr<void>(std::move(remains->device)));
-    PartFromPeers(remains->block->header(), remains->reaches, remains->failed);
+    // For a communicator that has failed, the remaining data is the reason, which is worth a short wait for all of them
+    // together, because aborting takes no longer either.
+    PartFromPeers(remains->block->header(), remains->reaches, std::chrono::milliseconds(remains->failed ? 50 : 10'000));
     for (const exec::Member& member : remains->members) {
       if (member.rank != remains->rank)
         remains->block->layout().ReleasedBy(member.block, remains->rank)->store(1, std::memory_order_release);

@@ -443,8 +443,8 @@ class Builder {
       device_->Disconnect();
       if (device_->traits().outlives_rank) block_->Keep(std::shared_ptr<void>(std::move(device_)));
     }
-    // Others may have got further, and wait for this rank.
-    if (block_ != nullptr) PartFromPeers(block_->header(), reaches_, true);
+    // Others may have got further, and wait for this rank. If its process ends now, they notice that.
+    if (block_ != nullptr) PartFromPeers(block_->header(), reaches_, std::chrono::milliseconds(0));
     for (const exec::Member& member : members_) {
       if (member.rank != options_.identity.rank)
         layout_.ReleasedBy(member.block, options_.identity.rank)->store(1, std::memory_order_release);
