@@ -39,7 +39,7 @@ def _one(comm, make, dtype, shared, own, what):
         assert found is out.array, what
         out.check(call.expected, what)
     else:
-        x = x.copy() if make is calls.broadcast else x
+        x = np.array(x) if make is calls.broadcast else x  # a copy, also of a scalar
         arrays.check_equal(call.run(comm, x, None), call.expected, what)
     if before is not None and make is not calls.broadcast:
         before.check(call.x, what + " (input)")
