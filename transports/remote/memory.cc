@@ -37,7 +37,7 @@ void CopyGuarded(std::byte* to, const std::byte* from, size_t bytes) {
   size_t at = kWord;
   for (; at + kWord <= bytes; at += kWord) __atomic_store_n(words + at / kWord, word_of(at), __ATOMIC_RELAXED);
   for (; at < bytes; ++at) __atomic_store_n(rest + at, static_cast<uint8_t>(from[at]), __ATOMIC_RELAXED);
-  __atomic_store_n(words, word_of(0), __ATOMIC_RELEASE);
+  __atomic_store_n(words, word_of(0), __ATOMIC_SEQ_CST);  // before the look at who waits for it
 }
 
 }  // namespace
