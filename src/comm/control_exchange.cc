@@ -120,8 +120,6 @@ class MakingCall::Wait : public device::host::Work {
   Poll Progress() override {
     std::lock_guard lock(mutex_);
     if (cancelled_) return Poll::kDone;
-    // As every thread that waits for messages, this one receives them.
-    if (transport::Inbox* const inbox = comm_->channel()->members().inbox(); inbox != nullptr) inbox->Progress();
     bool all = true;
     for (size_t i = 0; i < group_.size(); ++i) {
       if (!found_[i]) found_[i] = comm_->control().Read(group_[i], name_, round_, data_.data() + i * bytes_, bytes_);

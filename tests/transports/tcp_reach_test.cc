@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -20,6 +21,7 @@
 #include "tests/harness/run_ranks.h"
 #include "transports/remote/line_proof.h"
 #include "transports/tcp/connect.h"
+#include "transports/tcp/worker.h"
 
 namespace axccl::tcp {
 namespace {
@@ -240,6 +242,33 @@ class Rank {
   RankContext& context_;
   remote::NetworkAddress peer_;
 };
+
+// A thread polls while the first line stands, and then goes on with other things: the library's thread receives.
+TEST(WithoutAThread, MessagesAreReceivedAfterAThreadHasPolled) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    Rank rank(&context, remote::Sealing::kNone);
+    Worker* const worker = Worker::Get({}).value();
+    worker->BeginPolling();
+    rank.Connect(1);
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 0) {
+      rank.Send(1);
+    } else {
+      EXPECT_TRUE(rank.Await(1));
+    }
+    worker->EndPolling(false);
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 0) {
+      rank.Send(2);
+    } else {
+      const auto limit = std::chrono::steady_clock::now() + kPatient;
+      while (rank.Line() < 2 && std::chrono::steady_clock::now() < limit) usleep(1000);
+      EXPECT_EQ(rank.Line(), 2u);
+    }
+    ASSERT_TRUE(context.Barrier());
+    rank.reach->Detach();
+  });
+}
 
 class PathTest : public testing::TestWithParam<remote::Sealing> {};
 

@@ -21,7 +21,14 @@ void Attendance::Main(const char* name, int epoll) {
   BecomeOwnThread(name);
   uint32_t seen = 0;
   std::chrono::milliseconds doze = kDoze;
-  for (bool dozing = false;;) {
+  bool dozing = false;
+  {
+    // Whoever polls when the first message can come need not leave it to this thread.
+    std::lock_guard lock(mutex_);
+    Listen();
+    dozing = !listening_;
+  }
+  for (;;) {
     epoll_event event{};
     const bool woken = epoll_wait(epoll, &event, 1, dozing ? static_cast<int>(doze.count()) : -1) > 0;
     std::unique_lock lock(mutex_, std::defer_lock);

@@ -71,8 +71,6 @@ Status Worker::StartThread() {
     std::lock_guard lock(self->mutex());
     self->ending_ = true;
   });
-  std::lock_guard lock(mutex());
-  Listen();
   return Status();
 }
 
