@@ -195,7 +195,7 @@ bool Communicator::TakenBack(const void* p, size_t bytes) const {
 Status Communicator::AsyncError() {
   if (failure_.only_revoked()) {
     Fail(Failure());
-    SpreadRevoke();
+    SpreadRevoke(failure_.revoked_by());
   } else if (!failed()) {
     Status status = channel_.members().CheckFailures();
     if (status.ok()) status = device_->CheckReport();
@@ -215,25 +215,21 @@ void Communicator::Abort(const Status& reason) {
 }
 
 void Communicator::Revoke() {
-  failure_.Revoke(identity_.rank, members_);
+  SpreadRevoke(identity_.rank);
   Fail(MakeStatus(Code::kRemoteError, "rank %d revoked the communicator", identity_.rank));
-  SpreadRevoke();
   LeaveOperations();
 }
 
 // Blocks of this machine are marked, then the other machines are told; ranks there do the same. A rank that only finds
 // its block marked tells the others, too, because the one that marked it may have died since.
-void Communicator::SpreadRevoke() {
+void Communicator::SpreadRevoke(int by) {
   if (spread_.exchange(true, std::memory_order_acq_rel)) return;
-  const uint32_t by = block_->header()->revoked.load(std::memory_order_relaxed);
-  failure_.Revoke(static_cast<int>(by) - 1, members_);
-  TellRevoked(far_, static_cast<int>(by) - 1);
+  failure_.Revoke(by, members_);
+  TellRevoked(far_, failure_.revoked_by());
 }
 
 void Communicator::OnRevoked(int rank) {
-  if (rank < 0 || rank >= identity_.ranks) return;
-  failure_.Revoke(rank, members_);
-  SpreadRevoke();
+  if (rank >= 0 && rank < identity_.ranks) SpreadRevoke(rank);
 }
 
 void Communicator::Correspond(FarProcesses far) {

@@ -116,7 +116,7 @@ class Communicator : public exec::ChannelOwner, public NoticeListener {
 
  private:
   int Sharers(int ranks) const;
-  void SpreadRevoke();
+  void SpreadRevoke(int by);
   void LeaveOperations();
 
   const Identity identity_;

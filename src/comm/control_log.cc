@@ -34,9 +34,11 @@ uint64_t NameCall(uint64_t seed, const std::vector<int>& group, uint64_t count) 
   return NameIn(name | 1ull << 63);
 }
 
-constexpr uint64_t kShrinks = 1;  // seed of their names
-
 bool IsShrink(uint64_t kind) { return kind == static_cast<uint64_t>(Making::kShrink); }
+
+// Of the names of calls that are no colours.
+constexpr uint64_t kShrinks = 1;
+uint64_t SeedOf(uint64_t kind) { return IsShrink(kind) ? kShrinks : 0; }
 
 template <size_t n>
 void StoreText(std::string_view from, std::atomic<uint64_t> (&words)[n]) {
@@ -252,7 +254,7 @@ void ControlLog::CatchUp() {
       const uint64_t count = entry->count.load(std::memory_order_relaxed);
       const uint64_t kind = entry->kind.load(std::memory_order_relaxed);
       // Otherwise it belongs to a colour, or is becoming another call's entry.
-      if (NameCall(IsShrink(kind) ? kShrinks : 0, group, count) != NameIn(word)) return;
+      if (NameCall(SeedOf(kind), group, count) != NameIn(word)) return;
       if (IsShrink(kind)) {
         shrinks_ = std::max(shrinks_, count);
       } else if (Contains(group, self_)) {
@@ -311,7 +313,7 @@ ControlLog::Sight ControlLog::LookAt(int rank, const LoggedCall& call) {
     const Group group = MembersOf(entry);
     const uint64_t count = entry->count.load(std::memory_order_relaxed);
     // Otherwise it is becoming another call's entry.
-    if (NameCall(IsShrink(kind) ? kShrinks : 0, group, count) != NameIn(word)) return;
+    if (NameCall(SeedOf(kind), group, count) != NameIn(word)) return;
     last = number;
     // A call that this rank should also have made.
     const bool apart = Contains(group, self_) && (state == ControlEntry::kUnderWay || refused) &&

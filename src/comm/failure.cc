@@ -7,8 +7,8 @@ namespace axccl::comm {
 
 Status RankFailure::Get() const {
   std::lock_guard lock(mutex_);
-  const uint32_t by = header_->revoked.load(std::memory_order_relaxed);
-  if (failure_.ok() && by != 0) return MakeStatus(Code::kRemoteError, "rank %u revoked the communicator", by - 1);
+  if (failure_.ok() && revoked())
+    return MakeStatus(Code::kRemoteError, "rank %d revoked the communicator", revoked_by());
   return failure_;
 }
 

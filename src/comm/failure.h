@@ -21,7 +21,9 @@ class RankFailure {
   bool failed() const { return failed_.load(std::memory_order_relaxed) || revoked(); }
   // ok when there is none.
   Status Get() const;
-  bool revoked() const { return header_->revoked.load(std::memory_order_relaxed) != 0; }
+  bool revoked() const { return revoked_by() >= 0; }
+  // The rank, as far as is known here; -1: none.
+  int revoked_by() const { return static_cast<int>(header_->revoked.load(std::memory_order_relaxed)) - 1; }
   // Whether that is so, and Set has not been called.
   bool only_revoked() const { return revoked() && !failed_.load(std::memory_order_relaxed); }
   // Says so in the blocks of this rank and of all that it can address, and wakes them. `by`: the rank that has revoked

@@ -156,8 +156,8 @@ struct BlockHeader {
   alignas(kCacheLine) std::atomic<uint32_t> closed;  // the owner has destroyed its communicator
   // 1 + the rank that has revoked the communicator, 0 = none. Ranks of the same machine set it, too.
   alignas(kCacheLine) std::atomic<uint32_t> revoked;
-  alignas(
-      kCacheLine) std::atomic<uint32_t> error;  // the owner's failure (ErrorWord), 0 = none; written after error_text
+  // The owner's failure, as an ErrorWord, 0 = none; written after error_text.
+  alignas(kCacheLine) std::atomic<uint32_t> error;
   char error_text[kErrorText];
   alignas(kCacheLine)
       std::atomic<uint32_t> writing;  // steps under way in which the owner may write into buffers of other processes

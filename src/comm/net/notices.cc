@@ -57,17 +57,16 @@ void Hear(const ProcessId& from, const remote::Notice& notice) {
 }  // namespace
 
 void ListenForNotices(const FarProcesses& far, NoticeListener* listener) {
-  Listeners& listeners = Process();
-  {
-    std::lock_guard lock(listeners.mutex);
-    listeners.by_comm.emplace(far.comm, Listener{&far, listener});
-    for (const Heard& heard : listeners.unheard) {
-      if (heard.notice.comm == far.comm) Pass(heard, {&far, listener});
-    }
-  }
   remote::Lines* const lines = remote::Lines::Made();
   if (lines == nullptr) return;
-  if (const Status status = lines->HearNotices(Hear); !status.ok()) AXCCL_WARN("%s", status.message().data());
+  static const Status* const heard = new Status(lines->HearNotices(Hear));  // once for the process
+  if (!heard->ok()) AXCCL_WARN("%s", heard->message().data());
+  Listeners& listeners = Process();
+  std::lock_guard lock(listeners.mutex);
+  listeners.by_comm.emplace(far.comm, Listener{&far, listener});
+  for (const Heard& early : listeners.unheard) {
+    if (early.notice.comm == far.comm) Pass(early, {&far, listener});
+  }
 }
 
 void StopListening(const FarProcesses& far, NoticeListener* listener) {
