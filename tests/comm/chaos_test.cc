@@ -78,10 +78,9 @@ ncclResult_t RunCase(const Case& c, int n, int rank, bool mapped, ncclComm_t com
   const Memory send(harness::SendElements(c, n, rank) * harness::TypeBytes(c.type), mapped);
   const Memory recv(harness::RecvElements(c, n, rank) * harness::TypeBytes(c.type), mapped);
   harness::FillSend(c, n, rank, send.get());
-  const ncclResult_t called =
-      harness::Launch(c, send.get(), recv.get(), harness::BuiltinOp(c.fold), comm, Cuda(stream));
-  const ncclResult_t ended = axcclStreamSynchronize(stream);
-  if (called != ncclSuccess || ended != ncclSuccess) return called != ncclSuccess ? called : ended;
+  const ncclResult_t result = harness::AwaitCall(
+      harness::Launch(c, send.get(), recv.get(), harness::BuiltinOp(c.fold), comm, Cuda(stream)), stream);
+  if (result != ncclSuccess) return result;
   EXPECT_EQ(harness::CheckRecv(c, n, rank, recv.get()), "") << c.Text();
   return ncclSuccess;
 }

@@ -15,10 +15,8 @@ constexpr int kRevokedCell = 40;  // when, ns
 constexpr int kCalledCell = 41;
 
 inline ncclResult_t RevokeCaseSum(ncclComm_t comm, axcclStream_t stream, std::vector<int>* data) {
-  const ncclResult_t called =
-      ncclAllReduce(data->data(), data->data(), data->size(), ncclInt32, ncclSum, comm, harness::Cuda(stream));
-  const ncclResult_t ended = axcclStreamSynchronize(stream);  // in any case: it keeps its error until then
-  return called == ncclSuccess ? ended : called;
+  return harness::AwaitCall(
+      ncclAllReduce(data->data(), data->data(), data->size(), ncclInt32, ncclSum, comm, harness::Cuda(stream)), stream);
 }
 
 inline void ExpectRevoked(harness::RankContext& context, ncclComm_t comm, int by) {

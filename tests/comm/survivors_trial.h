@@ -61,9 +61,7 @@ constexpr int kTrialWorksCell = 52;  // + rank: when the survivors' communicator
 // Combines `mine` over all ranks.
 inline ncclResult_t Combine(ncclComm_t comm, axcclStream_t stream, uint64_t mine, uint64_t* sum) {
   *sum = 0;
-  const ncclResult_t called = ncclAllReduce(&mine, sum, 1, ncclUint64, ncclSum, comm, harness::Cuda(stream));
-  const ncclResult_t ended = axcclStreamSynchronize(stream);  // in any case: it keeps its error until then
-  return called == ncclSuccess ? ended : called;
+  return harness::AwaitCall(ncclAllReduce(&mine, sum, 1, ncclUint64, ncclSum, comm, harness::Cuda(stream)), stream);
 }
 
 // Calls until all survivors, and nobody else, are in a communicator that works.

@@ -36,6 +36,13 @@ void ExpectShape(ncclComm_t comm, int count, int rank);
 // The stream as the NCCL calls take it.
 inline cudaStream_t Cuda(axcclStream_t stream) { return axcclStreamToCuda(stream); }
 
+// The end of a call that was made on the stream: its own error, or that of the stream, which is waited for in any case,
+// because it keeps its error until then.
+inline ncclResult_t AwaitCall(ncclResult_t called, axcclStream_t stream) {
+  const ncclResult_t ended = axcclStreamSynchronize(stream);
+  return called == ncclSuccess ? ended : called;
+}
+
 // Last-error text contains `part`.
 bool LastErrorHas(const std::string& part);
 // Expects all of the words.

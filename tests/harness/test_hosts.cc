@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +89,19 @@ std::string DropCode(double percent) {
 }  // namespace
 
 std::string TestHosts::Name(int host) { return "host-" + std::to_string(host); }
+std::vector<int> TestHosts::Connections() {
+  std::vector<int> found;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in own{}, peer{};
+    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 && own.sin_family == AF_INET &&
+        getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0 &&
+        own.sin_addr.s_addr != peer.sin_addr.s_addr)
+      found.push_back(fd);
+  }
+  return found;
+}
+
 int64_t TestHosts::Counter(int nic, const std::string& name) {
   int64_t count = -1;
   std::ifstream("/sys/class/net/" + Interface(nic) + "/statistics/" + name) >> count;

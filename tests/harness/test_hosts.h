@@ -37,6 +37,8 @@ class TestHosts {
   static constexpr const char* kInterface = "eth0";
   // A counter, such as "rx_bytes", of the host on which the calling process runs.
   static int64_t Counter(int nic, const std::string& name);
+  // The TCP connections of the calling process to other hosts.
+  static std::vector<int> Connections();
   static std::string Name(int host);  // "host-0"
   static std::string Interface(int nic) { return "eth" + std::to_string(nic); }
   static std::string Address(int host, int nic = 0);  // IPv4

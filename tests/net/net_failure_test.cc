@@ -191,20 +191,6 @@ INSTANTIATE_TEST_SUITE_P(Times, KillTest, testing::Bool(),
 
 // ---- connections that are reset ----
 
-// The TCP connections of this process to other hosts.
-std::vector<int> Connections() {
-  std::vector<int> found;
-  for (int fd = 0; fd < 1024; ++fd) {
-    sockaddr_in own{}, peer{};
-    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 && own.sin_family == AF_INET &&
-        getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0 &&
-        own.sin_addr.s_addr != peer.sin_addr.s_addr)
-      found.push_back(fd);
-  }
-  return found;
-}
-
 // Resets the connection, as network equipment that has forgotten it does, or the other side's kernel, without a message
 // to the process that uses it here.
 bool Reset(int fd) {
@@ -220,7 +206,7 @@ TEST_P(ResetTest, BothSidesNameEachOther) {
     Clique clique;
     ASSERT_NO_FATAL_FAILURE(Begin(context, &clique));
     std::vector<int> data(50000, 7);
-    const std::vector<int> connections = Connections();
+    const std::vector<int> connections = TestHosts::Connections();
     if (context.rank() == 0) {
       ASSERT_GE(connections.size(), 2u) << "one for messages and one that shows that the peer lives";
       ASSERT_LE(connections.size(), static_cast<size_t>(kMostConnections)) << "the test does not reset all connections";

@@ -174,20 +174,6 @@ TEST(HostileNetwork, AReplayedLifelineIsIgnored) {
 
 // ---- everything again ----
 
-// The connections of this process to other hosts.
-std::vector<int> Connections() {
-  std::vector<int> found;
-  for (int fd = 0; fd < 1024; ++fd) {
-    sockaddr_in own{}, peer{};
-    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 && own.sin_family == AF_INET &&
-        getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0 &&
-        own.sin_addr.s_addr != peer.sin_addr.s_addr)
-      found.push_back(fd);
-  }
-  return found;
-}
-
 // Connects where the talk went and sends all of it, once the first answer has come. Without a descriptor: nothing
 // listens there. Keeps the connection.
 Fd ReplayAll(const Talk& talk) {
@@ -219,7 +205,7 @@ TEST(HostileNetwork, AllThatWasSentIsOfNoUseLater) {
     ASSERT_NO_FATAL_FAILURE(AllReduce(clique, 10));
     ASSERT_TRUE(context.Barrier(1));
     if (context.rank() == 0) {
-      for (const int fd : Connections()) shutdown(fd, SHUT_RDWR);
+      for (const int fd : TestHosts::Connections()) shutdown(fd, SHUT_RDWR);
     }
     ncclResult_t result = ncclSuccess;
     while (result == ncclSuccess) {

@@ -183,42 +183,54 @@ TEST(LifelineTest, OneThatHasEndedMakesRoomForTheNext) {
   });
 }
 
+// This process, and a peer whose line to it stands.
+struct Connected {
+  Connected() : keys(peer.identity.KeysWith(lines->public_key(), true).value()) {
+    EXPECT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    line = ConnectTo(lines->address(0));
+    Exchanged exchanged;
+    EXPECT_TRUE(Call(peer, keys, line, &exchanged));
+    session = keys.Session(exchanged.hello, exchanged.of_called, true);
+  }
+  void Send(const std::vector<std::byte>& bytes) const {
+    EXPECT_EQ(send(line.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+
+  Watched lines{9};
+  const Peer peer{1};
+  const LineKeys keys;
+  Fd line;
+  LineSession session;  // the peer's
+};
+
 TEST(LifelineTest, NoticesArriveAndForgedOnesEndTheLine) {
   InAProcess([] {
-    Watched lines(9);
+    Connected c;
     std::mutex mutex;
     std::vector<Notice> heard;
-    ASSERT_TRUE(lines
+    ASSERT_TRUE(c.lines
                     ->HearNotices([&](const Lines::ProcessId& from, const Notice& notice) {
                       EXPECT_EQ(from, Process(1));
                       std::lock_guard lock(mutex);
                       heard.push_back(notice);
                     })
                     .ok());
-    const Peer peer(1);
-    const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
-    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
-    const Fd line = ConnectTo(lines->address(0));
-    Exchanged exchanged;
-    ASSERT_TRUE(Call(peer, keys, line, &exchanged));
-    const LineSession session = keys.Session(exchanged.hello, exchanged.of_called, true);
     // To the peer.
-    lines->Tell(peer.process, {Notice::kRevoked, 5, 77});
-    NoticeReader reader(session.receives);
+    c.lines->Tell(c.peer.process, {Notice::kRevoked, 5, 77});
+    NoticeReader reader(c.session.receives);
     std::vector<Notice> got;
     for (std::byte byte; got.empty();) {
-      ASSERT_TRUE(ReceiveFrom(line, &byte));
+      ASSERT_TRUE(ReceiveFrom(c.line, &byte));
       ASSERT_TRUE(reader.Read({&byte, 1}, &got));
     }
     EXPECT_EQ(got[0].rank, 5u);
     EXPECT_EQ(got[0].comm, 77u);
     // From the peer: one, and the same bytes again.
-    NoticeWriter writer(session.sends);
+    NoticeWriter writer(c.session.sends);
     std::vector<std::byte> bytes;
     writer.Write({Notice::kRevoked, 6, 88}, &bytes);
-    for (int i = 0; i < 2; ++i)
-      ASSERT_EQ(send(line.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
-    EXPECT_NE(lines.AwaitLoss().find("is not from it"), std::string::npos) << lines.AwaitLoss();
+    for (int i = 0; i < 2; ++i) c.Send(bytes);
+    EXPECT_NE(c.lines.AwaitLoss().find("is not from it"), std::string::npos) << c.lines.AwaitLoss();
     std::lock_guard lock(mutex);
     ASSERT_EQ(heard.size(), 1u);
     EXPECT_EQ(heard[0].rank, 6u);
@@ -229,35 +241,22 @@ TEST(LifelineTest, NoticesArriveAndForgedOnesEndTheLine) {
 // The other side learns whether a process has ended, or has given it up.
 TEST(LifelineTest, OneThatIsGivenUpIsTold) {
   InAProcess([] {
-    Watched lines(9);
-    const Peer peer(1);
-    const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
-    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
-    const Fd line = ConnectTo(lines->address(0));
-    Exchanged exchanged;
-    ASSERT_TRUE(Call(peer, keys, line, &exchanged));
-    const LineSession session = keys.Session(exchanged.hello, exchanged.of_called, true);
-    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());  // the line stands by now
-    lines->Cut(peer.process);
-    NoticeReader reader(session.receives);
+    Connected c;
+    ASSERT_TRUE(c.lines->Settle(c.peer.process).ok());  // on the service thread, so the line stands by now
+    c.lines->Cut(c.peer.process);
+    NoticeReader reader(c.session.receives);
     std::vector<Notice> got;
-    for (std::byte byte; ReceiveFrom(line, &byte);) ASSERT_TRUE(reader.Read({&byte, 1}, &got));
+    for (std::byte byte; ReceiveFrom(c.line, &byte);) ASSERT_TRUE(reader.Read({&byte, 1}, &got));
     ASSERT_EQ(got.size(), 1u);
     EXPECT_EQ(got[0].kind, Notice::kGivenUp);
   });
   InAProcess([] {
-    Watched lines(9);
-    const Peer peer(1);
-    const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
-    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
-    Fd line = ConnectTo(lines->address(0));
-    Exchanged exchanged;
-    ASSERT_TRUE(Call(peer, keys, line, &exchanged));
+    Connected c;
     std::vector<std::byte> bytes;
-    NoticeWriter(keys.Session(exchanged.hello, exchanged.of_called, true).sends).Write({Notice::kGivenUp}, &bytes);
-    ASSERT_EQ(send(line.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
-    line.Close();
-    EXPECT_NE(lines.AwaitLoss().find("has given this process up"), std::string::npos) << lines.AwaitLoss();
+    NoticeWriter(c.session.sends).Write({Notice::kGivenUp}, &bytes);
+    c.Send(bytes);
+    c.line.Close();
+    EXPECT_NE(c.lines.AwaitLoss().find("has given this process up"), std::string::npos) << c.lines.AwaitLoss();
   });
 }
 
