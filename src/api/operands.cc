@@ -187,14 +187,15 @@ Status CheckOperand(const ViewContext& context, int index, const ViewPair& opera
 
 Status CheckInPlace(const ViewContext& context, int index, const ViewPair& operand, const tensor::View* from,
                     const tensor::View* to) {
-  if (!operand.has_input || !operand.has_output || !tensor::Overlap(operand.input, operand.output)) return Status();
+  if (!operand.has_input || !operand.has_output || (from != nullptr && SameElements(*from, *to)) ||
+      !tensor::Overlap(operand.input, operand.output))
+    return Status();
   const char* call = context.request.name;
   const std::string in = context.Name("input", index), out = context.Name("output", index);
   if (from == nullptr)
     return MakeStatus(Code::kInvalidArgument,
                       "%s: %s (%p) and %s (%p) overlap; the call cannot run in place, pass buffers that do not overlap",
                       call, in.c_str(), operand.input.data, out.c_str(), operand.output.data);
-  if (SameElements(*from, *to)) return Status();
   return MakeStatus(Code::kInvalidArgument,
                     "%s: %s and %s overlap and are not in place: this rank's part of the input (%p) and of the output "
                     "(%p) must have the same address and strides, or nothing in common",

@@ -45,6 +45,8 @@ void CheckMultiple(const char* call, const at::Tensor& large, const at::Tensor& 
                     " elements and the other ", small.numel(), "; the former must be ", size, " times the latter");
 }
 
+size_t Elements(const axcclView_t& dense) { return static_cast<size_t>(*dense.sizes); }
+
 // The backend of a communicator that was made from another one.
 c10::intrusive_ptr<AxcclBackend> OfPart(const char* call, ncclComm_t comm, AxcclBackend::Milliseconds timeout,
                                         const std::string& name) {
@@ -207,6 +209,10 @@ AxcclBackend::WorkPtr AxcclBackend::Reduce(const char* call, OpType type, Tensor
   Operands operands(call);
   const std::vector<axcclView_t> views = operands.Views(tensors, &Operands::Both);
   return Run(call, type, std::move(operands), tensors, options.timeout, options.asyncOp, [=](const Launch& with) {
+    const axcclView_t& first = views[0];
+    if (views.size() == 1 && with.plain())
+      return ncclAllReduce(first.data, first.data, Elements(first), first.datatype, reduction->op(), with.comm,
+                           with.stream);
     return axcclAllReduce(static_cast<int>(views.size()), views.data(), views.data(), reduction->op(), with.channel,
                           &with.options, with.stream);
   });
@@ -246,6 +252,9 @@ AxcclBackend::WorkPtr AxcclBackend::_reduce_scatter_base(at::Tensor& output, at:
   const axcclView_t from = operands.View(operands.Input(input)), to = operands.View(operands.Output(output));
   return Run(call, OpType::_REDUCE_SCATTER_BASE, std::move(operands), {output}, options.timeout, options.asyncOp,
              [=](const Launch& with) {
+               if (with.plain())
+                 return ncclReduceScatter(from.data, to.data, Elements(to), to.datatype, reduction->op(), with.comm,
+                                          with.stream);
                return axcclReduceScatter(1, &from, &to, 0, reduction->op(), with.channel, &with.options, with.stream);
              });
 }
@@ -303,9 +312,12 @@ AxcclBackend::WorkPtr AxcclBackend::_allgather_base(at::Tensor& output, at::Tens
   CheckMultiple(call, output, input, size_);
   Operands operands(call);
   const axcclView_t from = operands.View(operands.Input(input)), to = operands.View(operands.Output(output));
-  return Run(
-      call, OpType::_ALLGATHER_BASE, std::move(operands), {output}, options.timeout, options.asyncOp,
-      [=](const Launch& with) { return axcclAllGather(1, &from, &to, 0, with.channel, &with.options, with.stream); });
+  return Run(call, OpType::_ALLGATHER_BASE, std::move(operands), {output}, options.timeout, options.asyncOp,
+             [=](const Launch& with) {
+               if (with.plain())
+                 return ncclAllGather(from.data, to.data, Elements(from), from.datatype, with.comm, with.stream);
+               return axcclAllGather(1, &from, &to, 0, with.channel, &with.options, with.stream);
+             });
 }
 
 AxcclBackend::WorkPtr AxcclBackend::allgather(Lists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {

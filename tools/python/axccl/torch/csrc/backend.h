@@ -93,6 +93,9 @@ class AxcclBackend : public c10d::Backend {
     axcclChannel_t channel;
     cudaStream_t stream;
     ncclComm_t comm;
+    // Whether one dense tensor goes by NCCL's function, which is shorter than that for views and has no options. All
+    // ranks must call the same one, so they pass a timeout all or none.
+    bool plain() const { return options.timeout == 0; }
   };
   // Runs `launch`, from (const Launch&) to ncclResult_t, and makes its work.
   template <class Function>
