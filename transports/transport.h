@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -65,7 +66,7 @@ struct HostId {
   uint64_t network = 0, users = 0, processes = 0;  // namespaces
   uint64_t user = 0;
 
-  bool operator==(const HostId&) const = default;
+  auto operator<=>(const HostId&) const = default;
 };
 
 // What a heap consists of: see transports/shm/heap_file.h.
@@ -222,6 +223,8 @@ class Reach {
   // Whether memory of this rank's block may still be sent.
   virtual bool sending() const { return false; }
   // Waits until the peer's process has received everything that was published, it is dead, or the time is over.
+  // BeginFlush before it asks, so that one does not wait for several peers one after the other.
+  virtual void BeginFlush() {}
   virtual void Flush(std::chrono::milliseconds) {}
   // Whatever arrives from now on is dropped; memory of this rank's block is not written any more.
   virtual void Detach() {}

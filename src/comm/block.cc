@@ -175,7 +175,10 @@ void Block::SweepLimbo() {
 void PartFromPeers(exec::BlockHeader* header, std::span<const std::shared_ptr<transport::Reach>> reaches,
                    std::chrono::milliseconds patience) {
   header->closed.store(1, std::memory_order_seq_cst);
-  for (const auto& reach : reaches) reach->Publish(nullptr, {}, offsetof(exec::BlockHeader, closed));
+  for (const auto& reach : reaches) {
+    reach->Publish(nullptr, {}, offsetof(exec::BlockHeader, closed));
+    if (patience.count() > 0) reach->BeginFlush();
+  }
   const auto limit = std::chrono::steady_clock::now() + patience;
   for (const auto& reach : reaches) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());

@@ -42,7 +42,7 @@ void LetGo(Remains* remains) {
     // together, because aborting takes no longer either.
     PartFromPeers(remains->block->header(), remains->reaches, std::chrono::milliseconds(remains->failed ? 50 : 10'000));
     for (const exec::Member& member : remains->members) {
-      if (member.rank != remains->rank)
+      if (member.rank != remains->rank && !exec::IsMirror(member))
         remains->block->layout().ReleasedBy(member.block, remains->rank)->store(1, std::memory_order_release);
     }
     remains->reaches[static_cast<size_t>(remains->rank)] = nullptr;

@@ -19,7 +19,7 @@ void RankFailure::Revoke(int by, const std::vector<exec::Member>& members) const
   };
   mark(header_);
   for (const exec::Member& member : members) {
-    if (member.rank == rank_ || member.reach->inbox() != nullptr) continue;
+    if (member.rank == rank_ || exec::IsMirror(member)) continue;
     mark(member.header);
     exec::WakeMember(member);
   }

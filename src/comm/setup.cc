@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -44,6 +45,7 @@ struct Introduction {
   uint64_t hash;  // rank 0's value is used
   transport::ProcessAddress address;
   char host[64];                  // name
+  uint8_t may_use_ucx;            // a rank's network address may have UCX's addresses in it
   topo::ProcessorSet processors;  // that the rank may use
   Settings settings;
 };
@@ -165,6 +167,7 @@ class Builder {
     }
     mine.processors = topo::SetOf(AllowedProcessors());
     (void)gethostname(mine.host, sizeof(mine.host));
+    mine.may_use_ucx = MayUseUcx();
     peers_.resize(ranks());
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), peers_.data()));
     for (Introduction& peer : peers_) {
@@ -186,6 +189,7 @@ class Builder {
       AXCCL_INFO(kInit, "comm %s %016llx rank %zu shares no memory with these and sends them messages: %s",
                  options_.identity.name.c_str(), static_cast<unsigned long long>(peers_[0].hash), self(),
                  ListApart(peers_, self()).c_str());
+    NumberPlaces();
     settings_ = peers_[0].settings;
     if (platform().works_on_host()) settings_.machine.cores = topo::CountTogether(ProcessorsOnMachineOf(0));
     settings_.notice_seconds =
@@ -226,36 +230,38 @@ class Builder {
     over_ucx_ = local.over_ucx;
     const NetworkText text = DescribeNetwork(local.devices, local.address, local.networks);
     AXCCL_ASSIGN_OR_RETURN(const WireNetwork mine, Pack(address, text));
-    networks_.resize(ranks());
-    AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), networks_.data()));
-    std::vector<int> machine_of;
+    const auto may = [](const Introduction& peer) { return peer.may_use_ucx != 0; };
+    network_bytes_ = std::any_of(peers_.begin(), peers_.end(), may) ? sizeof(WireNetwork) : offsetof(WireNetwork, data);
+    networks_.resize(ranks() * network_bytes_);
+    AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, network_bytes_, networks_.data()));
     std::vector<NetworkText> texts;
-    for (size_t rank = 0; rank < ranks(); ++rank) {
-      machine_of.push_back(MachineOf(rank));
-      texts.push_back(networks_[rank].text);
-    }
-    survey_.FindClasses(machine_of, texts);
+    for (size_t rank = 0; rank < ranks(); ++rank) texts.push_back(NetworkOf(rank).text);
+    survey_.FindClasses(machine_of_, texts);
     return Status();
   }
 
-  // Numbers a machine by the first rank on it.
-  int MachineOf(size_t rank) const {
-    const auto same = [&](const Introduction& peer) { return peer.address.host_id == peers_[rank].address.host_id; };
-    return static_cast<int>(std::find_if(peers_.begin(), peers_.end(), same) - peers_.begin());
+  WireNetwork NetworkOf(size_t rank) const {
+    WireNetwork network{};
+    std::memcpy(&network, networks_.data() + rank * network_bytes_, network_bytes_);
+    return network;
   }
-  // Likewise a process.
-  int ProcessOf(size_t rank) const {
-    const auto same = [&](const Introduction& peer) {
-      return peer.address.process_id == peers_[rank].address.process_id;
-    };
-    return static_cast<int>(std::find_if(peers_.begin(), peers_.end(), same) - peers_.begin());
+
+  // Numbers machines and processes by the first rank on each.
+  void NumberPlaces() {
+    std::map<decltype(transport::ProcessAddress::host_id), int> machines;
+    std::map<decltype(transport::ProcessAddress::process_id), int> processes;
+    for (int rank = 0; rank < options_.identity.ranks; ++rank) {
+      const transport::ProcessAddress& address = peers_[static_cast<size_t>(rank)].address;
+      machine_of_.push_back(machines.emplace(address.host_id, rank).first->second);
+      process_of_.push_back(processes.emplace(address.process_id, rank).first->second);
+    }
   }
   bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
 
   FarProcesses FarOnes() const {
     FarProcesses far{peers_[0].hash, {}};
     for (size_t rank = 0; rank < ranks(); ++rank) {
-      if (IsRemote(rank) && ProcessOf(rank) == static_cast<int>(rank))
+      if (IsRemote(rank) && process_of_[rank] == static_cast<int>(rank))
         far.ids.push_back(peers_[rank].address.process_id);
     }
     return far;
@@ -298,12 +304,14 @@ class Builder {
     options.self = static_cast<uint32_t>(self());
     options.peer = static_cast<uint32_t>(rank);
     options.process = peers_[rank].address.process_id;
-    AXCCL_ASSIGN_OR_RETURN(options.address, Unpack(networks_[rank], rank));
+    AXCCL_ASSIGN_OR_RETURN(options.address, Unpack(NetworkOf(rank), rank));
     options.pid = peers_[rank].address.pid;
     options.host = Printable(peers_[rank].host);
     options.block = block_->data();
     options.block_bytes = layout_.bytes;
     options.arrived = [own, keep = own_] { exec::WakeMember(own); };
+    const auto first = static_cast<size_t>(process_of_[rank]);
+    if (first < rank) options.sibling = reaches_[first].get();
     const bool both_have_ucx = over_ucx_ && !options.address.rails[0].worker.empty();
     return both_have_ucx ? ucx::Connect(std::move(options)) : tcp::Connect(std::move(options));
   }
@@ -325,8 +333,8 @@ class Builder {
       AXCCL_ASSIGN_OR_RETURN(auto reach, Connect(rank));
       exec::Member member;
       member.rank = static_cast<int>(rank);
-      member.machine = MachineOf(rank);
-      member.process = ProcessOf(rank);
+      member.machine = machine_of_[rank];
+      member.process = process_of_[rank];
       member.block = reach->block();
       member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
       member.layout = layout_.channel;
@@ -387,6 +395,7 @@ class Builder {
   void MeetOtherMachines() const {
     if (options_.identity.ranks - local_.count > kMostToMeet) return;
     const auto limit = std::chrono::steady_clock::now() + kMeeting;
+    for (size_t rank = self(); rank < ranks(); ++rank) reaches_[rank]->BeginFlush();
     for (size_t rank = self(); rank < ranks(); ++rank) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
       if (left.count() <= 0 || (options_.abort != nullptr && *options_.abort)) return;
@@ -446,7 +455,7 @@ class Builder {
     // Others may have got further, and wait for this rank. If its process ends now, they notice that.
     if (block_ != nullptr) PartFromPeers(block_->header(), reaches_, std::chrono::milliseconds(0));
     for (const exec::Member& member : members_) {
-      if (member.rank != options_.identity.rank)
+      if (member.rank != options_.identity.rank && !exec::IsMirror(member))
         layout_.ReleasedBy(member.block, options_.identity.rank)->store(1, std::memory_order_release);
     }
     LetGoUnseen();
@@ -489,8 +498,10 @@ class Builder {
   std::vector<std::shared_ptr<transport::Reach>> reaches_;
   std::shared_ptr<transport::Reach> own_;
   bool spans_machines_ = false;
-  std::vector<WireNetwork> networks_;
-  bool over_ucx_ = false;  // what this process prefers
+  std::vector<int> machine_of_, process_of_;  // of each rank
+  std::vector<std::byte> networks_;           // the WireNetwork of each, without the data if no rank has any
+  size_t network_bytes_ = 0;                  // of one
+  bool over_ucx_ = false;                     // what this process prefers
   exec::RankOptions device_options_;
   std::unique_ptr<exec::RankDevice> device_;
   bool announced_ = false;  // other ranks may know this rank's block

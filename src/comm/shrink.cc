@@ -195,7 +195,7 @@ RankSet ShrinkCall::UnreachableRanks() const {
   std::vector<std::vector<sockaddr_storage>> doors;
   std::vector<std::pair<int, size_t>> asked;
   for (const exec::Member& member : parent_->members()) {
-    if (member.reach->inbox() == nullptr || Contains(now_->group(), member.rank)) continue;
+    if (!exec::IsMirror(member) || Contains(now_->group(), member.rank)) continue;
     const auto [process, fresh] = processes.try_emplace(member.process, doors.size());
     if (fresh) doors.push_back(member.reach->Doors());
     asked.emplace_back(member.rank, process->second);

@@ -11,6 +11,10 @@
 #include <string>
 #include <vector>
 
+namespace axccl::transport {
+class Reach;
+}
+
 namespace axccl::remote {
 
 // Limit for one process, and for one pair of processes.
@@ -64,6 +68,8 @@ struct ConnectOptions {
   std::byte* block = nullptr;  // of this rank
   uint64_t block_bytes = 0;
   std::function<void()> arrived;  // called when a line has arrived, from within Progress and Publish: must not block
+  // This rank's reach of another rank of that process, by the same transport; null: this is the first one.
+  transport::Reach* sibling = nullptr;
 };
 
 }  // namespace axccl::remote

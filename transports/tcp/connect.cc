@@ -62,6 +62,11 @@ Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions options
                       "AXCCL_ENCRYPT is %s on rank %u and %s on rank %u (pid %u on host %s): set it alike on all ranks",
                       TextOf(own_sealing), options.self, TextOf(address.sealing), options.peer, options.pid,
                       options.host.c_str());
+  if (options.sibling != nullptr) {  // the lines to that process are held already
+    const std::shared_ptr<Peer> peer = static_cast<Reach*>(options.sibling)->peer();
+    AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Reach> reach, Reach::Create(worker, peer, std::move(options)));
+    return std::shared_ptr<transport::Reach>(std::move(reach));
+  }
   const Protection protection{own_sealing, std::min(address.cipher, CipherOfProcess())};
   const std::vector<remote::RailPair> pairs = remote::PairRails(worker->rails(), address.rails);
   std::vector<uint8_t> rails;

@@ -25,6 +25,7 @@ class Reach final : public remote::Reach {
   bool sending() const override { return held_.load(std::memory_order_acquire) != 0; }
   void Detach() override;
 
+  const std::shared_ptr<Peer>& peer() const { return peer_; }
   // Frames that wait to be sent.
   void AddHeld(int frames) { held_.fetch_add(frames, std::memory_order_release); }
 

@@ -136,6 +136,8 @@ Result<LocalNetwork> FindNetwork(const LocalRanks& local) {
   return found;
 }
 
+bool MayUseUcx() { return param::Get("AXCCL_NET") == "ucx" || !ucx::ListPorts("").empty(); }
+
 Rails ChooseRails(std::span<const Way> ways) {
   std::vector<Way> sorted(ways.begin(), ways.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const Way& a, const Way& b) { return a.megabits > b.megabits; });

@@ -23,6 +23,9 @@ struct LocalNetwork {
 // `local`: of the suitable interfaces, those near this rank are used. kInvalidUsage if no device matches the settings.
 Result<LocalNetwork> FindNetwork(const LocalRanks& local);
 
+// Whether this process may get a network over UCX; a guess that is never wrong if it is false.
+bool MayUseUcx();
+
 // An interface for data.
 struct Way {
   std::string name;

@@ -40,6 +40,9 @@ struct Member {
   int area = -1;  // for a created channel, on GPU ranks: its area of the rank's device; -1: not known yet
 };
 
+// Whether its block is a mirror here (transports/transport.h): what this rank stores there reaches nobody.
+inline bool IsMirror(const Member& member) { return member.reach->inbox() != nullptr; }
+
 // Wakes `member` if it sleeps. Call it after a store that the member may be waiting for: sequentially consistent, or a
 // release, which is seen a little later if the member was just falling asleep (device/host/waiting.h).
 void WakeSleeping(const Member& member);

@@ -1,0 +1,77 @@
+// Hundreds of ranks on eight machines that are pretended: they start and reduce within the limit of time, and what a
+// process holds for them grows with the processes that it talks to, and little with ranks.
+#include <dirent.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/harness/client.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::Clique;
+using harness::Layout;
+using harness::RankContext;
+using harness::RunOptions;
+using harness::RunRanks;
+
+constexpr int kMachines = 8;
+// Before the harness looks whether it can pretend them.
+[[maybe_unused]] const int g_pretended = setenv("AXCCL_TEST_HOSTS", "8", 1);
+
+int Descriptors() {
+  int count = 0;
+  DIR* const folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+// Of this process, with its page tables.
+size_t MemoryBytes() {
+  size_t kib = 0;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:") || line.starts_with("VmPTE:")) kib += std::stoul(line.substr(6));
+  }
+  return kib << 10;
+}
+
+TEST(ManyMachines, RanksStartAndReduce) {
+  const Layout layout{kMachines, 1, harness::FullTests() ? 128 : 32};
+  RunOptions options;
+  options.deadline = std::chrono::seconds(harness::FullTests() ? 280 : 100);
+  RunRanks(
+      layout,
+      [&](RankContext& context) {
+        const size_t before = MemoryBytes();
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        for (int round = 0; round < 3; ++round) {
+          std::vector<float> values(static_cast<size_t>(clique.size()), 1);
+          EXPECT_OK(ncclGroupStart());
+          for (int i = 0; i < clique.size(); ++i) {
+            float* const value = &values[static_cast<size_t>(i)];
+            EXPECT_OK(
+                ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, clique.comm(i), harness::Cuda(clique.stream(i))));
+          }
+          EXPECT_OK(ncclGroupEnd());
+          ASSERT_TRUE(clique.Synchronize());
+          for (const float value : values) EXPECT_EQ(value, static_cast<float>(layout.nranks()));
+        }
+        // The parts of communicators here that stand for ranks there; each has two pages and a page of the page table.
+        const size_t here = static_cast<size_t>(layout.ranks), mirrors = here * here * (kMachines - 1);
+        EXPECT_LT(MemoryBytes() - before, (size_t{64} << 20) + mirrors * (18 << 10));
+        EXPECT_LT(Descriptors(), 100);
+        ASSERT_TRUE(clique.Destroy());
+      },
+      options);
+}
+
+}  // namespace
+}  // namespace axccl::tests
