@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "src/base/format.h"
+#include "src/base/rank_list.h"
 #include "src/exec/channel/start_stamps.h"
 #include "src/tune/tune.h"
 
@@ -99,11 +101,17 @@ std::string CallLog::LastCallOf(int position) const {
 }
 
 std::string CallLog::Absent(uint64_t sequence) const {
-  std::string absent;
+  std::set<int> absent, silent;
   for (int p = 0; p < members_.size(); ++p) {
-    if (!HasRecorded(p, sequence)) absent += " " + std::to_string(members_[p].rank);
+    if (!HasRecorded(p, sequence)) (IsMirror(members_[p]) ? silent : absent).insert(members_[p].rank);
   }
-  return absent.empty() ? "" : "; ranks that have not called it:" + absent;
+  const auto list = [](const std::set<int>& ranks) {
+    return ListRanks(*ranks.rbegin() + 1, [&](int rank) { return ranks.contains(rank); });
+  };
+  std::string text;
+  if (!absent.empty()) text += "; not called by " + list(absent);
+  if (!silent.empty()) text += "; nothing of it has come from " + list(silent) + " of other machines";
+  return text;
 }
 
 bool CallLog::HasRecorded(int position, uint64_t seq) const {

@@ -72,7 +72,7 @@ class CudaWaits {
   void Notify(const kernels::cuda::Wait& record, Watched* watched) const;
   // "rank 2 in ncclAllReduce ... (operation 10)"
   std::string DescribeWait(const kernels::cuda::Wait& record, const Watched& watched) const;
-  // "; ranks that have not called it: 2 3", as far as this rank knows.
+  // "; not called by ranks 2, 3", as far as this rank knows.
   std::string Absent(const Watched& watched) const;
   Status TimedOut(const kernels::cuda::Wait& record, const Watched& watched) const;
 

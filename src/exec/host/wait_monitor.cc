@@ -9,8 +9,10 @@
 namespace axccl::exec {
 namespace {
 
-// Work that moves does so within this time.
-constexpr std::chrono::milliseconds kStandstill(60);
+// Work that moves does so within this time. It costs messages to all ranks of other machines to look for the reason
+// (standstill.h): where ranks have many such peers, or share a core, those would make slow work slower, so they wait
+// longer.
+constexpr std::chrono::milliseconds kStandstill(60), kStandstillPerMirror(10);
 
 // "rank 2 in ncclAllReduce count 100 float sum (operation 10)"
 std::string DescribeWait(const Binding& binding, int position) {
@@ -56,7 +58,8 @@ Status WaitMonitor::Check(const Binding& binding, int position) {
   AXCCL_RETURN_IF_ERROR(channel.log().FindMismatch());
   AXCCL_RETURN_IF_ERROR(channel.members().Check(peer));
   if (connector == nullptr && peer >= 0) AXCCL_RETURN_IF_ERROR(channel.members().CheckLeft(peer));
-  stands_still_ = now - started_ >= kStandstill;
+  const size_t mirrors = channel.members().Mirrored(plan::kAllPeers).size();
+  stands_still_ = now - started_ >= kStandstill + kStandstillPerMirror * mirrors * device::host::Crowding();
   return CheckTime(binding, position, std::chrono::duration<double>(now - started_).count());
 }
 
