@@ -68,12 +68,18 @@ uint64_t TileFor(const Costed& c, uint64_t turn_bytes) {
 
 // Whether the algorithm is worth evaluating unless the filter names it; for some, another one is always as good or
 // better.
-bool Pays(Kind kind, std::string_view algorithm, const plan::Placement& placement) {
-  if (algorithm == algo::kHierarchical || !placement.has_levels()) return true;
+bool Pays(const Query& query, std::string_view algorithm) {
+  const Kind kind = query.contract.kind;
+  const plan::Placement& placement = query.placement;
+  if (!placement.has_levels()) return true;
+  const bool gathers = kind == Kind::kAllReduce && (algorithm == "hierarchical_bruck" || algorithm == kLeader);
+  // So few bytes are best gathered: to cut them for many ranks takes more messages, and to evaluate that takes seconds.
+  if (kind == Kind::kAllReduce && placement.ranks() >= kManyRanks && query.block_bytes <= kLeastLaneBytes)
+    return gathers;
+  if (algorithm == algo::kHierarchical) return true;
   if (algorithm.starts_with(algo::kHierarchical)) {
     // A direct exchange has the bytes and messages of a ring and fewer hops. Two machines never pass data on, but may
     // gather.
-    const bool gathers = kind == Kind::kAllReduce && (algorithm == "hierarchical_bruck" || algorithm == kLeader);
     return algorithm != "hierarchical_ring" && (gathers || placement.machines() > 2);
   }
   // If ranks are spread evenly, these algorithms move bytes between machines more than once, or in more messages and
@@ -323,7 +329,7 @@ Exclusion Chooser::Exclude(const Query& query, std::string_view algorithm, Pass 
   // NCCL_ALGO's "direct" also admits "pull" where ranks only read each other's buffers.
   const bool stands_in = query.access == Access::kCall && algorithm == algo::kPull;
   if (pass.filtered && !admits(algorithm) && !(stands_in && admits(algo::kDirect))) return Exclusion::kFilter;
-  if (pass.paying && !Pays(query.contract.kind, algorithm, query.placement)) return Exclusion::kNoGain;
+  if (pass.paying && !Pays(query, algorithm)) return Exclusion::kNoGain;
   if (query.group_order && !rule_->costs->InGroupOrder(query, algorithm)) return Exclusion::kGroupOrder;
   return Exclusion::kNone;
 }
