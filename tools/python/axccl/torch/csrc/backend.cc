@@ -113,6 +113,7 @@ c10::intrusive_ptr<c10d::Backend> AxcclBackend::shrink(const std::vector<int64_t
   return OfPart(call, Made(call, comm, name_, timeout_), timeout_, name_);
 }
 
+#ifdef AXCCL_TORCH_SPLITS
 c10::intrusive_ptr<c10d::Backend> AxcclBackend::split(const c10::intrusive_ptr<c10d::Store>& /*store*/,
                                                       const std::vector<int>& ranks,
                                                       const c10::intrusive_ptr<Options>& options) {
@@ -127,6 +128,7 @@ c10::intrusive_ptr<c10d::Backend> AxcclBackend::split(const c10::intrusive_ptr<c
 c10::intrusive_ptr<c10d::Backend::Options> AxcclBackend::getBackendOptions() {
   return c10::make_intrusive<Options>(getBackendName(), timeout_);
 }
+#endif
 
 at::Tensor AxcclBackend::allocateTensor(long size, at::TensorOptions options) {
   const size_t bytes = static_cast<size_t>(size) * options.dtype().itemsize();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <axccl/axccl.h>
+#include <torch/version.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -19,6 +20,11 @@
 
 #include "tensors.h"
 #include "work.h"
+
+// PyTorch 2.8 splits groups of its own backends only.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR > 8
+#define AXCCL_TORCH_SPLITS
+#endif
 
 namespace axccl::torch {
 
@@ -40,7 +46,8 @@ class AxcclBackend : public c10d::Backend {
   void shutdown() override;
   void abort() override;
   c10d::ErrorType getError() override;
-  void setTimeout(Milliseconds timeout) override;
+  // Of torch.distributed.set_timeout; PyTorch 2.8 has none to override.
+  virtual void setTimeout(Milliseconds timeout);
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
@@ -51,11 +58,13 @@ class AxcclBackend : public c10d::Backend {
   virtual c10::intrusive_ptr<Backend> shrink(const std::vector<int64_t>& excluded, int flags,
                                              const c10::intrusive_ptr<Options>& options);
 
+#ifdef AXCCL_TORCH_SPLITS
   // Of torch.distributed.split_group, which splits the groups of all devices. `options` may be another backend's.
-  virtual bool supportsSplitting() const { return true; }
-  virtual c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
-                                            const c10::intrusive_ptr<Options>& options);
-  virtual c10::intrusive_ptr<Options> getBackendOptions();
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& options) override;
+  c10::intrusive_ptr<Options> getBackendOptions() override;
+#endif
 
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
