@@ -1,6 +1,7 @@
 #include "tools/softgpu/cuda/module.h"
 
 #include <cstring>
+#include <set>
 #include <string_view>
 
 #include "tools/softgpu/cuda/fatbin.h"
@@ -90,17 +91,31 @@ CUresult Library::ModuleIn(const ContextPtr& context, ModulePtr* module) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+constexpr std::string_view kEntry = ".entry";
+constexpr const char* kEndsOfNames = "( \t\r\n{";  // the parameters or the body begin there
+}  // namespace
+
 bool Library::Defines(const std::string& name) const {
-  constexpr std::string_view kEntry = ".entry";
   for (size_t at = text_.find(kEntry); at != std::string::npos; at = text_.find(kEntry, at)) {
     at = text_.find_first_not_of(" \t\r\n", at + kEntry.size());
     if (at == std::string::npos) return false;
     const size_t end = at + name.size();
-    // The name ends where the parameters or the body begin.
-    if (text_.compare(at, name.size(), name) == 0 && end < text_.size() && std::strchr("( \t\r\n{", text_[end]))
+    if (text_.compare(at, name.size(), name) == 0 && end < text_.size() && std::strchr(kEndsOfNames, text_[end]))
       return true;
   }
   return false;
+}
+
+size_t Library::CountKernels() const {
+  std::set<std::string_view> names;  // an entry may be declared before it is defined
+  const std::string_view text = text_;
+  for (size_t at = text.find(kEntry); at != text.npos; at = text.find(kEntry, at)) {
+    at = text.find_first_not_of(" \t\r\n", at + kEntry.size());
+    if (at == text.npos) break;
+    names.insert(text.substr(at, text.find_first_of(kEndsOfNames, at) - at));
+  }
+  return names.size();
 }
 
 std::shared_ptr<LibraryKernel> Library::FindKernel(const std::string& name) {

@@ -68,6 +68,8 @@ class Library : public std::enable_shared_from_this<Library> {
   CUresult ModuleIn(const ContextPtr& context, ModulePtr* module);
   // Whether its code has an entry of that name; does not load it.
   bool Defines(const std::string& name) const;
+  // How many entries its code has; does not load it.
+  size_t CountKernels() const;
   std::shared_ptr<LibraryKernel> FindKernel(const std::string& name);
   void Drop(const ContextPtr& context);
   // Unloads all modules.

@@ -210,6 +210,13 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name
   });
 }
 
+CUresult cuLibraryGetKernelCount(unsigned* count, CUlibrary handle) {
+  return WithLibrary(handle, [&](const std::shared_ptr<Library>& library) {
+    *count = static_cast<unsigned>(library->CountKernels());
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult cuLibraryGetModule(CUmodule* handle, CUlibrary library) {
   return WithContext([&](const ContextPtr& context) {
     return WithLibrary(library, [&](const std::shared_ptr<Library>& found) {
@@ -225,6 +232,14 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary libra
   CUmodule module = nullptr;
   const CUresult error = cuLibraryGetModule(&module, library);
   return error != CUDA_SUCCESS ? error : cuModuleGetGlobal(address, bytes, module, name);
+}
+
+// No code has managed variables or functions that the host can call.
+CUresult cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary handle, const char*) {
+  return WithLibrary(handle, [](const std::shared_ptr<Library>&) { return CUDA_ERROR_NOT_FOUND; });
+}
+CUresult cuLibraryGetUnifiedFunction(void**, CUlibrary handle, const char*) {
+  return WithLibrary(handle, [](const std::shared_ptr<Library>&) { return CUDA_ERROR_NOT_FOUND; });
 }
 
 CUresult cuKernelGetFunction(CUfunction* handle, CUkernel kernel) {

@@ -114,3 +114,21 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc*, size_t) {
   return HandlesOf<Pool>().Find(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
+
+// Graphs have no memory nodes, so they use no memory.
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void* value) {
+  return WithDevice(device, [&](Device*) {
+    if (attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) return CUDA_ERROR_INVALID_VALUE;
+    *static_cast<cuuint64_t*>(value) = 0;
+    return CUDA_SUCCESS;
+  });
+}
+
+// The high-water marks can be reset, and nothing else.
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void* value) {
+  return WithDevice(device, [&](Device*) {
+    const bool highest =
+        attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+    return highest && *static_cast<cuuint64_t*>(value) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}

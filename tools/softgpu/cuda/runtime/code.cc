@@ -161,6 +161,10 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* image, cudaJ
                                 cudaLibraryOption*, void**, unsigned) {
   return Call([&] { return cuLibraryLoadData(library, image, nullptr, nullptr, 0, nullptr, nullptr, 0); });
 }
+cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t* library, const char* path, cudaJitOption*, void**, unsigned,
+                                    cudaLibraryOption*, void**, unsigned) {
+  return Call([&] { return cuLibraryLoadFromFile(library, path, nullptr, nullptr, 0, nullptr, nullptr, 0); });
+}
 cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
   return Call([&] { return cuLibraryUnload(library); });
 }
@@ -169,4 +173,17 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, co
 }
 cudaError_t cudaLibraryGetGlobal(void** pointer, size_t* bytes, cudaLibrary_t library, const char* name) {
   return Call([&] { return cuLibraryGetGlobal(Out(pointer), bytes, library, name); });
+}
+cudaError_t cudaLibraryGetKernelCount(unsigned* count, cudaLibrary_t library) {
+  return Call([&] { return cuLibraryGetKernelCount(count, library); });
+}
+cudaError_t cudaLibraryGetManaged(void** pointer, size_t* bytes, cudaLibrary_t library, const char* name) {
+  return Call([&] { return cuLibraryGetManaged(Out(pointer), bytes, library, name); });
+}
+cudaError_t cudaLibraryGetUnifiedFunction(void** function, cudaLibrary_t library, const char* name) {
+  return Call([&] { return cuLibraryGetUnifiedFunction(function, library, name); });
+}
+cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, cudaFuncAttribute attribute, int value, int device) {
+  return Call(
+      [&] { return cuKernelSetAttribute(static_cast<CUfunction_attribute>(attribute), value, kernel, device); });
 }

@@ -175,6 +175,11 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
   return Call([&] { return cuGraphAddChildGraphNode(node, graph, dependencies, count, child); });
 }
 
+// Graphs have no conditional nodes.
+cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle*, cudaGraph_t, unsigned, unsigned) {
+  return Call([] { return CUDA_ERROR_NOT_SUPPORTED; });
+}
+
 cudaError_t cudaUserObjectCreate(cudaUserObject_t* handle, void* object, cudaHostFn_t destroy, unsigned references,
                                  unsigned flags) {
   return Call([&] { return cuUserObjectCreate(handle, object, destroy, references, flags); });

@@ -72,6 +72,14 @@ cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
 cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
   return Call([&] { return cuDeviceSetMemPool(device, pool); });
 }
+cudaError_t cudaDeviceGetGraphMemAttribute(int device, cudaGraphMemAttributeType attribute, void* value) {
+  return Call(
+      [&] { return cuDeviceGetGraphMemAttribute(device, static_cast<CUgraphMem_attribute>(attribute), value); });
+}
+cudaError_t cudaDeviceSetGraphMemAttribute(int device, cudaGraphMemAttributeType attribute, void* value) {
+  return Call(
+      [&] { return cuDeviceSetGraphMemAttribute(device, static_cast<CUgraphMem_attribute>(attribute), value); });
+}
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
   static_assert(sizeof(cudaMemPoolProps) == sizeof(CUmemPoolProps));
   return Call([&] { return cuMemPoolCreate(pool, reinterpret_cast<const CUmemPoolProps*>(properties)); });

@@ -23,6 +23,31 @@ cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* f
                                      const cudaGraphEdgeData*, size_t count) {
   return Call([&] { return cuGraphAddDependencies(graph, from, to, nullptr, count); });
 }
+// Not for nodes of memory, conditions and semaphores, nor for copies and fills.
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                             const cudaGraphEdgeData*, size_t count, cudaGraphNodeParams* parameters) {
+  switch (parameters->type) {
+    case cudaGraphNodeTypeKernel: {
+      const cudaKernelNodeParamsV2& p = parameters->kernel;
+      const cudaKernelNodeParams kernel = {p.func, p.gridDim, p.blockDim, p.sharedMemBytes, p.kernelParams, p.extra};
+      return cudaGraphAddKernelNode(node, graph, dependencies, count, &kernel);
+    }
+    case cudaGraphNodeTypeHost: {
+      const cudaHostNodeParams host = {parameters->host.fn, parameters->host.userData};
+      return cudaGraphAddHostNode(node, graph, dependencies, count, &host);
+    }
+    case cudaGraphNodeTypeGraph:
+      return cudaGraphAddChildGraphNode(node, graph, dependencies, count, parameters->graph.graph);
+    case cudaGraphNodeTypeEmpty:
+      return cudaGraphAddEmptyNode(node, graph, dependencies, count);
+    case cudaGraphNodeTypeWaitEvent:
+      return cudaGraphAddEventWaitNode(node, graph, dependencies, count, parameters->eventWait.event);
+    case cudaGraphNodeTypeEventRecord:
+      return cudaGraphAddEventRecordNode(node, graph, dependencies, count, parameters->eventRecord.event);
+    default:
+      return Call([] { return CUDA_ERROR_NOT_SUPPORTED; });
+  }
+}
 cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
                                         const cudaGraphEdgeData*, size_t count) {
   return Call([&] { return cuGraphRemoveDependencies(graph, from, to, nullptr, count); });

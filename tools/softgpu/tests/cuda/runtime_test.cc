@@ -1,7 +1,10 @@
 // The runtime API, with code registered like nvcc's generated functions do it.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -175,6 +178,97 @@ TEST_F(Runtime, CapturesAndReplays) {
   RT(cudaStreamSynchronize(stream));
   RT(cudaMemcpy(&seen, word, 4, cudaMemcpyDefault));
   EXPECT_EQ(seen, 6u);
+  cudaGetLastError();
+}
+
+TEST_F(Runtime, NodesByTheirParameters) {
+  uint32_t *word = nullptr, value = 2, seen = 0;
+  RT(cudaMalloc(reinterpret_cast<void**>(&word), 4));
+  RT(cudaMemset(word, 0, 4));
+  void* arguments[] = {&word, &value};
+  cudaGraph_t graph = nullptr, child = nullptr;
+  RT(cudaGraphCreate(&graph, 0));
+  RT(cudaGraphCreate(&child, 0));
+  cudaEvent_t event = nullptr;
+  RT(cudaEventCreate(&event));
+  int calls = 0;
+  cudaGraphNodeParams kernel = {}, host = {}, graph_node = {}, empty = {}, record = {}, wait = {}, condition = {};
+  kernel.type = cudaGraphNodeTypeKernel;
+  kernel.kernel.func = &g_add;
+  kernel.kernel.gridDim = kernel.kernel.blockDim = dim3(1);
+  kernel.kernel.kernelParams = arguments;
+  host.type = cudaGraphNodeTypeHost;
+  host.host = {[](void* count) { ++*static_cast<int*>(count); }, &calls};
+  graph_node.type = cudaGraphNodeTypeGraph;
+  graph_node.graph.graph = child;
+  empty.type = cudaGraphNodeTypeEmpty;
+  record.type = cudaGraphNodeTypeEventRecord;
+  record.eventRecord.event = event;
+  wait.type = cudaGraphNodeTypeWaitEvent;
+  wait.eventWait.event = event;
+  cudaGraphNode_t node = nullptr;
+  RT(cudaGraphAddNode(&node, child, nullptr, nullptr, 0, &kernel));
+  for (cudaGraphNodeParams* one : {&kernel, &host, &graph_node, &empty, &record, &wait}) {
+    const cudaGraphNode_t before = node;
+    const size_t count = one == &kernel ? 0 : 1;
+    RT(cudaGraphAddNode(&node, graph, &before, nullptr, count, one));
+    cudaGraphNodeType type;
+    RT(cudaGraphNodeGetType(node, &type));
+    EXPECT_EQ(type, one->type);
+  }
+  cudaGraphConditionalHandle handle = 0;
+  EXPECT_EQ(cudaGraphConditionalHandleCreate(&handle, graph, 0, 0), cudaErrorNotSupported);
+  condition.type = cudaGraphNodeTypeConditional;
+  EXPECT_EQ(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &condition), cudaErrorNotSupported);
+  cudaGraphExec_t exec = nullptr;
+  RT(cudaGraphInstantiate(&exec, graph, 0));
+  RT(cudaGraphLaunch(exec, nullptr));
+  RT(cudaMemcpy(&seen, word, 4, cudaMemcpyDefault));
+  EXPECT_EQ(seen, 4u) << "once in the graph, once in its child";
+  EXPECT_EQ(calls, 1);
+  cudaGetLastError();
+}
+
+TEST_F(Runtime, GraphsUseNoMemory) {
+  uint64_t bytes = 1;
+  for (const auto attribute : {cudaGraphMemAttrUsedMemCurrent, cudaGraphMemAttrUsedMemHigh,
+                               cudaGraphMemAttrReservedMemCurrent, cudaGraphMemAttrReservedMemHigh}) {
+    bytes = 1;
+    RT(cudaDeviceGetGraphMemAttribute(0, attribute, &bytes));
+    EXPECT_EQ(bytes, 0u);
+  }
+  RT(cudaDeviceSetGraphMemAttribute(0, cudaGraphMemAttrUsedMemHigh, &bytes));
+  EXPECT_EQ(cudaDeviceSetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &bytes), cudaErrorInvalidValue);
+  bytes = 1;
+  EXPECT_EQ(cudaDeviceSetGraphMemAttribute(0, cudaGraphMemAttrUsedMemHigh, &bytes), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaDeviceGetGraphMemAttribute(99, cudaGraphMemAttrUsedMemHigh, &bytes), cudaErrorInvalidDevice);
+}
+
+TEST_F(Runtime, LibrariesHoldKernels) {
+  cudaLibrary_t library = nullptr;
+  RT(cudaLibraryLoadData(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  unsigned count = 0;
+  RT(cudaLibraryGetKernelCount(&count, library));
+  EXPECT_EQ(count, 5u);
+  void* pointer = nullptr;
+  size_t bytes = 0;
+  EXPECT_EQ(cudaLibraryGetManaged(&pointer, &bytes, library, "counter"), cudaErrorSymbolNotFound);
+  EXPECT_EQ(cudaLibraryGetUnifiedFunction(&pointer, library, "add"), cudaErrorSymbolNotFound);
+  cudaKernel_t kernel = nullptr;
+  RT(cudaLibraryGetKernel(&kernel, library, "add"));
+  RT(cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 1024, 0));
+  RT(cudaLibraryUnload(library));
+  EXPECT_EQ(cudaLibraryGetKernelCount(&count, library), cudaErrorInvalidResourceHandle);
+
+  const std::string path = testing::TempDir() + "softgpu_runtime_test." + std::to_string(getpid()) + ".ptx";
+  std::ofstream(path) << ".version 9.0\n.target sm_75\n.entry one();\n.entry one() {}\n.entry other() {}\n";
+  RT(cudaLibraryLoadFromFile(&library, path.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  unlink(path.c_str());
+  RT(cudaLibraryGetKernelCount(&count, library));
+  EXPECT_EQ(count, 2u) << "one is declared, too";
+  RT(cudaLibraryUnload(library));
+  EXPECT_EQ(cudaLibraryLoadFromFile(&library, path.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+            cudaErrorFileNotFound);
   cudaGetLastError();
 }
 
