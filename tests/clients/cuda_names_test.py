@@ -26,6 +26,7 @@ OTHERS = {
     "cuGreenCtx": "green contexts, which are for parts of a device", "cuDeviceGetDevResource": "green contexts",
     "cuCtxFromGreenCtx": "green contexts",
     "cuDevResource": "green contexts", "cuDevSm": "green contexts",
+    "cuLogs": "the log of the driver's errors, which PyTorch does without where there is none",
 }
 
 
@@ -36,27 +37,30 @@ def binaries(package):
 
 
 def undefined(path):
-    """Names of runtime and driver that the loader must find."""
+    """Names of runtime and driver that the loader must find, each with the library that must have it ("": the driver)."""
     listing = subprocess.run(["nm", "-D", "--undefined-only", str(path)], capture_output=True, text=True, check=False).stdout
     for line in listing.splitlines():
         name, _, version = line.split()[-1].partition("@")
-        if version.startswith("libcudart") or re.fullmatch(r"cu[A-Z][a-z]\w+", name):
-            yield name
+        library = version.lstrip("@")
+        if library.startswith("libcudart"):
+            yield name, library
+        elif re.fullmatch(r"cu[A-Z][a-z]\w+", name):
+            yield name, ""
 
 
 def strings(path):
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return {match.decode() for match in FUNCTION.findall(data)}
+        return {(match.decode(), "") for match in FUNCTION.findall(data)}
 
 
 class SoftwareGpu:
     def __init__(self, folder):
         self.driver = ctypes.CDLL(str(folder / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
-        self.runtime = ctypes.CDLL(str(folder / "libcudart.so.13"))
+        self.runtimes = {path.name: ctypes.CDLL(str(path)) for path in folder.glob("libcudart.so.*")}
 
-    def has(self, name):
-        if name.startswith(("cuda", "__cuda")):
-            return hasattr(self.runtime, name)
+    def has(self, name, library):
+        if library:
+            return hasattr(self.runtimes.get(library), name)
         if hasattr(self.driver, name):
             return True
         found, status = ctypes.c_void_p(), ctypes.c_int()
@@ -76,8 +80,8 @@ def main():
         seen.append(package)
         names = {name: path.name for path in paths for name in (*undefined(path), *strings(path))}
         looked_at += len(names)
-        missing += [f"{name} (named by {file} of {package})" for name, file in sorted(names.items())
-                    if not gpu.has(name) and not name.startswith(tuple(OTHERS))]
+        missing += [f"{name} (named by {file} of {package})" for (name, library), file in sorted(names.items())
+                    if not gpu.has(name, library) and not name.startswith(tuple(OTHERS))]
     if not seen:
         print(f"SKIPPED: neither {' nor '.join(PACKAGES)} is installed for {sys.executable}")
         return
