@@ -3,6 +3,7 @@
 #include <array>
 
 #include "tools/softgpu/cuda/module.h"
+#include "tools/softgpu/cuda/of_thread.h"
 #include "tools/softgpu/cuda/stream.h"
 
 namespace softgpu::cuda {
@@ -95,10 +96,7 @@ ContextPtr ActivePrimary(Device* device) {
   return ThePrimaries().of_device[device->ordinal].context;
 }
 
-std::vector<ContextPtr>& ContextStack() {
-  static thread_local std::vector<ContextPtr> stack;
-  return stack;
-}
+std::vector<ContextPtr>& ContextStack() { return OfThread<std::vector<ContextPtr>>(); }
 
 ContextPtr CurrentContext() {
   const std::vector<ContextPtr>& stack = ContextStack();

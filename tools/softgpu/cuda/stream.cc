@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "tools/softgpu/cuda/of_thread.h"
+
 namespace softgpu::cuda {
 namespace {
 
@@ -66,8 +68,7 @@ StreamPtr LegacyStream(const ContextPtr& context) {
 
 StreamPtr PerThreadStream(const ContextPtr& context) {
   // By the context's id, which is never used again.
-  static thread_local std::map<uint64_t, std::weak_ptr<Stream>> streams;
-  std::weak_ptr<Stream>& own = streams[context->id()];
+  std::weak_ptr<Stream>& own = OfThread<std::map<uint64_t, std::weak_ptr<Stream>>>()[context->id()];
   StreamPtr stream = own.lock();
   if (stream == nullptr) {
     stream = CreateStream(context, 0, 0);

@@ -1,4 +1,7 @@
 // Memory, contexts, modules and errors of the driver.
+#include <functional>
+#include <thread>
+
 #include "tools/softgpu/tests/cuda/fixture.h"
 
 namespace softgpu::test {
@@ -17,6 +20,31 @@ TEST_F(Driver, CopiesInAllDirections) {
   OK(cuMemcpy(second + 512, reinterpret_cast<CUdeviceptr>(in.data()), 256));
   OK(cuMemcpy(reinterpret_cast<CUdeviceptr>(out.data()), second + 512, 256));
   EXPECT_TRUE(std::equal(in.begin(), in.begin() + 256, out.begin()));
+}
+
+// Its destructor runs `last` after those of all objects that the thread makes later, which are the driver's.
+struct LastOfThread {
+  ~LastOfThread() { last(); }
+  std::function<void()> last;
+};
+
+TEST_F(Driver, ServesDestructorsThatRunWhenAThreadHasEnded) {
+  CUresult found = CUDA_SUCCESS, made = CUDA_ERROR_UNKNOWN, done = CUDA_ERROR_UNKNOWN;
+  std::thread([&] {
+    static thread_local LastOfThread object;
+    object.last = [&] {
+      CUdevice device = 0;
+      found = cuCtxGetDevice(&device);
+      made = cuCtxSetCurrent(context_);
+      done = cuStreamSynchronize(CU_STREAM_PER_THREAD);
+      cuCtxSetCurrent(nullptr);
+    };
+    OK(cuCtxSetCurrent(context_));
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  }).join();
+  EXPECT_EQ(found, CUDA_ERROR_INVALID_CONTEXT);
+  OK(made);
+  OK(done);
 }
 
 TEST_F(Driver, CopiesOutsideOfAllocationsAreErrors) {
