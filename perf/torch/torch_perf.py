@@ -4,7 +4,8 @@
     python3 perf/torch/torch_perf.py [--json FILE] [--rounds 7] [OPERATION...]
 
 The backends take turns; a row is the median over the rounds. "allocator": the tensors were made under
-axccl.torch.use_allocator(). "floor": what torch.distributed itself costs, by its backend `fake`, which does nothing.
+axccl.torch.use_allocator(). "floor": what torch.distributed itself costs in the same processes at the same time, by its
+backend `fake`, which does nothing: two processes that compute slow each other down where their cores share something.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import time
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
 
 SIZES = [8, 4096, 32768, 262144, 1 << 20, 8 << 20, 64 << 20]  # bytes of the larger tensor
 OPERATIONS = ["all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single", "all_gather"]
@@ -69,22 +71,6 @@ def measure(operation, size, ranks, groups, rounds):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def floor():
-    """Microseconds of an all_reduce that does nothing."""
-    from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: F401  registers the backend
-
-    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
-    x = torch.ones(2)
-    values = []
-    for _ in range(15):
-        start = time.perf_counter()
-        for _ in range(2000):
-            dist.all_reduce(x)
-        values.append((time.perf_counter() - start) / 2000 * 1e6)
-    dist.destroy_process_group()
-    return statistics.median(values)
-
-
 def process(rank, ranks, port, arguments, report):
     torch.set_num_threads(1)
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
@@ -92,7 +78,8 @@ def process(rank, ranks, port, arguments, report):
 
     dist.init_process_group("gloo", rank=rank, world_size=ranks, timeout=datetime.timedelta(seconds=300))
     axccl_group = dist.new_group(backend="axccl")
-    groups = {"gloo": dist.group.WORLD, "axccl": axccl_group, "allocator": axccl_group}
+    groups = {"gloo": dist.group.WORLD, "axccl": axccl_group, "allocator": axccl_group,
+              "floor": dist.new_group(backend="fake")}
     rows = []
     for operation in arguments.operations or OPERATIONS:
         for size in SIZES:
@@ -100,7 +87,8 @@ def process(rank, ranks, port, arguments, report):
             rows.append({"operation": operation, "bytes": size, **us})
             if rank == 0:
                 print(f"{operation:24s} {size:9d} B   gloo {us['gloo']:10.1f}   axccl {us['axccl']:9.1f} us {us['gloo'] / us['axccl']:7.1f} x"
-                      f"   allocator {us['allocator']:9.1f} us {us['gloo'] / us['allocator']:7.1f} x", flush=True)
+                      f"   allocator {us['allocator']:9.1f} us {us['gloo'] / us['allocator']:7.1f} x"
+                      f"   floor {us['floor']:5.1f} us", flush=True)
     dist.barrier(group=axccl_group)
     dist.destroy_process_group()
     if rank == 0:
@@ -120,9 +108,7 @@ def main():
         parser.error(f"no operation {', '.join(sorted(wrong))}; there are {', '.join(OPERATIONS)}")
     import axccl.torch  # noqa: F401  compiled here, not by several processes
 
-    nothing = floor()
-    print(f"PyTorch {torch.__version__}, {arguments.ranks} processes; floor of torch.distributed: {nothing:.1f} us a call",
-          flush=True)
+    print(f"PyTorch {torch.__version__}, {arguments.ranks} processes", flush=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -133,7 +119,7 @@ def main():
             rows = json.load(file)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"pytorch": torch.__version__, "ranks": arguments.ranks, "floor_us": nothing, "rows": rows}, file, indent=1)
+            json.dump({"pytorch": torch.__version__, "ranks": arguments.ranks, "rows": rows}, file, indent=1)
             file.write("\n")
 
 

@@ -369,7 +369,7 @@ def test_mismatch(rank, ranks):
     """On a group of its own, which is lost with it."""
     group = dist.new_group(list(range(ranks)))
     dist.barrier()  # or a late rank would meet the error while it makes the group
-    words = ["mismatch", "blocks [3]", "blocks [4]"] if ranks == 2 else ["mismatch"]
+    words = ["mismatch", "count 3", "count 4"] if ranks == 2 else ["mismatch"]
     raises(dist.DistBackendError, words, dist.all_reduce, torch.ones(3 + rank % 2), group=group)
     dist.barrier()
 
