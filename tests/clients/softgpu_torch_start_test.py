@@ -10,6 +10,7 @@ The extension is an empty one, which takes seconds to compile.
 import argparse
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -63,7 +64,10 @@ class Program:
         compiler.write_text(COMPILER, encoding="utf-8")
         compiler.chmod(0o755)
         process = self.start(CXX=compiler, HERE=self.folder)
-        (self.folder / "reached").read_text(encoding="utf-8")
+        reached = os.open(self.folder / "reached", os.O_RDONLY | os.O_NONBLOCK)
+        while not select.select([reached], [], [], 0.1)[0]:
+            assert process.poll() is None, process.communicate()[0]
+        os.close(reached)
         return process
 
 

@@ -73,5 +73,39 @@ TEST(ManyMachines, RanksStartAndReduce) {
       options);
 }
 
+// A rank does not know what ranks of other machines have called that have nothing to send to it.
+TEST(ManyMachines, TimeoutAccusesNobodyOfAnotherMachine) {
+  const Layout layout{kMachines, 1, 4};
+  RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", "0.5"}};
+  RunRanks(
+      layout,
+      [&](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        ASSERT_TRUE(context.Barrier());
+        std::vector<float> values(static_cast<size_t>(clique.size()), 1);
+        const bool calls = clique.rank(0) != (kMachines - 1) * layout.ranks;  // the others' leader there does not
+        if (calls) EXPECT_OK(ncclGroupStart());
+        for (int i = 0; i < clique.size() && calls; ++i) {
+          float* const value = &values[static_cast<size_t>(i)];
+          EXPECT_OK(
+              ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, clique.comm(i), harness::Cuda(clique.stream(i))));
+        }
+        if (calls) EXPECT_OK(ncclGroupEnd());
+        for (int i = 0; i < clique.size() && calls; ++i) {
+          if (axcclStreamSynchronize(clique.stream(i)) != ncclTimeout) continue;  // another one was first
+          const std::string text = ncclGetLastError(clique.comm(i));
+          EXPECT_NE(text.find("; nothing of it has come from ranks "), std::string::npos) << text;
+          EXPECT_NE(text.find("-31 of other machines"), std::string::npos) << text;
+          EXPECT_EQ(text.find("not called by"), std::string::npos) << text;
+        }
+        ASSERT_TRUE(context.Barrier());
+        for (int i = 0; i < clique.size(); ++i) EXPECT_OK(ncclCommAbort(clique.comm(i)));
+        clique.ForgetComms();
+      },
+      options);
+}
+
 }  // namespace
 }  // namespace axccl::tests
