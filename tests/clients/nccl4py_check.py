@@ -3,7 +3,7 @@
   nccl4py_check.py DROPIN        ranks as threads of one process, then as processes
 
 DROPIN is the folder of libnccl.so.2. nccl4py takes the library that is loaded already, so this program starts itself again
-with the folder in front of LD_LIBRARY_PATH. Exit status 77: nccl4py is not installed."""
+with that one preloaded: NVIDIA's package nvidia-nccl, which PyTorch brings, comes before LD_LIBRARY_PATH. Exit status 77: nccl4py is not installed."""
 
 import ctypes
 import multiprocessing
@@ -137,7 +137,7 @@ if __name__ == "__main__":
     dropin = os.path.abspath(sys.argv[1])
     if os.environ.get("AXCCL_DROPIN") != dropin:
         os.environ["AXCCL_DROPIN"] = dropin
-        os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, [dropin, os.environ.get("LD_LIBRARY_PATH")]))
+        os.environ["LD_PRELOAD"] = os.path.join(dropin, "libnccl.so.2")
         os.environ.setdefault("AXCCL_DEVICE", "host")
         os.execv(sys.executable, [sys.executable, "-B", *sys.argv])
     path = nccl.get_library_path()
