@@ -68,8 +68,8 @@ struct ConnectOptions {
   std::byte* block = nullptr;  // of this rank
   uint64_t block_bytes = 0;
   std::function<void()> arrived;  // called when a line has arrived, from within Progress and Publish: must not block
-  // This rank's reach of another rank of that process, by the same transport; null: this is the first one.
-  transport::Reach* sibling = nullptr;
+  // This rank's reach of another rank of that process; null: this is the first one.
+  const transport::Reach* sibling = nullptr;
 };
 
 }  // namespace axccl::remote

@@ -62,9 +62,10 @@ Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions options
                       "AXCCL_ENCRYPT is %s on rank %u and %s on rank %u (pid %u on host %s): set it alike on all ranks",
                       TextOf(own_sealing), options.self, TextOf(address.sealing), options.peer, options.pid,
                       options.host.c_str());
-  if (options.sibling != nullptr) {  // the lines to that process are held already
-    const std::shared_ptr<Peer> peer = static_cast<Reach*>(options.sibling)->peer();
-    AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Reach> reach, Reach::Create(worker, peer, std::move(options)));
+  // Null also if the sibling is reached over UCX.
+  if (const auto* const sibling = dynamic_cast<const Reach*>(options.sibling); sibling != nullptr) {
+    // The lines to that process are held already.
+    AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Reach> reach, Reach::Create(worker, sibling->peer(), std::move(options)));
     return std::shared_ptr<transport::Reach>(std::move(reach));
   }
   const Protection protection{own_sealing, std::min(address.cipher, CipherOfProcess())};
