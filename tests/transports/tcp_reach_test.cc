@@ -259,6 +259,7 @@ TEST(WithoutAThread, MessagesAreReceivedAfterAThreadHasPolled) {
     worker->EndPolling(false);
     ASSERT_TRUE(context.Barrier());
     if (context.rank() == 0) {
+      while (rank.reach->sending()) std::this_thread::yield();  // the bytes of the first
       rank.Send(2);
     } else {
       const auto limit = std::chrono::steady_clock::now() + kPatient;
