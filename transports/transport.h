@@ -222,10 +222,10 @@ class Reach {
   virtual void Publish(const std::shared_ptr<Area>&, std::span<const Stretch>, uint64_t) {}
   // Whether memory of this rank's block may still be sent.
   virtual bool sending() const { return false; }
-  // Waits until the peer's process has received everything that was published, it is dead, or the time is over.
-  // BeginFlush before it asks, so that one does not wait for several peers one after the other.
+  // Asks the peer's process to answer when it has received everything that was published.
   virtual void BeginFlush() {}
-  virtual void Flush(std::chrono::milliseconds) {}
+  // Waits until it has answered what it was asked last, it is dead, or the time is over.
+  virtual void AwaitFlush(std::chrono::milliseconds) {}
   // Whatever arrives from now on is dropped; memory of this rank's block is not written any more.
   virtual void Detach() {}
   // Whether this rank's block may still be in use on behalf of the peer, unless the peer says that it has released it.

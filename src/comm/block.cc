@@ -182,7 +182,7 @@ void PartFromPeers(exec::BlockHeader* header, std::span<const std::shared_ptr<tr
   const auto limit = std::chrono::steady_clock::now() + patience;
   for (const auto& reach : reaches) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
-    if (left.count() > 0) reach->Flush(left);
+    if (left.count() > 0) reach->AwaitFlush(left);
   }
   for (const auto& reach : reaches) reach->Detach();
 }

@@ -399,7 +399,7 @@ class Builder {
     for (size_t rank = self(); rank < ranks(); ++rank) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
       if (left.count() <= 0 || (options_.abort != nullptr && *options_.abort)) return;
-      reaches_[rank]->Flush(left);
+      reaches_[rank]->AwaitFlush(left);
     }
   }
 

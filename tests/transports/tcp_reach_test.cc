@@ -282,7 +282,8 @@ TEST_P(PathTest, WhatIsSentArrives) {
       bool through = false;
       EXPECT_TRUE(rank.Talk(&through));
       EXPECT_TRUE(through) << rank.reach->Trouble();
-      rank.reach->Flush(std::chrono::seconds(5));
+      rank.reach->BeginFlush();
+      rank.reach->AwaitFlush(std::chrono::seconds(5));
       ASSERT_TRUE(context.Barrier());
       rank.reach->Detach();
     }

@@ -173,20 +173,16 @@ void Reach::TakeControl(const void* way, const WireControl& control) {
   Settle();
 }
 
-void Reach::AskForFlush() {
-  for (size_t lane = 0; lane < lanes() && !failed(); ++lane) SendFlush(lane, ++flushes_);
-}
-
 void Reach::BeginFlush() {
   std::lock_guard lock(*mutex_);
-  AskForFlush();
-  asked_ = true;
+  if (failed()) return;
+  for (size_t lane = 0; lane < lanes(); ++lane) SendFlush(lane, ++flushes_);
 }
 
-void Reach::Flush(std::chrono::milliseconds patience) {
+void Reach::AwaitFlush(std::chrono::milliseconds patience) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(*mutex_);
-  if (!std::exchange(asked_, false)) AskForFlush();
+  if (lanes() == 0) return;
   const uint32_t number = flushes_;
   while (flushed_ < number && !failed()) {
     if (std::chrono::steady_clock::now() > limit) {

@@ -43,7 +43,7 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   bool InUse() const override { return sending(); }
   // Uses every lane, so that each is known to lead to the peer and back.
   void BeginFlush() final;
-  void Flush(std::chrono::milliseconds patience) final;
+  void AwaitFlush(std::chrono::milliseconds patience) final;
   std::vector<sockaddr_storage> Doors() const override;
   std::string Place() const override;
   std::string Trouble() const override;
@@ -90,7 +90,6 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
 
   // Applies all messages up to the first that is missing.
   void Settle();
-  void AskForFlush();
   void Deliver(const Memory& memory, const WireHeader& header);
 
   std::mutex& mutex() const { return *mutex_; }
@@ -108,7 +107,6 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   std::map<uint64_t, std::weak_ptr<Memory>> areas_;
   std::string trouble_;
   uint32_t flushes_ = 0, flushed_ = 0;
-  bool asked_ = false;  // a flush that nobody waits for yet
 };
 
 }  // namespace axccl::remote
