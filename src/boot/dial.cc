@@ -23,6 +23,9 @@ using service::Wait;
 
 constexpr std::chrono::milliseconds kFirstRetry{2};
 constexpr std::chrono::milliseconds kLastRetry{200};
+// The kernel reports that a host is unreachable after three lost packets (of ARP; TCP's take longer), and a switch may
+// need seconds until it lets a new link through.
+constexpr std::chrono::seconds kUnreachable{10};
 
 }  // namespace
 
@@ -171,6 +174,7 @@ Dial::Attempt Dial::ConnectOnce(const Address& address) {
   socklen_t bytes;
   const sockaddr_storage storage = ToSockaddr(address, &bytes);
   int error = 0;
+  bool lost = false;
   if (connect(fd_.get(), reinterpret_cast<const sockaddr*>(&storage), bytes) != 0 && errno != EINPROGRESS) {
     error = errno;
   } else {
@@ -183,12 +187,13 @@ Dial::Attempt Dial::ConnectOnce(const Address& address) {
     }
     socklen_t length = sizeof error;
     if (getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    lost = error == EHOSTUNREACH && Clock::now() - patience_.start < kUnreachable;
   }
   if (error == 0) {
     TuneSocket(fd_.get(), nranks_);  // only now: its timeouts would end the attempts to connect
     return Greet();
   }
-  return {ConnectFailed(address, error), from_environment()};
+  return {ConnectFailed(address, error), from_environment() || lost};
 }
 
 Status Dial::ConnectFailed(const Address& address, int error) const {

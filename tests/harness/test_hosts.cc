@@ -226,10 +226,14 @@ bool TestHosts::Filter(int name_space, const std::string& device, double percent
 
 bool TestHosts::Drop(int host, Way way, double percent) const {
   for (int nic = 0; nic < nics_; ++nic) {
-    if (way != Way::kOut && !Filter(descriptor(host), Interface(nic), percent)) return false;
-    if (way != Way::kIn && !Filter(bridge_, Port(host, nic), percent)) return false;
+    if (!DropAt(host, nic, way, percent)) return false;
   }
   return true;
+}
+
+bool TestHosts::DropAt(int host, int nic, Way way, double percent) const {
+  return (way == Way::kOut || Filter(descriptor(host), Interface(nic), percent)) &&
+         (way == Way::kIn || Filter(bridge_, Port(host, nic), percent));
 }
 
 bool TestHosts::EnterNetwork(int host) const { return setns(hosts_[static_cast<size_t>(host)], CLONE_NEWNET) == 0; }

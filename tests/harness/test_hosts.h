@@ -63,7 +63,8 @@ class TestHosts {
   // Loses packets of both directions at random, on all NICs. 100 and more: all packets.
   bool Lose(int host, double percent) const { return Drop(host, Way::kBoth, percent); }
   bool Cut(int host, Way way) const { return Drop(host, way, 100); }
-  // Ends Lose and Cut.
+  bool CutNic(int host, int nic) const { return DropAt(host, nic, Way::kBoth, 100); }
+  // Ends Lose, Cut and CutNic.
   bool Heal(int host) const;
 
  private:
@@ -71,6 +72,7 @@ class TestHosts {
   bool Build(int hosts);
   bool AddNic(int nic) const;
   bool Drop(int host, Way way, double percent) const;
+  bool DropAt(int host, int nic, Way way, double percent) const;
   bool Filter(int name_space, const std::string& device, double percent) const;
 
   int nics_ = 1;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -75,6 +76,44 @@ TEST(Unreachable, IdOfAnotherHost) {
              },
              {{"AXCCL_INIT_TIMEOUT", "0.5"}});
 }
+
+class LateNetworkTest : public testing::TestWithParam<int> {};
+
+// Linux gives a host up (EHOSTUNREACH) after three lost packets of ARP. The network begins to work only then: of the
+// only NIC, over which ranks meet, or of the second one.
+TEST_P(LateNetworkTest, UnreachableHostIsCalledAgain) {
+  const int nic = GetParam();
+  RunOnHosts(
+      2, 2,
+      [nic](const TestHosts& hosts, RankContext& context) {
+        const std::string name = TestHosts::Interface(nic);
+        std::thread healer;
+        if (context.rank() == 0) {
+          for (int host = 0; host < 2; ++host)
+            EXPECT_EQ(hosts.Run(host, {"ip", "ntable", "change", "name", "arp_cache", "dev", name, "retrans", "100"}),
+                      0);
+          EXPECT_TRUE(hosts.CutNic(1, nic));
+          healer = std::thread([&hosts, &name, &context] {
+            const std::vector<std::string> given_up = {"sh", "-c",
+                                                       "ip neigh show dev " + name + " nud failed | grep -q 10.7"};
+            while (hosts.Run(0, given_up) != 0 && hosts.Run(1, given_up) != 0 && !context.AnyFailed()) continue;
+            EXPECT_TRUE(hosts.Heal(1));
+          });
+        }
+        EXPECT_TRUE(context.Barrier(1));
+        harness::Clique clique;
+        EXPECT_TRUE(clique.Init(context));
+        std::vector<int> data(1'000'000, context.rank() + 1);  // enough to take all rails
+        EXPECT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, clique.comm(),
+                                harness::Cuda(clique.stream())));
+        EXPECT_OK(axcclStreamSynchronize(clique.stream()));
+        EXPECT_EQ(data, std::vector<int>(data.size(), 3));
+        if (healer.joinable()) healer.join();
+      },
+      {{"NCCL_SOCKET_FAMILY", "AF_INET"}}, nic + 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nics, LateNetworkTest, testing::Values(0, 1));
 
 // For example in a chroot in which /sys is not mounted.
 TEST(WithoutSys, TcpNeedsNone) {

@@ -249,7 +249,7 @@ void Lines::OnCall(const Key& key, uint32_t events) {
   Call& call = *line.call;
   const int fd = line.fd.get();
   if (call.stage == Call::kConnecting) {
-    if ((events & (EPOLLERR | EPOLLHUP)) != 0) return OnEvent(key, events);
+    if ((events & (EPOLLERR | EPOLLHUP)) != 0) return OnNoAnswer(key);
     if (!Greet(&line, key)) CallAgain(key);
     return;
   }
@@ -272,6 +272,16 @@ void Lines::OnCall(const Key& key, uint32_t events) {
   const LineProof proof = keys.CallerProof(call.hello, call.answer.nonce);
   call.stage = Call::kProved;
   if (send(fd, &proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof)) CallAgain(key);
+}
+
+// The kernel calls a host unreachable after three lost packets of ARP, or because a switch does not know it yet.
+void Lines::OnNoAnswer(const Key& key) {
+  const Line& line = lines_[key];
+  int error = 0;
+  socklen_t bytes = sizeof(error);
+  (void)getsockopt(line.fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+  if (error == EHOSTUNREACH && service::Clock::now() < line.call->limit) return CallAgain(key);
+  EndSoon(key, Reason(error, names_[key.rail]));
 }
 
 bool Lines::Greet(Line* line, const Key& key) {
@@ -336,7 +346,7 @@ void Lines::Stand(const Key& key) {
     line.stands = true;
     Send(&line);
   }
-  (void)loop_->Watch(line.fd.get(), EPOLLIN | EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
+  (void)loop_->Watch(line.fd.get(), EPOLLIN | EPOLLRDHUP, [this, key](uint32_t) { OnEvent(key); }).ok();
 }
 
 void Lines::HandOver(const Key& key) {
@@ -353,13 +363,8 @@ void Lines::HandOver(const Key& key) {
   take_data_(key, std::move(fd), session);
 }
 
-// A line that is being made has sent nothing yet.
-void Lines::OnEvent(const Key& key, uint32_t) {
-  Line& line = lines_[key];
-  int error = 0;
-  socklen_t bytes = sizeof(error);
-  if (line.call != nullptr) (void)getsockopt(line.fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
-  const std::string why = line.call != nullptr ? Reason(error, names_[key.rail]) : Read(key, &line);
+void Lines::OnEvent(const Key& key) {
+  const std::string why = Read(key, &lines_[key]);
   if (!why.empty()) EndSoon(key, why);
 }
 

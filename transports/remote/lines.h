@@ -133,12 +133,13 @@ class Lines {
   const LineKeys* KeysOf(const ProcessId& process) const;
   Status Dial(const Key& key);
   void OnCall(const Key& key, uint32_t events);
+  void OnNoAnswer(const Key& key);
   bool Greet(Line* line, const Key& key);
   void CallAgain(const Key& key);
   void Adopt(const Key& key, service::Fd fd, const LineSession& session);
   void HandOver(const Key& key);
   void Stand(const Key& key);
-  void OnEvent(const Key& key, uint32_t events);
+  void OnEvent(const Key& key);
   std::string Read(const Key& key, Line* line);
   static void Send(Line* line);
   void EndSoon(const Key& key, const std::string& why);
