@@ -131,6 +131,28 @@ def test_lists(rank, ranks):
         same(out, fill(root, sizes[rank], salt=rank), "scatter")
 
 
+def test_gather_single(rank, ranks):
+    """PyTorch 2.14 and newer; the output is flat, or one part longer in front."""
+    if not hasattr(dist, "gather_single"):
+        print("this PyTorch has no gather_single")
+        return
+    for root in range(ranks):
+        shapes = ((3, 2), (3 * ranks, 2)), ((3, 2), (ranks, 3, 2)), ((0,), (0,)), ((70001,), (70001 * ranks,))
+        for shape, out_shape in shapes:
+            for make in (torch.clone, lambda t: strided(t)[0]):
+                out = make(torch.zeros(out_shape)) if rank == root else None
+                work = dist.gather_single(make(fill(rank, shape)), out, dst=root, async_op=True)
+                work.wait()
+                if rank == root:
+                    expected = torch.cat([fill(r, shape).reshape(-1) for r in range(ranks)])
+                    assert torch.equal(out.reshape(-1), expected), f"gather_single: found {out}, expected {expected}"
+    if rank == 0:
+        raises(ValueError, ["gather_single", "the other 2"], dist.gather_single, torch.zeros(2), torch.zeros(2 * ranks + 1))
+        dist.gather_single(torch.zeros(2), torch.zeros(2 * ranks))
+    else:
+        dist.gather_single(torch.zeros(2))
+
+
 def test_operators(rank, ranks):
     x = fill(rank, (6,)) + 1
     inputs = torch.stack([fill(r, (6,)) + 1 for r in range(ranks)])

@@ -396,6 +396,22 @@ AxcclBackend::WorkPtr AxcclBackend::gather(Lists& outputs, Tensors& inputs, cons
              });
 }
 
+AxcclBackend::WorkPtr AxcclBackend::gather_into_tensor(at::Tensor& output, at::Tensor& input,
+                                                       const c10d::GatherOptions& options) {
+  const char* const call = "gather_single";
+  const auto root = static_cast<int>(options.rootRank);
+  CheckRank(call, "dst", root, size_);
+  const bool gets = rank_ == root;
+  if (gets) CheckMultiple(call, output, input, size_);
+  Operands operands(call);
+  const axcclView_t from = operands.View(operands.Input(input));
+  const axcclView_t to = gets ? operands.View(operands.Output(output)) : axcclView_t{};
+  return Run(call, OpType::GATHER, std::move(operands), gets ? Tensors{output} : Tensors(), options.timeout,
+             options.asyncOp, [=](const Launch& with) {
+               return axcclGather(1, &from, gets ? &to : nullptr, 0, root, with.channel, &with.options, with.stream);
+             });
+}
+
 AxcclBackend::WorkPtr AxcclBackend::scatter(Tensors& outputs, Lists& inputs, const c10d::ScatterOptions& options) {
   CheckOne("scatter", outputs);
   const auto root = static_cast<int>(options.rootRank);
