@@ -69,6 +69,9 @@ void Memory::Store(const Message& message, const void* data) const {
       CopyGuarded(to, from, stretch.bytes);
     } else if (stretch.bytes <= kByWords && stretch.bytes % 8 == 0 && stretch.offset % 8 == 0) {
       CopyWords(to, from, stretch.bytes);
+    } else if (stretch.bytes < sizeof(uint64_t)) {  // a mark, which somebody waits for
+      for (uint32_t i = 0; i < stretch.bytes; ++i)
+        __atomic_store_n(reinterpret_cast<uint8_t*>(to + i), static_cast<uint8_t>(from[i]), __ATOMIC_RELEASE);
     } else {
       std::memcpy(to, from, stretch.bytes);
     }

@@ -5,6 +5,7 @@
 // with the lock of the peer held; other threads read the mirror meanwhile.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -41,14 +42,15 @@ class Memory final : public transport::Reach::Area {
   void Store(const Message& message, const void* data) const;
   // Stores its guarded stretches, which `data` has one after the other.
   void StoreGuarded(const Message& message, const std::byte* data) const;
-  // Stores the line of such a message, if it has one, with the first word last (sequentially consistent).
+  // Stores the line of such a message, if it has one. Who sees one of its words sees the data, too; the first word
+  // comes last (sequentially consistent).
   void StoreLine(const WireHeader& header) const {
     if (header.line == transport::Reach::kNoLine) return;
-    std::byte* const line = mirror_ + header.line;
-    uint64_t first;
-    std::memcpy(&first, header.line_bytes, sizeof(first));
-    std::memcpy(line + sizeof(first), header.line_bytes + sizeof(first), transport::Reach::kLineBytes - sizeof(first));
-    __atomic_store_n(reinterpret_cast<uint64_t*>(line), first, __ATOMIC_SEQ_CST);
+    auto* const line = reinterpret_cast<uint64_t*>(mirror_ + header.line);
+    std::array<uint64_t, transport::Reach::kLineBytes / sizeof(uint64_t)> words;
+    std::memcpy(words.data(), header.line_bytes, sizeof(words));
+    for (size_t i = 1; i < words.size(); ++i) __atomic_store_n(&line[i], words[i], __ATOMIC_RELEASE);
+    __atomic_store_n(line, words[0], __ATOMIC_SEQ_CST);
   }
 
  private:
