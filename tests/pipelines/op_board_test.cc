@@ -54,6 +54,12 @@ void DeclareAndAwait(RankContext& context, IntPipeline* pipeline, int step, int6
   }
 }
 
+// A start is on the board once the stream has come to it, which is not necessarily before axcclPipelineStart returns.
+void AwaitStart(RankContext& context, const Clique& clique, const std::string& start) {
+  for (Texts texts; texts.empty() || texts[0] != start; texts = BoardTexts(clique.comm(), context.rank()))
+    ASSERT_FALSE(context.AnyFailed());
+}
+
 void ShowEveryChunk(RankContext& context, const Clique& clique, const IntCase& c, axcclChannel_t channel) {
   const std::string on = channel == axcclDefaultChannel(clique.comm()) ? "" : " on 5";
   IntPipeline pipeline(c, context.rank(), channel);
@@ -61,6 +67,7 @@ void ShowEveryChunk(RankContext& context, const Clique& clique, const IntCase& c
     const std::string starts = " #" + std::to_string(step) + " start" + on + " ";
     pipeline.Prepare(step);
     ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
+    ASSERT_NO_FATAL_FAILURE(AwaitStart(context, clique, "under way" + starts + "0/4 in 0/8 out"));
     ExpectBoards(context, clique, "under way" + starts + "0/4 in 0/8 out", "under way" + starts + "0/4 in 0/8 out");
     ASSERT_NO_FATAL_FAILURE(DeclareAndAwait(context, &pipeline, step, 0, 2));
     ExpectBoards(context, clique, "under way" + starts + "2/4 in 2/8 out", "under way" + starts + "0/4 in 2/8 out");
