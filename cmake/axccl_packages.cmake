@@ -80,7 +80,7 @@ function(axccl_packages)
     ${CMAKE_BINARY_DIR}/packages/triggers)
   set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
   set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
-  set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "libexpat1, libhwloc15, libucx0")  # loaded where they are found
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "libexpat1, libgcrypt20, libhwloc15, libucx0")  # loaded where they are found
   set(CPACK_DEBIAN_DEBUG_PACKAGE_SHLIBDEPS OFF)
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS libsodium-dev)  # of the static library
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)

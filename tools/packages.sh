@@ -31,6 +31,7 @@ libzstd-dev have_header zstd.h
 libucx-dev have_header ucp/api/ucp.h
 libhwloc-dev have_header hwloc.h
 libexpat1-dev have_header expat.h
+libgcrypt20-dev have_header gcrypt.h
 nlohmann-json3-dev have_header nlohmann/json.hpp
 iproute2 have_command tc
 pkg-config have_command pkg-config

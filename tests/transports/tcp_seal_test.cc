@@ -3,6 +3,7 @@
 #include "transports/tcp/seal.h"
 
 #include <gtest/gtest.h>
+#include <sodium.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "tests/harness/random.h"
+#include "transports/tcp/gcrypt.h"
 
 namespace axccl::tcp {
 namespace {
@@ -113,6 +115,31 @@ TEST_P(SealTest, RepeatedMovedAndMissingRecordsAreRejected) {
   EXPECT_FALSE(opens({first, first}));
   EXPECT_FALSE(opens({second}));
   EXPECT_FALSE(opens({second, first}));
+}
+
+// A process with libgcrypt reads what one without it sends, and the other way round.
+TEST(Gcrypt, HasTheBytesOfLibsodium) {
+  std::array<uint8_t, 32> key;
+  harness::Random random(harness::Seed());
+  for (uint8_t& byte : key) byte = static_cast<uint8_t>(random.Below(256));
+  const auto gcrypt = Gcrypt::Make(key);
+  if (gcrypt == nullptr || CipherOfProcess() != remote::Cipher::kAesGcm)
+    GTEST_SKIP() << "there is no libgcrypt, or this processor has no instructions for AES";
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{4097}, kRecordBytes}) {
+    std::vector<unsigned char> text(bytes), open(random.Below(100)), sealed(bytes), expected(bytes), opened(bytes, 9);
+    for (unsigned char& byte : text) byte = static_cast<unsigned char>(random.Below(256));
+    Gcrypt::Nonce nonce{};
+    nonce[0] = static_cast<unsigned char>(bytes);
+    std::array<unsigned char, kTagBytes> tag, expected_tag;
+    ASSERT_TRUE(gcrypt->Close(nonce, open, text.data(), bytes, sealed.data(), tag));
+    ASSERT_EQ(crypto_aead_aes256gcm_encrypt_detached(expected.data(), expected_tag.data(), nullptr, text.data(), bytes,
+                                                     open.data(), open.size(), nullptr, nonce.data(), key.data()),
+              0);
+    EXPECT_EQ(sealed, expected) << bytes;
+    EXPECT_EQ(tag, expected_tag) << bytes;
+    EXPECT_TRUE(gcrypt->Open(nonce, open, expected.data(), bytes, expected_tag, opened.data()));
+    EXPECT_EQ(opened, text) << bytes;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ciphers, SealTest,

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "transports/tcp/gcrypt.h"
+
 namespace axccl::tcp {
 namespace {
 
@@ -25,6 +27,7 @@ remote::Cipher CipherOfProcess() {
 
 struct Seal::State {
   alignas(16) crypto_aead_aes256gcm_state aes;
+  std::unique_ptr<Gcrypt> gcrypt;  // for the same cipher; may be null
   std::array<uint8_t, 32> key;
   remote::Cipher cipher;
   bool hidden;
@@ -54,10 +57,15 @@ Seal::Seal(const std::array<uint8_t, 32>& key, remote::Cipher cipher, bool hidde
   constexpr char kLength[] = "length";
   crypto_generichash(state_->length_key.data(), state_->length_key.size(),
                      reinterpret_cast<const unsigned char*>(kLength), sizeof(kLength), key.data(), key.size());
-  if (cipher == remote::Cipher::kAesGcm) crypto_aead_aes256gcm_beforenm(&state_->aes, key.data());
+  if (cipher != remote::Cipher::kAesGcm) return;
+  crypto_aead_aes256gcm_beforenm(&state_->aes, key.data());
+  state_->gcrypt = Gcrypt::Make(key);
 }
 
-Seal::~Seal() { sodium_memzero(state_.get(), sizeof(State)); }
+Seal::~Seal() {
+  state_->gcrypt = nullptr;
+  sodium_memzero(state_.get(), sizeof(State));
+}
 
 size_t Seal::LengthOf(const std::byte* record) const {
   uint32_t bytes = 0;
@@ -81,6 +89,9 @@ size_t Seal::Close(std::byte* record, const std::byte* text, size_t bytes) {
   unsigned char* const tag = sealed + bytes;
   const size_t hidden = state_->hidden ? bytes : 0;
   const size_t open = kHeadBytes + bytes - hidden;
+  if (state_->gcrypt != nullptr &&
+      state_->gcrypt->Close(nonce, {Bytes(record), open}, Bytes(text), hidden, sealed, Gcrypt::Tag(tag, kTagBytes)))
+    return kHeadBytes + bytes + kTagBytes;
   if (state_->cipher == remote::Cipher::kAesGcm) {
     crypto_aead_aes256gcm_encrypt_detached_afternm(sealed, tag, nullptr, Bytes(text), hidden, Bytes(record), open,
                                                    nullptr, nonce.data(), &state_->aes);
@@ -98,12 +109,18 @@ bool Seal::Open(const std::byte* record, size_t record_bytes, std::byte* to) {
   const unsigned char* const tag = sealed + bytes;
   const size_t hidden = state_->hidden ? bytes : 0;
   const size_t open = kHeadBytes + bytes - hidden;
-  const bool opened =
-      state_->cipher == remote::Cipher::kAesGcm
-          ? crypto_aead_aes256gcm_decrypt_detached_afternm(Bytes(to), nullptr, sealed, hidden, tag, Bytes(record), open,
-                                                           nonce.data(), &state_->aes) == 0
-          : crypto_aead_chacha20poly1305_ietf_decrypt_detached(Bytes(to), nullptr, sealed, hidden, tag, Bytes(record),
-                                                               open, nonce.data(), state_->key.data()) == 0;
+  bool opened;
+  if (state_->gcrypt != nullptr) {
+    opened = state_->gcrypt->Open(nonce, {Bytes(record), open}, sealed, hidden,
+                                  std::span<const unsigned char, kTagBytes>(tag, kTagBytes), Bytes(to));
+  } else {
+    opened =
+        state_->cipher == remote::Cipher::kAesGcm
+            ? crypto_aead_aes256gcm_decrypt_detached_afternm(Bytes(to), nullptr, sealed, hidden, tag, Bytes(record),
+                                                             open, nonce.data(), &state_->aes) == 0
+            : crypto_aead_chacha20poly1305_ietf_decrypt_detached(Bytes(to), nullptr, sealed, hidden, tag, Bytes(record),
+                                                                 open, nonce.data(), state_->key.data()) == 0;
+  }
   if (opened && !state_->hidden && to != record + kHeadBytes) std::memcpy(to, sealed, bytes);
   return opened;
 }
