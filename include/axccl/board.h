@@ -6,6 +6,9 @@
  * nothing and takes no lock that an operation holds, so it also works while the rank hangs, or its process is stopped
  * or dead. Operations go on meanwhile, so what is shown is a moment ago, and not the same moment for all of them.
  *
+ * For a rank on another machine, the rank's process is asked, where a thread of the library answers whatever the
+ * application does, and if it does not within 250 ms, other processes of that machine with ranks of the communicator.
+ *
  * An operation is on the board once the rank has begun it, not while it waits on its stream for earlier work. Messages
  * of a rank to itself are not on it. Example, what rank 1 is doing:
  *
@@ -72,8 +75,10 @@ typedef struct axcclOpInfo {
 /* Writes the operations of a rank of the communicator to `ops`: first those under way, then failed ones, then the rest;
  * those of one channel newest first. *count = how many there are; of more than `capacity` (0 or more) the first are
  * written. Set ops[0].size = sizeof(axcclOpInfo_t) before: elements are as far apart. `ops` may be NULL if `capacity`
- * is 0. ncclInvalidArgument: no such rank, `count` NULL, no size. ncclInvalidUsage: the rank shares no memory with this
- * one, as it is on another machine. Works on a communicator that has failed, but not on one that was aborted here. */
+ * is 0. Of a rank on another machine, no more are written than fit into 60 KiB, about 500. ncclInvalidArgument: no such
+ * rank, `count` NULL, no size. Of a rank on another machine also ncclRemoteError: no process is left there that could
+ * tell, or none has answered for 3 s; ncclInvalidUsage: another thread has aborted the communicator. Works on a
+ * communicator that has failed, but not on one that was aborted here. */
 ncclResult_t axcclCommGetOps(ncclComm_t comm, int rank, axcclOpInfo_t* ops, int capacity, int* count);
 
 #ifdef __cplusplus

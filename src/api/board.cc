@@ -38,15 +38,14 @@ axcclOpInfo_t InfoOf(const comm::BoardOp& op) {
   info.peer = op.peer;
   info.channel_id = op.channel_id.value_or(0);
   info.sequence = op.sequence;
-  info.count = op.call.count;
-  const uint64_t type = op.call.packed >> 8 & 0xff;
-  if (type < kNumDataTypes) info.bytes = info.count * ElementSize(static_cast<DataType>(type));
+  info.count = op.count;
+  info.bytes = op.bytes;
   info.in_chunks = op.in_chunks;
   info.out_chunks = op.out_chunks;
   info.in_ready = op.in_ready;
   info.out_there = op.out_there;
-  const std::string text = op.call.Text();
-  text.copy(info.call, sizeof(info.call) - 1);
+  static_assert(sizeof(info.call) > comm::BoardOp::kMostText);
+  op.call.copy(info.call, sizeof(info.call) - 1);
   return info;
 }
 
@@ -65,11 +64,11 @@ AXCCL_API ncclResult_t axcclCommGetOps(ncclComm_t handle, int rank, axcclOpInfo_
     if (capacity > 0 && size < sizeof(size_t))
       return InvalidArgument("%s: argument ops is %s; set ops[0].size = sizeof(axcclOpInfo_t)", call,
                              ops == nullptr ? "NULL" : "without its size");
-    Result<std::vector<comm::BoardOp>> found = comm::ReadOpBoard(core, rank);
+    Result<comm::Board> found = comm::ReadOpBoard(core, rank);
     if (!found.ok()) return Status(found.status().code(), std::string(call) + ": " + found.status().message().data());
-    *count = static_cast<int>(found->size());
-    for (size_t i = 0; i < std::min(found->size(), static_cast<size_t>(capacity)); ++i) {
-      axcclOpInfo_t info = InfoOf((*found)[i]);
+    *count = static_cast<int>(found->total);
+    for (size_t i = 0; i < std::min(found->ops.size(), static_cast<size_t>(capacity)); ++i) {
+      axcclOpInfo_t info = InfoOf(found->ops[i]);
       info.size = size;
       std::byte* const to = reinterpret_cast<std::byte*>(ops) + i * size;
       std::memset(to, 0, size);

@@ -9,6 +9,7 @@
 #include "src/base/closer.h"
 #include "src/base/log.h"
 #include "src/base/param.h"
+#include "src/comm/op_board.h"
 #include "src/comm/programs.h"
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
@@ -211,6 +212,7 @@ void Communicator::Abort(const Status& reason) {
       failure_.Set(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
   device_->Abort();
   if (first) failure_.Publish(members_);
+  StopAsking(this);
   LeaveOperations();
 }
 
@@ -230,6 +232,11 @@ void Communicator::SpreadRevoke(int by) {
 
 void Communicator::OnRevoked(int rank) {
   if (rank >= 0 && rank < identity_.ranks) SpreadRevoke(rank);
+}
+
+std::vector<std::byte> Communicator::OnAsked(int rank, size_t limit) {
+  if (rank < 0 || rank >= identity_.ranks || !IsNear(rank)) return {};
+  return PackBoard(ReadLocalBoard(*this, rank), limit);
 }
 
 void Communicator::Correspond(FarProcesses far) {

@@ -61,6 +61,10 @@ class Communicator : public exec::ChannelOwner, public NoticeListener {
   // The channels that the application created; each has an order of its own.
   ChannelTable& channels() { return channels_; }
   const std::vector<exec::Member>& members() const { return members_; }
+  // Whether the rank is on this machine.
+  bool IsNear(int rank) const {
+    return members_[static_cast<size_t>(rank)].machine == members_[static_cast<size_t>(identity_.rank)].machine;
+  }
   const Block& block() const { return *block_; }
 
   // Makes memory of the application as fast to reach for peers as can be. Returns a number for Deregister, 0 if there
@@ -97,8 +101,10 @@ class Communicator : public exec::ChannelOwner, public NoticeListener {
   void Revoke();
   bool revoked() const { return failure_.revoked(); }
   void OnRevoked(int rank) override;
+  std::vector<std::byte> OnAsked(int rank, size_t limit) override;
   // From now on, ranks of these processes are told, too.
   void Correspond(FarProcesses far);
+  const FarProcesses& far() const { return far_; }
   // Ends all operations with `reason` and wakes everything that waits for them. Local; any thread.
   void Abort(const Status& reason);
   // Called after a failure: waits until ranks of other processes no longer write into this rank's buffers, which takes

@@ -9,6 +9,7 @@
 
 #include "src/base/sizes.h"
 #include "src/comm/channel_slots.h"
+#include "src/exec/channel/recorded_call.h"
 #include "src/exec/channel/start_stamps.h"
 #include "src/plan/contract.h"
 
@@ -104,11 +105,8 @@ void BoardReader::ReadChannel(const BoardChannel& channel) {
 void BoardReader::ReadRecord(const BoardChannel& channel, const OpRecord& record) {
   const uint64_t name = record.sequence.load(std::memory_order_acquire);
   if (name == 0) return;
-  BoardOp op{.state = BoardOp::State::kUnderWay,
-             .use = channel.use,
-             .channel_id = channel.id,
-             .sequence = name - 1,
-             .call = exec::RecordedCall(record.word)};
+  BoardOp op{.state = BoardOp::State::kUnderWay, .use = channel.use, .channel_id = channel.id, .sequence = name - 1};
+  const exec::RecordedCall call(record.word);
   const auto stamps = exec::RecordedStamps::Of(record.word);
   const uint64_t progress = record.progress.load(std::memory_order_acquire);
   std::atomic_thread_fence(std::memory_order_acquire);
@@ -116,20 +114,24 @@ void BoardReader::ReadRecord(const BoardChannel& channel, const OpRecord& record
   const OpRecord::State state = OpRecord::StateIn(progress);
   if (state == OpRecord::kDone) op.state = BoardOp::State::kDone;
   if (state == OpRecord::kEnqueued) op.state = BoardOp::State::kEnqueued;
-  const unsigned kind = op.call.packed & 0xff;
+  const unsigned kind = call.packed & 0xff;
   if (kind >= plan::kNumKinds) return;
   plan::Contract contract{static_cast<plan::Kind>(kind), channel.size};
-  contract.root = std::min(static_cast<int>(op.call.packed >> 32 & 0xffff), channel.size - 1);
+  contract.root = std::min(static_cast<int>(call.packed >> 32 & 0xffff), channel.size - 1);
   if (contract.kind == plan::Kind::kSendRecv) op.peer = channel.peer;
-  if (op.call.slices != 0) {
-    const exec::Slices slices = exec::Slices::Unpack(op.call.slices);
+  if (call.slices != 0) {
+    const exec::Slices slices = exec::Slices::Unpack(call.slices);
     op.in_chunks = slices.slices * plan::InputBlocks(contract, channel.position);
     op.out_chunks = slices.slices * plan::OutputBlocks(contract, channel.position);
     op.in_ready = OpRecord::ReadyIn(progress);
     op.out_there = OpRecord::ThereIn(progress);
     if (state == OpRecord::kEnqueued && !ReadStamps(stamps, slices.produced, &op)) return;
   }
-  ops_.push_back(op);
+  op.count = call.count;
+  const uint64_t type = call.packed >> 8 & 0xff;
+  if (type < kNumDataTypes) op.bytes = op.count * ElementSize(static_cast<DataType>(type));
+  op.call = call.Text().substr(0, BoardOp::kMostText);
+  ops_.push_back(std::move(op));
 }
 
 // Of a GPU rank. Returns false if the pipeline is gone.
@@ -204,15 +206,19 @@ void BoardReader::ReadSlot(uint32_t place, uint64_t word) {
 
 }  // namespace
 
-Result<std::vector<BoardOp>> ReadOpBoard(const Communicator& comm, int rank) {
-  const std::vector<exec::Member>& members = comm.members();
-  const exec::Member& member = members[static_cast<size_t>(rank)];
-  if (member.machine != members[static_cast<size_t>(comm.identity().rank)].machine)
-    return MakeStatus(Code::kInvalidUsage,
-                      "argument rank is %d, which shares no memory with rank %d, so its operations are not seen here; "
-                      "ask on its own machine",
-                      rank, comm.identity().rank);
-  return BoardReader(comm, member).Read();
+Board ReadLocalBoard(const Communicator& comm, int rank) {
+  std::vector<BoardOp> ops = BoardReader(comm, comm.members()[static_cast<size_t>(rank)]).Read();
+  const size_t total = ops.size();
+  return {std::move(ops), total};
+}
+
+Result<Board> ReadOpBoard(const Communicator& comm, int rank) {
+  if (comm.IsNear(rank)) return ReadLocalBoard(comm, rank);
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte> text, Ask(comm.far(), rank, &comm));
+  Board board;
+  if (!UnpackBoard(text, &board))
+    return MakeStatus(Code::kRemoteError, "what came for the op board of rank %d is not one", rank);
+  return board;
 }
 
 }  // namespace axccl::comm

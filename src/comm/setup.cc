@@ -259,10 +259,17 @@ class Builder {
   bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
 
   FarProcesses FarOnes() const {
-    FarProcesses far{peers_[0].hash, {}};
+    FarProcesses far;
+    far.comm = peers_[0].hash;
     for (size_t rank = 0; rank < ranks(); ++rank) {
-      if (IsRemote(rank) && process_of_[rank] == static_cast<int>(rank))
+      const auto first = static_cast<size_t>(process_of_[rank]);  // is not after `rank`
+      if (IsRemote(rank) && first == rank) {
+        far.of_rank.push_back(static_cast<int>(far.ids.size()));
         far.ids.push_back(peers_[rank].address.process_id);
+        far.machines.push_back(machine_of_[rank]);
+      } else {
+        far.of_rank.push_back(IsRemote(rank) ? far.of_rank[first] : -1);
+      }
     }
     return far;
   }

@@ -22,6 +22,7 @@
 #include "src/boot/node.h"
 #include "src/boot/unique_id.h"
 #include "src/boot/wire.h"
+#include "src/comm/board.h"
 #include "src/comm/net/address.h"
 #include "src/cost/machine.h"
 #include "src/cost/network.h"
@@ -310,19 +311,28 @@ void LifelineNotices(const uint8_t* data, size_t size) {
   const bool taken =
       reader.Read({bytes, size / 2}, &notices) && reader.Read({bytes + size / 2, size - size / 2}, &notices);
   remote::NoticeWriter writer(kKey);
-  std::vector<std::byte> again;
-  for (const remote::Notice& notice : notices) writer.Write(notice, &again);
   const auto is_beat = [](std::byte byte) { return byte == remote::kBeatByte; };
   size_t at = 0;
-  for (size_t done = 0; done < again.size(); done += again.size() / notices.size()) {
+  for (const remote::Notice& notice : notices) {
+    std::vector<std::byte> again;
+    writer.Write(notice, &again);
     while (at < size && is_beat(bytes[at])) ++at;
-    const size_t one = again.size() / notices.size();
-    Check(at + one <= size && std::equal(bytes + at, bytes + at + one, again.begin() + static_cast<ptrdiff_t>(done)),
+    Check(at + again.size() <= size && std::equal(again.begin(), again.end(), bytes + at),
           "a notice that nobody has written");
-    at += one;
+    at += again.size();
   }
   while (at < size && is_beat(bytes[at])) ++at;
   Check(taken || at < size, "beats are refused");
+}
+
+// A board that is accepted is the same after packing it again, if its unused fields are 0.
+void OpBoard(const uint8_t* data, size_t size) {
+  comm::Board board, again;
+  if (!comm::UnpackBoard({reinterpret_cast<const std::byte*>(data), size}, &board)) return;
+  const std::vector<std::byte> bytes = comm::PackBoard(board, size);
+  Check(bytes.size() == size && comm::UnpackBoard(bytes, &again), "a board that is accepted once only");
+  Check(again.total == board.total && again.ops.size() == board.ops.size(), "another board");
+  Check(comm::PackBoard(again, size) == bytes, "other operations");
 }
 
 // The sizes of memory and data, and a header. A header that is accepted respects both.
@@ -441,6 +451,7 @@ constexpr Target kTargets[] = {
     {"network_address", NetworkAddress},
     {"notice", LifelineNotices},
     {"number", Number},
+    {"op_board", OpBoard},
     {"program", Program},
     {"schedule", Schedule},
     {"stablehlo", Stablehlo},

@@ -16,7 +16,7 @@ std::vector<std::byte> Written(int notices) {
   std::vector<std::byte> bytes;
   for (uint32_t i = 0; i < static_cast<uint32_t>(notices); ++i) {
     bytes.push_back(kBeatByte);
-    writer.Write({Notice::kRevoked, i, 1000 + i}, &bytes);
+    writer.Write({Notice::kRevoked, i, 1000 + i, 7 * i, std::vector<std::byte>(i, std::byte{0x5a})}, &bytes);
   }
   bytes.push_back(kBeatByte);
   return bytes;
@@ -34,12 +34,15 @@ TEST(Notice, ArrivesHoweverItIsCut) {
       EXPECT_EQ(notices[i].kind, Notice::kRevoked);
       EXPECT_EQ(notices[i].rank, i);
       EXPECT_EQ(notices[i].comm, 1000 + i);
+      EXPECT_EQ(notices[i].number, 7 * i);
+      EXPECT_EQ(notices[i].text, std::vector<std::byte>(i, std::byte{0x5a}));
     }
   }
 }
 
 TEST(Notice, IsRefusedIfAnyBitIsNotTheWriters) {
-  const std::vector<std::byte> bytes = Written(1);
+  const std::vector<std::byte> bytes = Written(2);
+  const size_t first = Written(1).size() - 1;  // of the first notice, with the beat before it
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     std::vector<std::byte> changed = bytes;
     changed[bit / 8] ^= std::byte{1} << bit % 8;
@@ -48,7 +51,18 @@ TEST(Notice, IsRefusedIfAnyBitIsNotTheWriters) {
     const bool taken = reader.Read(changed, &notices);
     if (bit / 8 == bytes.size() - 1) continue;  // the beat that follows
     EXPECT_FALSE(taken) << bit;
-    EXPECT_TRUE(notices.empty()) << bit;
+    EXPECT_EQ(notices.size(), bit / 8 < first ? 0u : 1u) << bit;
+  }
+}
+
+TEST(Notice, IsRefusedIfItIsTooLong) {
+  for (const size_t bytes : {Notice::kMostText, Notice::kMostText + 1}) {
+    NoticeWriter writer(kKey);
+    std::vector<std::byte> written;
+    writer.Write({.kind = Notice::kShown, .text = std::vector<std::byte>(bytes)}, &written);
+    NoticeReader reader(kKey);
+    std::vector<Notice> notices;
+    EXPECT_EQ(reader.Read(written, &notices), bytes == Notice::kMostText);
   }
 }
 
@@ -65,7 +79,8 @@ TEST(Notice, IsMissedIfLeftOut) {
   const std::vector<std::byte> bytes = Written(2);
   NoticeReader reader(kKey);
   std::vector<Notice> notices;
-  EXPECT_FALSE(reader.Read(std::span(bytes).subspan(bytes.size() / 2), &notices));
+  const size_t first = Written(1).size() - 1;
+  EXPECT_FALSE(reader.Read(std::span(bytes).subspan(first), &notices));
   EXPECT_TRUE(notices.empty());
 }
 

@@ -346,7 +346,7 @@ void Lines::Stand(const Key& key) {
     line.stands = true;
     Send(&line);
   }
-  (void)loop_->Watch(line.fd.get(), EPOLLIN | EPOLLRDHUP, [this, key](uint32_t) { OnEvent(key); }).ok();
+  (void)loop_->Watch(line.fd.get(), EPOLLIN | EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
 }
 
 void Lines::HandOver(const Key& key) {
@@ -363,9 +363,25 @@ void Lines::HandOver(const Key& key) {
   take_data_(key, std::move(fd), session);
 }
 
-void Lines::OnEvent(const Key& key) {
+void Lines::OnEvent(const Key& key, uint32_t events) {
+  if ((events & EPOLLOUT) != 0) {
+    std::lock_guard lock(mutex_);
+    Send(&lines_[key]);
+  }
   const std::string why = Read(key, &lines_[key]);
+  WatchUnsent(key.process);
   if (!why.empty()) EndSoon(key, why);
+}
+
+// A long notice, such as the answer to one that has just come, does not fit into a socket's buffer.
+void Lines::WatchUnsent(const ProcessId& process) {
+  std::lock_guard lock(mutex_);
+  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
+    Line& line = it->second;
+    if (!line.stands || line.ending || line.watches_unsent != line.unsent.empty()) continue;
+    line.watches_unsent = !line.unsent.empty();
+    (void)loop_->Modify(line.fd.get(), EPOLLIN | EPOLLRDHUP | (line.watches_unsent ? uint32_t{EPOLLOUT} : 0)).ok();
+  }
 }
 
 // Returns why the line has ended, if it has.
@@ -390,17 +406,18 @@ std::string Lines::Read(const Key& key, Line* line) {
   return line->given_up && !why.empty() ? "it has given this process up" : why;
 }
 
-void Lines::Tell(const ProcessId& process, const Notice& notice) {
+bool Lines::Tell(const ProcessId& process, const Notice& notice) {
   std::lock_guard lock(mutex_);
   for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
     if (it->first.use != LineUse::kLife) continue;
     it->second.notices.push_back(notice);
     Send(&it->second);
-    return;
+    return true;
   }
+  return false;
 }
 
-// What the socket does not take follows with the next beat.
+// What the socket does not take follows once it does (WatchUnsent), or with the next beat.
 void Lines::Send(Line* line) {
   if (!line->stands) return;
   for (const Notice& notice : line->notices) line->writer.Write(notice, &line->unsent);

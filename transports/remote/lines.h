@@ -74,8 +74,9 @@ class Lines {
   Status TakeDataLines(const TakeData& take);
   // `hear` gets the notices of other processes, on the service thread; it must not wait.
   Status HearNotices(const Hear& hear);
-  // Sends a notice, once the line stands; not if the process is not known, or about to be lost. Never waits.
-  void Tell(const ProcessId& process, const Notice& notice);
+  // Sends a notice, once the line stands. Never waits. Returns false if there is no line to the process; if it is lost
+  // later, the notice may be, too.
+  bool Tell(const ProcessId& process, const Notice& notice);
   // The object that Get has made; null before.
   static Lines* Made();
 
@@ -117,6 +118,7 @@ class Lines {
     NoticeWriter writer;
     std::vector<Notice> notices;
     std::vector<std::byte> unsent;
+    bool watches_unsent = false;  // on the service thread
     bool ending = false;
     bool cut = false;
   };
@@ -139,7 +141,8 @@ class Lines {
   void Adopt(const Key& key, service::Fd fd, const LineSession& session);
   void HandOver(const Key& key);
   void Stand(const Key& key);
-  void OnEvent(const Key& key);
+  void OnEvent(const Key& key, uint32_t events);
+  void WatchUnsent(const ProcessId& process);
   std::string Read(const Key& key, Line* line);
   static void Send(Line* line);
   void EndSoon(const Key& key, const std::string& why);

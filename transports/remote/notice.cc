@@ -4,53 +4,71 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace axccl::remote {
 namespace {
 
-NoticeTag TagOf(const Notice& notice, uint64_t number, const NoticeWriter::Key& key) {
-  std::array<uint8_t, sizeof(Notice) + sizeof(number)> text;
-  std::memcpy(text.data(), &notice, sizeof(notice));
-  std::memcpy(text.data() + sizeof(notice), &number, sizeof(number));
+NoticeTag TagOf(std::span<const std::byte> part, uint64_t number, const NoticeWriter::Key& key) {
+  crypto_generichash_state state;
+  crypto_generichash_init(&state, key.data(), key.size(), sizeof(NoticeTag));
+  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(part.data()), part.size());
+  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(&number), sizeof(number));
   NoticeTag tag;
-  crypto_generichash(tag.data(), tag.size(), text.data(), text.size(), key.data(), key.size());
+  crypto_generichash_final(&state, tag.data(), tag.size());
   return tag;
 }
 
 }  // namespace
 
 void NoticeWriter::Write(const Notice& notice, std::vector<std::byte>* bytes) {
-  const NoticeTag tag = TagOf(notice, number_++, key_);
+  const NoticeHead head{notice.kind, notice.rank, notice.comm, notice.number,
+                        static_cast<uint32_t>(notice.text.size())};
   bytes->push_back(kNoticeByte);
-  const auto append = [&](const void* from, size_t size) {
-    const auto* const first = static_cast<const std::byte*>(from);
-    bytes->insert(bytes->end(), first, first + size);
-  };
-  append(&notice, sizeof(notice));
-  append(tag.data(), tag.size());
+  Append(std::as_bytes(std::span(&head, 1)), bytes);
+  if (!notice.text.empty()) Append(notice.text, bytes);
+}
+
+void NoticeWriter::Append(std::span<const std::byte> part, std::vector<std::byte>* bytes) {
+  const NoticeTag tag = TagOf(part, number_++, key_);
+  const auto tag_bytes = std::as_bytes(std::span(tag));
+  bytes->insert(bytes->end(), part.begin(), part.end());
+  bytes->insert(bytes->end(), tag_bytes.begin(), tag_bytes.end());
 }
 
 bool NoticeReader::Read(std::span<const std::byte> bytes, std::vector<Notice>* notices) {
   while (!bytes.empty()) {
-    if (!inside_) {
+    if (expected_ == 0) {
       if (bytes[0] != kBeatByte && bytes[0] != kNoticeByte) return false;
-      inside_ = bytes[0] == kNoticeByte;
+      if (bytes[0] == kNoticeByte) expected_ = sizeof(NoticeHead);
       bytes = bytes.subspan(1);
       continue;
     }
-    const size_t some = std::min(bytes.size(), buffer_.size() - have_);
-    std::copy_n(bytes.begin(), some, buffer_.begin() + static_cast<ptrdiff_t>(have_));
+    const size_t some = std::min(bytes.size(), expected_ + sizeof(NoticeTag) - buffer_.size());
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(some));
     bytes = bytes.subspan(some);
-    have_ += some;
-    if (have_ < buffer_.size()) return true;
-    Notice notice;
-    std::memcpy(&notice, buffer_.data(), sizeof(notice));
-    const NoticeTag expected = TagOf(notice, number_++, key_);
-    if (sodium_memcmp(buffer_.data() + sizeof(notice), expected.data(), expected.size()) != 0) return false;
-    notices->push_back(notice);
-    have_ = 0;
-    inside_ = false;
+    if (buffer_.size() == expected_ + sizeof(NoticeTag) && !TakePart(notices)) return false;
   }
+  return true;
+}
+
+// The head or the text of a notice has come, and its tag.
+bool NoticeReader::TakePart(std::vector<Notice>* notices) {
+  const auto part = std::span(buffer_).first(expected_);
+  const NoticeTag tag = TagOf(part, number_++, key_);
+  if (sodium_memcmp(buffer_.data() + expected_, tag.data(), tag.size()) != 0) return false;
+  if (head_.bytes == 0) {
+    std::memcpy(&head_, part.data(), sizeof(head_));
+    if (head_.bytes > Notice::kMostText) return false;
+    expected_ = head_.bytes;
+    buffer_.clear();
+    if (head_.bytes != 0) return true;
+  }
+  buffer_.resize(expected_);
+  notices->push_back({head_.kind, head_.rank, head_.comm, head_.number, std::move(buffer_)});
+  buffer_.clear();
+  head_ = {};
+  expected_ = 0;
   return true;
 }
 

@@ -1,10 +1,13 @@
 // Notices: short messages that two processes send each other on a lifeline, among the bytes that keep it busy.
 //
 //   one byte 0          the machine is there
-//   one byte 1          a notice follows, and 16 bytes that authenticate it
+//   one byte 1          a notice follows: its head, 16 bytes that authenticate it, and, unless it is empty, its text
+//   and
+//                       16 such bytes again
 //
-// These are BLAKE2b of the notice and its number on the line, keyed with the line's key for that direction, so a notice
-// is useless when it is changed, repeated, left out, or sent back. No connection and no state but that of one end.
+// These are BLAKE2b of the part and its number on the line, keyed with the line's key for that direction, so a notice
+// is useless when it is changed, repeated, left out, or sent back. A length is believed only once it is authenticated:
+// with a wrong one, the reader would wait for what never comes. No connection and no state but that of one end.
 #pragma once
 
 #include <array>
@@ -21,12 +24,25 @@ struct Notice {
   enum Kind : uint32_t {
     kGivenUp = 1,  // the sender has given the receiver's process up
     kRevoked = 2,  // `rank` has revoked communicator `comm`
+    kAsked = 3,    // what is `rank` of the receiver's machine doing in `comm`? Question `number` of the sender
+    kShown = 4,    // the answer to that question (comm/board.h); no text: the sender cannot tell
   };
+  static constexpr size_t kMostText = 60u << 10;
+
   uint32_t kind = 0;
   uint32_t rank = 0;
   uint64_t comm = 0;
+  uint32_t number = 0;
+  std::vector<std::byte> text = {};  // at most kMostText
 };
-static_assert(sizeof(Notice) == 16);
+
+// As a notice begins on the line.
+struct NoticeHead {
+  uint32_t kind = 0, rank = 0;
+  uint64_t comm = 0;
+  uint32_t number = 0, bytes = 0;  // of the text
+};
+static_assert(sizeof(NoticeHead) == 24);
 
 inline constexpr std::byte kBeatByte{0}, kNoticeByte{1};
 using NoticeTag = std::array<uint8_t, 16>;
@@ -39,6 +55,8 @@ class NoticeWriter {
   void Write(const Notice& notice, std::vector<std::byte>* bytes);
 
  private:
+  void Append(std::span<const std::byte> part, std::vector<std::byte>* bytes);
+
   Key key_;
   uint64_t number_ = 0;
 };
@@ -51,11 +69,13 @@ class NoticeReader {
   bool Read(std::span<const std::byte> bytes, std::vector<Notice>* notices);
 
  private:
+  bool TakePart(std::vector<Notice>* notices);
+
   NoticeWriter::Key key_;
   uint64_t number_ = 0;
-  std::array<std::byte, sizeof(Notice) + sizeof(NoticeTag)> buffer_{};
-  size_t have_ = 0;
-  bool inside_ = false;  // a notice
+  size_t expected_ = 0;            // bytes of the part that is coming; 0: none is
+  NoticeHead head_{};              // of the notice whose text is coming
+  std::vector<std::byte> buffer_;  // what has come of the part and its tag
 };
 
 }  // namespace axccl::remote
