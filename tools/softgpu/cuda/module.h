@@ -22,6 +22,7 @@ struct Function {
   const engine::Kernel* kernel = nullptr;
   std::atomic<int> max_dynamic_shared{48 << 10};
   std::atomic<int> shared_carveout{-1};
+  std::atomic<bool> launched{false};
 
   const engine::KernelInfo& info() const { return engine::Info(*kernel); }
 };

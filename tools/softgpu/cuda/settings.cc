@@ -1,9 +1,13 @@
 #include "tools/softgpu/cuda/settings.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace softgpu::cuda {
 namespace {
@@ -37,6 +41,27 @@ uint64_t Number(const char* name, uint64_t otherwise) {
 
 bool Flag(const char* name, bool otherwise) { return Number(name, otherwise ? 1 : 0) != 0; }
 
+unsigned Implicit(const char* name) {
+  constexpr std::pair<std::string_view, unsigned> kWords[] = {{"alloc", kSyncAlloc},
+                                                              {"host", kSyncHost},
+                                                              {"free", kSyncFree},
+                                                              {"module", kSyncModule},
+                                                              {"first-launch", kSyncFirstLaunch}};
+  const char* text = std::getenv(name);
+  unsigned bits = 0;
+  for (std::string_view rest = text == nullptr ? "" : text; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    const auto* const found =
+        std::find_if(std::begin(kWords), std::end(kWords), [word](const auto& known) { return known.first == word; });
+    if (found == std::end(kWords))
+      Report("%s: %s is none of alloc, host, free, module and first-launch", name, std::string(word).c_str());
+    else
+      bits |= found->second;
+  }
+  return bits;
+}
+
 Settings Read() {
   Settings s;
   s.devices = static_cast<int>(Number("SOFTGPU_DEVICES", 4));
@@ -56,6 +81,7 @@ Settings Read() {
   s.ipc = Flag("SOFTGPU_IPC", true);
   s.vmm = Flag("SOFTGPU_VMM", true);
   s.host_register = Flag("SOFTGPU_HOST_REGISTER", true);
+  s.implicit_sync = Implicit("SOFTGPU_IMPLICIT_SYNC");
   s.verbose = Flag("SOFTGPU_VERBOSE", false);
   s.engine.seed = Number("SOFTGPU_SEED", s.engine.seed);
   s.engine.burst = static_cast<uint32_t>(Number("SOFTGPU_BURST", s.engine.burst));

@@ -8,6 +8,15 @@
 
 namespace softgpu::cuda {
 
+// What a driver may do only when the work of all devices is done, as CUDA documents it.
+enum ImplicitSync : unsigned {
+  kSyncAlloc = 1,        // "alloc": memory of devices, managed memory
+  kSyncHost = 2,         // "host": pinned memory, and pinning
+  kSyncFree = 4,         // "free": all of these back
+  kSyncModule = 8,       // "module": code is loaded or unloaded
+  kSyncFirstLaunch = 16  // "first-launch": of a kernel
+};
+
 struct Settings {
   int devices = 4;                  // SOFTGPU_DEVICES
   size_t memory = size_t{8} << 30;  // SOFTGPU_MEMORY: bytes per device, K/M/G allowed
@@ -21,6 +30,7 @@ struct Settings {
   bool ipc = true;                  // SOFTGPU_IPC=0: no cuIpc* handles
   bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
   bool host_register = true;        // SOFTGPU_HOST_REGISTER=0: no cuMemHostRegister
+  unsigned implicit_sync = 0;       // SOFTGPU_IMPLICIT_SYNC: bits of ImplicitSync
   bool verbose = false;             // SOFTGPU_VERBOSE=1: print on stderr what is refused and why
   engine::Options engine;           // SOFTGPU_SEED, SOFTGPU_BURST, SOFTGPU_RESIDENT_BLOCKS, SOFTGPU_RACES
 };

@@ -134,4 +134,12 @@ CUresult SynchronizeContext(const ContextPtr& context) {
   return context->error();
 }
 
+void SynchronizeFor(ImplicitSync cause) {
+  if ((Knobs().implicit_sync & cause) == 0) return;
+  for (int ordinal = 0; Device* device = FindDevice(ordinal); ++ordinal) {
+    if (const ContextPtr context = ActivePrimary(device)) SynchronizeContext(context);
+  }
+  if (const ContextPtr current = CurrentContext()) SynchronizeContext(current);
+}
+
 }  // namespace softgpu::cuda

@@ -11,6 +11,7 @@
 #include "tools/softgpu/cuda/context.h"
 #include "tools/softgpu/cuda/graph.h"
 #include "tools/softgpu/cuda/operation.h"
+#include "tools/softgpu/cuda/settings.h"
 
 namespace softgpu::cuda {
 
@@ -87,6 +88,8 @@ StreamPtr PerThreadStream(const ContextPtr& context);
 CUresult Enqueue(const StreamPtr& stream, OperationPtr operation);
 CUresult Synchronize(const StreamPtr& stream);
 CUresult SynchronizeContext(const ContextPtr& context);
+// Waits for all work of all devices of this process, if SOFTGPU_IMPLICIT_SYNC has that cause.
+void SynchronizeFor(ImplicitSync cause);
 CUresult Query(const StreamPtr& stream);
 CUresult LaunchGraph(const StreamPtr& stream, const std::shared_ptr<GraphExec>& exec);
 

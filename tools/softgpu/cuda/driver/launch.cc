@@ -18,6 +18,7 @@ CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream, vo
     if (const CUresult error = CheckLaunch(*function, shape); error != CUDA_SUCCESS) return error;
     std::vector<std::byte> packed;
     if (const CUresult error = PackArguments(*function, arguments, extra, &packed); error != CUDA_SUCCESS) return error;
+    if (!function->launched.exchange(true)) SynchronizeFor(kSyncFirstLaunch);
     return Enqueue(found, std::make_shared<KernelOperation>(function, shape, std::move(packed)));
   });
 }

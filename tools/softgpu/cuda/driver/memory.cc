@@ -22,6 +22,7 @@ Range NewRange(const ContextPtr& context, uint64_t begin, size_t bytes, RangeKin
 CUresult AllocateOnHost(const ContextPtr& context, size_t bytes, RangeKind kind, unsigned flags, uint64_t* address) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = CheckUnsafeCall(); error != CUDA_SUCCESS) return error;
+  SynchronizeFor(kind == RangeKind::kManaged ? kSyncAlloc : kSyncHost);
   std::shared_ptr<Mapping> mapping = Mapping::Map(bytes, -1, 0);
   if (mapping == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range = NewRange(context, mapping->address(), bytes, kind);
@@ -38,6 +39,7 @@ CUresult FreeRange(uint64_t address, std::initializer_list<RangeKind> kinds) {
   if (const CUresult error = CheckUnsafeCall(); error != CUDA_SUCCESS) return error;
   const std::optional<Range> range = AddressSpace::Get().Find(address);
   if (!range || range->begin != address) return CUDA_ERROR_INVALID_VALUE;
+  SynchronizeFor(kSyncFree);
   for (const RangeKind kind : kinds) {
     if (range->kind != kind) continue;
     if (const ContextPtr owner = HandlesOf<Context>().Find(range->context)) SynchronizeContext(owner);
@@ -65,8 +67,9 @@ CUresult AllocateOnDevice(const ContextPtr& context, size_t bytes, RangeKind kin
 
 CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
   return WithContext([&](const ContextPtr& context) {
-    const CUresult error = CheckUnsafeCall();
-    return error != CUDA_SUCCESS ? error : AllocateOnDevice(context, bytes, RangeKind::kDevice, address);
+    if (const CUresult error = CheckUnsafeCall(); error != CUDA_SUCCESS) return error;
+    SynchronizeFor(kSyncAlloc);
+    return AllocateOnDevice(context, bytes, RangeKind::kDevice, address);
   });
 }
 
@@ -109,6 +112,7 @@ CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned flags) {
   return WithContext([&](const ContextPtr& context) {
     if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     if (!Knobs().host_register) return CUDA_ERROR_NOT_SUPPORTED;
+    SynchronizeFor(kSyncHost);
     const uint64_t begin = Address(pointer);
     if (AddressSpace::Get().Find(begin) || AddressSpace::Get().Find(begin + bytes - 1))
       return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -121,6 +125,7 @@ CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned flags) {
 
 CUresult cuMemHostUnregister(void* pointer) {
   return WithContext([&](const ContextPtr&) {
+    SynchronizeFor(kSyncFree);
     const bool known = AddressSpace::Get().Erase(Address(pointer), RangeKind::kRegistered).has_value();
     return known ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   });

@@ -111,6 +111,7 @@ CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
     std::string text;
     int arch = 0;
     if (const CUresult error = ChooseImage(image, &text, &arch); error != CUDA_SUCCESS) return error;
+    SynchronizeFor(kSyncModule);
     ModulePtr module;
     if (const CUresult error = Module::Load(context, text, arch, &module); error != CUDA_SUCCESS) return error;
     *handle = reinterpret_cast<CUmodule>(HandlesOf<Module>().Add(module));
@@ -130,6 +131,7 @@ CUresult cuModuleLoad(CUmodule* handle, const char* path) {
 
 CUresult cuModuleUnload(CUmodule handle) {
   return WithModule(handle, [](const ModulePtr& module) {
+    SynchronizeFor(kSyncModule);
     SynchronizeContext(module->context());
     Retire(module);
     return CUDA_SUCCESS;

@@ -192,6 +192,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   if (const CUresult error = Ready(); error != CUDA_SUCCESS) return error;
   if (const CUresult error = CheckProperties(properties); error != CUDA_SUCCESS) return error;
   if (flags != 0 || bytes == 0 || bytes % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
+  SynchronizeFor(kSyncAlloc);
   return CreateObject(bytes, *properties, handle);
 }
 

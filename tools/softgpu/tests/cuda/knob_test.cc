@@ -1,4 +1,9 @@
 // The knobs, each in a process of its own, because they are read once.
+#include <atomic>
+#include <cstddef>
+#include <initializer_list>
+#include <thread>
+
 #include "tools/softgpu/tests/cuda/child.h"
 #include "tools/softgpu/tests/cuda/fixture.h"
 
@@ -100,6 +105,99 @@ TEST(Knobs, MimicFailure) {
   const Findings small = With({{"SOFTGPU_MEMORY", "64M"}});
   EXPECT_EQ(small.large, CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(small.small, CUDA_SUCCESS);
+}
+
+// Which calls wait for a kernel on another device, in the order of Call. Without a knob, nobody ends that kernel
+// before.
+constexpr int kCalls = 9;
+
+int CallWhileAKernelRuns(const std::string& ends, int channel) {
+  RegisterKernels();
+  cuInit(0);
+  CUcontext context[2];
+  CUmodule module[2];
+  CUstream stream[2];
+  CUfunction wait_flag = nullptr, set_flag = nullptr;
+  for (int device : {1, 0}) {
+    cuDevicePrimaryCtxRetain(&context[device], device);
+    cuCtxSetCurrent(context[device]);
+    cuStreamCreate(&stream[device], CU_STREAM_NON_BLOCKING);
+    cuModuleLoadData(&module[device], kPtx);
+    cuModuleGetFunction(device == 1 ? &wait_flag : &set_flag, module[device], device == 1 ? "wait_flag" : "set_flag");
+  }
+  alignas(8) uint32_t flag = 0, other = 0;
+  void* where = &flag;
+  void* elsewhere = &other;
+  void* arguments[] = {&where};
+  void* others[] = {&elsewhere};
+  CUdeviceptr memory = 0, managed = 0;
+  CUmodule loaded = nullptr;
+  void* pinned = nullptr;
+  std::vector<std::byte> plain(4096);
+  const auto call = [&](int which) {
+    switch (which) {
+      case 0:
+        return cuMemAlloc(&memory, 100);
+      case 1:
+        return cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL);
+      case 2:
+        return cuMemHostAlloc(&pinned, 100, 0);
+      case 3:
+        return cuMemHostRegister(plain.data(), plain.size(), 0);
+      case 4:
+        return cuMemFree(memory);
+      case 5:
+        return cuMemFreeHost(pinned);
+      case 6:
+        return cuModuleLoadData(&loaded, kPtx);
+      case 7:
+        return cuModuleUnload(loaded);
+      default:
+        return cuLaunchKernel(set_flag, 1, 1, 1, 32, 1, 1, 0, stream[0], others, nullptr);
+    }
+  };
+  int waited[kCalls] = {};
+  for (int which = 0; which < kCalls; ++which) {
+    flag = 0;
+    cuLaunchKernel(wait_flag, 1, 1, 1, 32, 1, 1, 0, stream[1], arguments, nullptr);
+    std::atomic<bool> called{false};
+    std::thread ender([&] {
+      while (!called) std::this_thread::yield();
+      for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+      if (ends == "ends") __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    });
+    called = true;
+    const CUresult result = call(which);
+    waited[which] = result != CUDA_SUCCESS ? -1 : cuStreamQuery(stream[1]) == CUDA_SUCCESS ? 1 : 0;
+    ender.join();
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    cuStreamSynchronize(stream[1]);
+  }
+  SendBytes(channel, waited, sizeof waited);
+  return 0;
+}
+const RegisterChild g_call("call", CallWhileAKernelRuns);
+
+std::vector<int> Waited(const std::string& causes) {
+  Child child("call", causes.empty() ? "runs" : "ends", {{"SOFTGPU_IMPLICIT_SYNC", causes}});
+  std::vector<int> waited(kCalls);
+  EXPECT_TRUE(ReceiveBytes(child.channel(), waited.data(), kCalls * sizeof(int)));
+  EXPECT_EQ(child.Wait(), 0);
+  return waited;
+}
+
+TEST(Knobs, CallsWaitForAllDevices) {
+  EXPECT_EQ(Waited(""), std::vector<int>(kCalls, 0));
+  EXPECT_EQ(Waited("alloc,host,free,module,first-launch"), std::vector<int>(kCalls, 1));
+  const auto those = [](const std::string& causes, std::initializer_list<int> calls) {
+    const std::vector<int> waited = Waited(causes);
+    for (const int call : calls) EXPECT_EQ(waited[static_cast<size_t>(call)], 1) << causes << ": " << call;
+  };
+  those("alloc", {0, 1});
+  those("host", {2, 3});
+  those("free", {4, 5});
+  those("module", {6, 7});
+  those("first-launch", {8});
 }
 
 }  // namespace
