@@ -68,8 +68,9 @@ TEST(Lifecycle, NothingIsLeft) {
     const size_t at_first = Look().memory;
     for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(MakeUseAndDestroy(context, &data));
     ASSERT_TRUE(context.Barrier());
-    const Held before = Await(at_first, Look().threads);
-    EXPECT_EQ(before.memory, at_first);
+    constexpr size_t kKept = 1u << 20;  // of each device, for the calls of ranks to come
+    const Held before = Await(at_first - kKept, Look().threads);
+    EXPECT_EQ(before.memory, at_first - kKept);
     ASSERT_TRUE(context.Barrier());
     for (int i = 0; i < 50; ++i) {
       ASSERT_TRUE(context.Step("cycle %d", i));

@@ -34,37 +34,20 @@ class DeviceTable {
 
 namespace {
 
-// Host memory that the driver has pinned, in sizes of powers of two. There is never more than was in use at one time.
-class PinnedMemory {
- public:
-  static PinnedMemory& Process() {
-    static PinnedMemory* const memory = new PinnedMemory;
-    return *memory;
-  }
+// What the calls of a rank need: programs of plans, channels, tables of views.
+constexpr size_t kReservedBytes = 1u << 20, kReservedPinnedBytes = 256u << 10;
+constexpr size_t kChunkBytes = 1u << 20, kPinnedChunkBytes = 256u << 10;
 
-  // Returns null if there is none of that size.
-  void* Take(size_t bytes) {
-    std::lock_guard lock(mutex_);
-    std::vector<void*>& free = free_[bytes];
-    if (free.empty()) return nullptr;
-    void* const memory = free.back();
-    free.pop_back();
-    return memory;
-  }
-  void Add(void* memory, size_t bytes) {
-    std::lock_guard lock(mutex_);
-    sizes_[memory] = bytes;
-  }
-  void Return(void* memory) {
-    std::lock_guard lock(mutex_);
-    free_[sizes_[memory]].push_back(memory);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<void*, size_t> sizes_;
-  std::map<size_t, std::vector<void*>> free_;  // by size
-};
+// Host memory that the driver has pinned, for all devices. `scope` of any device must be open.
+Arena& PinnedMemory() {
+  static Arena* const memory = new Arena(kPinnedChunkBytes, [](size_t bytes) -> Result<uintptr_t> {
+    void* chunk = nullptr;
+    AXCCL_RETURN_IF_CUDA_ERROR(
+        Driver::Loaded().cuMemHostAlloc(&chunk, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    return reinterpret_cast<uintptr_t>(chunk);
+  });
+  return *memory;
+}
 
 }  // namespace
 
@@ -119,11 +102,23 @@ Status Device::Open(int ordinal) {
       driver.cuDeviceGetAttribute(&frees_in_order_, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device_));
   name_ = name;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDevicePrimaryCtxRetain(&context_, device_));
+  memory_ = std::make_unique<Arena>(kChunkBytes, [this](size_t bytes) -> Result<uintptr_t> {
+    AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr chunk, AllocateUncleared(bytes));
+    return uintptr_t{chunk};
+  });
   const Scope scope(*this);
   return Check(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 
 Result<CUdeviceptr> Device::Allocate(size_t bytes) const {
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr memory, AllocateUncleared(bytes));
+  const Status cleared = Clear(memory, bytes);
+  if (cleared.ok()) return memory;
+  Free(memory);
+  return cleared;
+}
+
+Result<CUdeviceptr> Device::AllocateUncleared(size_t bytes) const {
   const Driver& driver = Driver::Loaded();
   const Scope scope(*this);
   CUdeviceptr memory = 0;
@@ -136,10 +131,7 @@ Result<CUdeviceptr> Device::Allocate(size_t bytes) const {
                       "or lower AXCCL_SCRATCH_BYTES",
                       ordinal_, name_.c_str(), bytes, free, total);
   }
-  const Status cleared = Clear(memory, bytes);
-  if (cleared.ok()) return memory;
-  Free(memory);
-  return cleared;
+  return memory;
 }
 
 void Device::Free(CUdeviceptr memory) const {
@@ -152,21 +144,39 @@ void Device::Free(CUdeviceptr memory) const {
   }
 }
 
-Result<void*> Device::AllocateHost(size_t bytes) const {
-  constexpr size_t kLeast = 4096;
-  const size_t size = std::bit_ceil(std::max(bytes, kLeast));
-  void* memory = PinnedMemory::Process().Take(size);
-  if (memory == nullptr) {
-    const Scope scope(*this);
-    AXCCL_RETURN_IF_CUDA_ERROR(
-        Driver::Loaded().cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
-    PinnedMemory::Process().Add(memory, size);
+Result<CUdeviceptr> Device::Take(size_t bytes) const {
+  AXCCL_ASSIGN_OR_RETURN(const uintptr_t memory, memory_->Take(bytes));
+  if (const Status cleared = Clear(memory, bytes); !cleared.ok()) {
+    memory_->Return(memory);
+    return cleared;
   }
-  std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
-  return memory;
+  return CUdeviceptr{memory};
 }
 
-void Device::FreeHost(void* memory) { PinnedMemory::Process().Return(memory); }
+void Device::Return(CUdeviceptr memory) const { memory_->Return(memory); }
+
+Result<void*> Device::TakeHost(size_t bytes) const {
+  const Scope scope(*this);
+  AXCCL_ASSIGN_OR_RETURN(const uintptr_t memory, PinnedMemory().Take(bytes));
+  auto* const host = reinterpret_cast<std::byte*>(memory);
+  std::fill_n(host, bytes, std::byte{0});
+  return host;
+}
+
+void Device::ReturnHost(void* memory) { PinnedMemory().Return(reinterpret_cast<uintptr_t>(memory)); }
+
+Status Device::Reserve() const {
+  const Scope scope(*this);
+  AXCCL_RETURN_IF_ERROR(memory_->Reserve(kReservedBytes));
+  const Status pinned = PinnedMemory().Reserve(kReservedPinnedBytes);
+  if (!pinned.ok()) memory_->Unreserve(kReservedBytes);
+  return pinned;
+}
+
+void Device::Unreserve() const {
+  memory_->Unreserve(kReservedBytes);
+  PinnedMemory().Unreserve(kReservedPinnedBytes);
+}
 
 Status Device::Clear(CUdeviceptr memory, size_t bytes) const {
   const Driver& driver = Driver::Loaded();

@@ -7,9 +7,11 @@
 #include <cuda.h>
 
 #include <cstddef>
+#include <memory>
 #include <string>
 
 #include "src/base/status.h"
+#include "src/device/cuda/arena.h"
 #include "src/device/cuda/driver.h"
 
 namespace axccl::device::cuda {
@@ -40,10 +42,16 @@ class Device {
   // be a kernel that waits for what the calling thread does next. (It does wait if the driver does not support
   // stream-ordered memory.)
   void Free(CUdeviceptr memory) const;
-  // Allocates zeroed host memory that all devices see at the same address. Freed memory is kept for later calls,
-  // because freeing it could wait for kernels, too.
-  Result<void*> AllocateHost(size_t bytes) const;
-  static void FreeHost(void* memory);
+  // The same out of what the device keeps (Arena): the driver is asked only if that is used up. Not to be shared with
+  // other processes.
+  Result<CUdeviceptr> Take(size_t bytes) const;
+  void Return(CUdeviceptr memory) const;
+  // Likewise zeroed host memory that all devices see at the same address.
+  Result<void*> TakeHost(size_t bytes) const;
+  static void ReturnHost(void* memory);
+  // Keeps as much of both as the calls of one more rank need, until Unreserve.
+  Status Reserve() const;
+  void Unreserve() const;
   // Set memory to zeros, and copy between host and device. Finished when they return; they wait for no other work.
   Status Clear(CUdeviceptr memory, size_t bytes) const;
   Status Upload(CUdeviceptr to, const void* from, size_t bytes) const;
@@ -57,6 +65,7 @@ class Device {
  private:
   friend class DeviceTable;
   Status Open(int ordinal);
+  Result<CUdeviceptr> AllocateUncleared(size_t bytes) const;
 
   int ordinal_ = 0;
   CUdevice device_ = 0;
@@ -68,6 +77,7 @@ class Device {
   int frees_in_order_ = 0;  // the driver frees memory in the order of a stream
   CUuuid uuid_{};
   std::string name_;
+  std::unique_ptr<Arena> memory_;
 };
 
 // Makes a device's context current to the calling thread, and allows calls that would break the capture of a stream.

@@ -28,8 +28,8 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& parts,
 
 CudaChannel::~CudaChannel() {
   if (wait_ != nullptr) parts_.waits->Leave(wait_);
-  if (memory_ != 0) parts_.device->Free(memory_);
-  if (meeting_ != nullptr) Device::FreeHost(meeting_);
+  if (memory_ != 0) parts_.device->Return(memory_);
+  if (meeting_ != nullptr) Device::ReturnHost(meeting_);
 }
 
 Status CudaChannel::Upload() {
@@ -46,7 +46,7 @@ Status CudaChannel::Upload() {
   const size_t bindings_at = RoundUp(members_at + size * sizeof(cuda::Member), kCacheLine);
   const size_t maps_at = RoundUp(bindings_at + size * sizeof(cuda::Binding), kCacheLine);
   std::vector<std::byte> bytes(maps_at + sizeof(uint64_t));  // a single map: the address space
-  AXCCL_ASSIGN_OR_RETURN(memory_, parts_.device->Allocate(bytes.size()));
+  AXCCL_ASSIGN_OR_RETURN(memory_, parts_.device->Take(bytes.size()));
   maps_ = memory_ + maps_at;
 
   cuda::Channel channel;

@@ -23,7 +23,12 @@ Status CudaInterpreter::Load(const Device& device) {
   AXCCL_RETURN_IF_CUDA_ERROR(
       driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, run_, kMostThreads, 0));
   resident_blocks_ = static_cast<uint32_t>(std::max(1, of_multiprocessor * device.multiprocessors()));
-  return Status();
+  // The first launch of a kernel may load it, and wait for others.
+  kernels::cuda::Launch nothing;
+  nothing.num_tasks = 0;
+  nothing.lanes = 1;
+  AXCCL_RETURN_IF_ERROR(Launch(&nothing, 1, kLeastThreads, device.stream()));
+  return Check(driver.cuStreamSynchronize(device.stream()), "cuStreamSynchronize");
 }
 
 Result<const CudaInterpreter*> CudaInterpreter::Of(const Device& device) {

@@ -44,15 +44,22 @@ class DeviceLaunch {
   // Any of the ranks on the device.
   const CudaRank* rank() const { return ranks_[0]; }
 
-  // The first stream does the work; it waits for the others first, and they wait for it afterwards.
-  Status Enqueue() {
+  // All that may take memory from the driver, which may wait for all kernels, on whichever device.
+  Status Prepare() {
     const Scope scope(*device_);
     captured_ = calls_[0]->captured;
     AXCCL_RETURN_IF_ERROR(LendTables());
     AXCCL_RETURN_IF_ERROR(MakeWaves());
+    for (Wave& wave : waves_) AXCCL_RETURN_IF_ERROR(LendTasks(&wave));
+    return Status();
+  }
+
+  // The first stream does the work; it waits for the others first, and they wait for it afterwards.
+  Status Enqueue() {
+    const Scope scope(*device_);
     AXCCL_RETURN_IF_ERROR(Join());
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(Send(tables_, table_bytes_));
-    for (const std::vector<cuda::Task>& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
+    for (const Wave& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(ranks_[0]->loans().Return(tables_, streams_[0]));
     for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) AXCCL_RETURN_IF_ERROR(Copy(call->call));
@@ -65,6 +72,11 @@ class DeviceLaunch {
   }
 
  private:
+  // Calls that run side by side, in one launch.
+  struct Wave {
+    std::vector<cuda::Task> tasks;
+    Lent lent;  // for those that its parameters have no room for
+  };
   using RankOrder = std::pair<CudaRank*, const device::host::Timeline*>;
   static bool IsPlainCopy(const StreamCall& call) { return call.local && call.call.views == nullptr; }
   static CudaPlace PlaceOf(const StreamCall& call) {
@@ -102,11 +114,18 @@ class DeviceLaunch {
       if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Meet().status());
       AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, tables_.At(tables), captured_));
       tables += TableBytes(*call);
-      waves_[wave].push_back(task);
+      waves_[wave].tasks.push_back(task);
       lanes_ =
           std::max({lanes_, task.cut.partition.lanes, task.staged != nullptr ? task.staged_cut.partition.lanes : 1});
       threads_ = std::max(threads_, ThreadsFor(task));
     }
+    return Status();
+  }
+
+  Status LendTasks(Wave* wave) {
+    if (wave->tasks.size() <= cuda::kMaxTasks) return Status();
+    const size_t bytes = wave->tasks.size() * sizeof(cuda::Task);
+    AXCCL_ASSIGN_OR_RETURN(wave->lent, ranks_[0]->loans().Lend(bytes, captured_));
     return Status();
   }
 
@@ -129,18 +148,16 @@ class DeviceLaunch {
     return Check(driver.cuStreamWaitEvent(then, event, 0), "cuStreamWaitEvent");
   }
 
-  Status Run(const std::vector<cuda::Task>& tasks) {
+  Status Run(const Wave& wave) {
+    const std::vector<cuda::Task>& tasks = wave.tasks;
     AXCCL_ASSIGN_OR_RETURN(const CudaInterpreter* interpreter, CudaInterpreter::Of(*device_));
     cuda::Launch launch;
     launch.num_tasks = static_cast<uint32_t>(tasks.size());
     launch.lanes = lanes_;
-    Lent more;
-    if (tasks.size() > cuda::kMaxTasks) {
-      const size_t bytes = tasks.size() * sizeof(cuda::Task);
-      AXCCL_ASSIGN_OR_RETURN(more, ranks_[0]->loans().Lend(bytes, captured_));
-      launch.more = reinterpret_cast<const cuda::Task*>(more.on_device);
-      std::copy(tasks.begin(), tasks.end(), reinterpret_cast<cuda::Task*>(more.memory));
-      AXCCL_RETURN_IF_ERROR(Send(more, bytes));
+    if (wave.lent.memory != nullptr) {
+      launch.more = reinterpret_cast<const cuda::Task*>(wave.lent.on_device);
+      std::copy(tasks.begin(), tasks.end(), reinterpret_cast<cuda::Task*>(wave.lent.memory));
+      AXCCL_RETURN_IF_ERROR(Send(wave.lent, tasks.size() * sizeof(cuda::Task)));
     } else {
       std::copy(tasks.begin(), tasks.end(), launch.tasks);
     }
@@ -157,7 +174,7 @@ class DeviceLaunch {
                         static_cast<unsigned long long>(share));
     const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, share));
     AXCCL_RETURN_IF_ERROR(interpreter->Launch(&launch, blocks, threads_, streams_[0]));
-    return launch.more != nullptr ? ranks_[0]->loans().Return(more, streams_[0]) : Status();
+    return launch.more != nullptr ? ranks_[0]->loans().Return(wave.lent, streams_[0]) : Status();
   }
 
   Status Copy(const Call& call) {
@@ -173,7 +190,7 @@ class DeviceLaunch {
   std::vector<CudaRank*> ranks_;
   std::vector<RankOrder> orders_;
   std::vector<CUstream> streams_;
-  std::vector<std::vector<cuda::Task>> waves_;
+  std::vector<Wave> waves_;
   Lent tables_;  // for operands of calls on views
   size_t table_bytes_ = 0;
   uint32_t lanes_ = 1;
@@ -195,12 +212,15 @@ Status LaunchOnGpus(const std::vector<StreamCall>& calls) {
   std::sort(ranks.begin(), ranks.end());
   std::vector<std::unique_lock<std::mutex>> locks;
   for (CudaRank* rank : ranks) locks.emplace_back(rank->launching());
-  for (auto& [device, launch] : launches) {
-    const Status status = launch.Enqueue();
-    if (status.ok()) continue;
-    // Reports an error of an earlier kernel first, whichever call of the driver would return it.
-    AXCCL_RETURN_IF_ERROR(launch.rank()->CheckDevice());
-    return status;
+  // A kernel waits for those of other devices, so all are prepared before the first of them runs.
+  for (const auto step : {&DeviceLaunch::Prepare, &DeviceLaunch::Enqueue}) {
+    for (auto& [device, launch] : launches) {
+      const Status status = (launch.*step)();
+      if (status.ok()) continue;
+      // Reports an error of an earlier kernel first, whichever call of the driver would return it.
+      AXCCL_RETURN_IF_ERROR(launch.rank()->CheckDevice());
+      return status;
+    }
   }
   return Status();
 }

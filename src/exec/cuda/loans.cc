@@ -11,8 +11,8 @@ using device::cuda::Scope;
 CudaLoans::~CudaLoans() {
   const Scope scope(*device_);
   for (const Loan& loan : loans_) {
-    device_->FreeHost(loan.what.memory);
-    if (loan.what.on_device != 0) device_->Free(loan.what.on_device);
+    device_->ReturnHost(loan.what.memory);
+    if (loan.what.on_device != 0) device_->Return(loan.what.on_device);
     if (loan.done != nullptr) Driver::Loaded().cuEventDestroy(loan.done);
   }
 }
@@ -27,9 +27,9 @@ Result<Lent> CudaLoans::Lend(size_t bytes, bool captured) {
       return old.what;
     }
   }
-  AXCCL_ASSIGN_OR_RETURN(void* const memory, device_->AllocateHost(bytes));
+  AXCCL_ASSIGN_OR_RETURN(void* const memory, device_->TakeHost(bytes));
   Loan& loan = loans_.emplace_back(Loan{{static_cast<std::byte*>(memory), 0}, bytes, nullptr});
-  AXCCL_ASSIGN_OR_RETURN(loan.what.on_device, device_->Allocate(bytes));
+  AXCCL_ASSIGN_OR_RETURN(loan.what.on_device, device_->Take(bytes));
   if (!captured) AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&loan.done, CU_EVENT_DISABLE_TIMING));
   return loan.what;
 }

@@ -21,7 +21,7 @@ Status CudaChannel::Settle() {
   AXCCL_ASSIGN_OR_RETURN(const int area, channel_->members().TakeArea());
   AXCCL_RETURN_IF_ERROR(parts_.links->ClearArea(area));
   const size_t bytes = sizeof(cuda::Meeting) + static_cast<size_t>(channel_->size()) * sizeof(cuda::Member);
-  AXCCL_ASSIGN_OR_RETURN(void* const memory, parts_.device->AllocateHost(bytes));
+  AXCCL_ASSIGN_OR_RETURN(void* const memory, parts_.device->TakeHost(bytes));
   meeting_ = new (memory) cuda::Meeting;
   met_ = false;
   channel_->members().PublishArea();

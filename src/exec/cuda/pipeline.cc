@@ -72,9 +72,9 @@ CudaPipeline::~CudaPipeline() {
     if (events.done != nullptr) driver.cuEventDestroy(events.done);
   }
   for (const auto& [id, event] : users_) driver.cuEventDestroy(event);
-  if (memory_ != 0) device_->Free(memory_);
+  if (memory_ != 0) device_->Return(memory_);
   for (const Part& part : parts_) part.stamps.Forget();
-  if (initial_ != nullptr) device::cuda::Device::FreeHost(initial_);
+  if (initial_ != nullptr) device::cuda::Device::ReturnHost(initial_);
 }
 
 // Whether the part can run here.
@@ -140,7 +140,7 @@ Status CudaPipeline::MakeParts(const std::vector<PipelinePart>& parts) {
   size_t shared_bytes = 0;
   const std::vector<Layout> layouts = LayOut(parts, &shared_bytes);
   std::vector<std::byte> image(bytes_);
-  AXCCL_ASSIGN_OR_RETURN(memory_, device_->Allocate(bytes_));
+  AXCCL_ASSIGN_OR_RETURN(memory_, device_->Take(bytes_));
   AXCCL_ASSIGN_OR_RETURN(shared_, SharedMemory::Take(*device_, shared_bytes));
   uint64_t most_bytes = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -157,8 +157,7 @@ Status CudaPipeline::MakeParts(const std::vector<PipelinePart>& parts) {
   const uint64_t strands = std::max<uint64_t>(parts_.size() * uint64_t{lanes_}, 1);
   blocks_ = static_cast<unsigned>(std::min(strands, rank_->ShareOf(interpreter_->resident_blocks(), 1, true)));
   if (wants_copies()) {
-    AXCCL_ASSIGN_OR_RETURN(void* const initial,
-                           device_->AllocateHost(std::max<size_t>(num_words(), 1) * sizeof(uint32_t)));
+    AXCCL_ASSIGN_OR_RETURN(void* const initial, device_->TakeHost(std::max<size_t>(num_words(), 1) * sizeof(uint32_t)));
     initial_ = static_cast<uint32_t*>(initial);
   }
   return device_->Upload(memory_, image.data(), image.size());

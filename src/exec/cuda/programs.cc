@@ -8,14 +8,14 @@ namespace axccl::exec {
 
 CudaPrograms::~CudaPrograms() {
   const device::cuda::Scope scope(*device_);
-  for (const auto& [program, uploaded] : programs_) device_->Free(uploaded.second);
+  for (const auto& [program, uploaded] : programs_) device_->Return(uploaded.second);
 }
 
 Result<CUdeviceptr> CudaPrograms::OnDevice(const std::shared_ptr<const Program>& program) {
   const auto it = programs_.find(program.get());
   if (it != programs_.end()) return it->second.second;
   AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, MakeCudaProgram(*program));
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr memory, device_->Allocate(bytes.size()));
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr memory, device_->Take(bytes.size()));
   programs_[program.get()] = {program, memory};
   AXCCL_RETURN_IF_ERROR(device_->Upload(memory, bytes.data(), bytes.size()));
   return memory;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/service_fd.h"
+#include "src/exec/cuda/interpreter.h"
 #include "src/exec/cuda/pipeline.h"
 #include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/pointers.h"
@@ -32,13 +33,18 @@ CudaRank::CudaRank(const RankOptions& options, const Device* device)
 CudaRank::~CudaRank() {
   Disconnect();
   const Scope scope(*device_);
-  if (control_ != nullptr) device_->FreeHost(control_);
+  if (control_ != nullptr) device_->ReturnHost(control_);
+  if (reserved_) device_->Unreserve();
 }
 
+// Whatever a driver may do only when all kernels have ended is done here, as far as it can be.
 Status CudaRank::Allocate() {
+  AXCCL_RETURN_IF_ERROR(CudaInterpreter::Of(*device_).status());
+  AXCCL_RETURN_IF_ERROR(device_->Reserve());
+  reserved_ = true;
   AXCCL_RETURN_IF_ERROR(links_.Allocate());
   const size_t channels = 1 + 2 * static_cast<size_t>(options_.ranks) + options_.areas;
-  AXCCL_ASSIGN_OR_RETURN(void* control, device_->AllocateHost(sizeof(cuda::Control) + channels * sizeof(cuda::Wait)));
+  AXCCL_ASSIGN_OR_RETURN(void* control, device_->TakeHost(sizeof(cuda::Control) + channels * sizeof(cuda::Wait)));
   control_ = static_cast<cuda::Control*>(control);
   waits_ = std::make_unique<CudaWaits>(reinterpret_cast<cuda::Wait*>(control_ + 1), channels, options_.notice_seconds);
   return Status();

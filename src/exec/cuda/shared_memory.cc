@@ -43,7 +43,7 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::Take(const Device& device, s
   if (status.ok()) return shared;
   AXCCL_INFO(kInit, "other processes do not see which chunks of a pipeline have come: %.*s",
              static_cast<int>(status.message().size()), status.message().data());
-  AXCCL_ASSIGN_OR_RETURN(void* const memory, device.AllocateHost(bytes));
+  AXCCL_ASSIGN_OR_RETURN(void* const memory, device.TakeHost(bytes));
   shared->memory_ = static_cast<std::byte*>(memory);
   shared->on_device_ = reinterpret_cast<CUdeviceptr>(memory);
   return shared;
@@ -70,7 +70,7 @@ Status SharedMemory::TakeFromHeap(size_t bytes) {
 SharedMemory::~SharedMemory() {
   if (memory_ == nullptr) return;
   if (offset_ == 0) {
-    Device::FreeHost(memory_);
+    Device::ReturnHost(memory_);
     return;
   }
   cuda_ipc::Unpin(device_, memory_);
