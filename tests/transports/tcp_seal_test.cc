@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -126,8 +127,10 @@ TEST(Gcrypt, HasTheBytesOfLibsodium) {
   if (gcrypt == nullptr || CipherOfProcess() != remote::Cipher::kAesGcm)
     GTEST_SKIP() << "there is no libgcrypt, or this processor has no instructions for AES";
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{4097}, kRecordBytes}) {
-    std::vector<unsigned char> text(bytes), open(random.Below(100)), sealed(bytes), expected(bytes), opened(bytes, 9);
-    for (unsigned char& byte : text) byte = static_cast<unsigned char>(random.Below(256));
+    // One byte more, because libsodium wants a pointer also for nothing.
+    std::vector<unsigned char> text(bytes + 1), open(1 + random.Below(100)), sealed(bytes + 1), expected(bytes + 1),
+        opened(bytes + 1);
+    for (unsigned char& byte : std::span(text).first(bytes)) byte = static_cast<unsigned char>(random.Below(256));
     Gcrypt::Nonce nonce{};
     nonce[0] = static_cast<unsigned char>(bytes);
     std::array<unsigned char, kTagBytes> tag, expected_tag;
