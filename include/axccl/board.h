@@ -77,8 +77,8 @@ typedef struct axcclOpInfo {
  * written. Set ops[0].size = sizeof(axcclOpInfo_t) before: elements are as far apart. `ops` may be NULL if `capacity`
  * is 0. Of a rank on another machine, no more are written than fit into 60 KiB, about 500. ncclInvalidArgument: no such
  * rank, `count` NULL, no size. Of a rank on another machine also ncclRemoteError: no process is left there that could
- * tell, or none has answered for 3 s; ncclInvalidUsage: another thread has aborted the communicator. Works on a
- * communicator that has failed, but not on one that was aborted here. */
+ * tell; ncclTimeout: none has answered for 3 s; ncclInvalidUsage: another thread has aborted the communicator. Works on
+ * a communicator that has failed, but not on one that was aborted here. */
 ncclResult_t axcclCommGetOps(ncclComm_t comm, int rank, axcclOpInfo_t* ops, int capacity, int* count);
 
 #ifdef __cplusplus

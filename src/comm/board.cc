@@ -1,7 +1,7 @@
 #include "src/comm/board.h"
 
-#include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace axccl::comm {
 namespace {

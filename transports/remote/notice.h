@@ -1,9 +1,8 @@
 // Notices: short messages that two processes send each other on a lifeline, among the bytes that keep it busy.
 //
 //   one byte 0          the machine is there
-//   one byte 1          a notice follows: its head, 16 bytes that authenticate it, and, unless it is empty, its text
-//   and
-//                       16 such bytes again
+//   one byte 1          a notice follows: its head and 16 bytes that authenticate it
+//                       and, unless it is empty, its text and 16 such bytes again
 //
 // These are BLAKE2b of the part and its number on the line, keyed with the line's key for that direction, so a notice
 // is useless when it is changed, repeated, left out, or sent back. A length is believed only once it is authenticated:

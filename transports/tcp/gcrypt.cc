@@ -55,13 +55,19 @@ std::unique_ptr<Gcrypt> Gcrypt::Make(const std::array<uint8_t, 32>& key) {
 
 Gcrypt::~Gcrypt() { GetLibrary()->gcry_cipher_close(static_cast<gcry_cipher_hd_t>(handle_)); }  // wipes the key
 
+bool Gcrypt::Begin(const Nonce& nonce, std::span<const unsigned char> open) const {
+  const Library& gcrypt = *GetLibrary();
+  auto* const handle = static_cast<gcry_cipher_hd_t>(handle_);
+  return gcrypt.gcry_cipher_setiv(handle, nonce.data(), nonce.size()) == 0 &&
+         gcrypt.gcry_cipher_authenticate(handle, open.data(), open.size()) == 0;
+}
+
 bool Gcrypt::Close(const Nonce& nonce, std::span<const unsigned char> open, const unsigned char* text, size_t bytes,
                    unsigned char* sealed, Tag tag) {
   const Library& gcrypt = *GetLibrary();
   auto* const handle = static_cast<gcry_cipher_hd_t>(handle_);
   const bool in_place = text == sealed;
-  return gcrypt.gcry_cipher_setiv(handle, nonce.data(), nonce.size()) == 0 &&
-         gcrypt.gcry_cipher_authenticate(handle, open.data(), open.size()) == 0 &&
+  return Begin(nonce, open) &&
          (bytes == 0 ||
           gcrypt.gcry_cipher_encrypt(handle, sealed, bytes, in_place ? nullptr : text, in_place ? 0 : bytes) == 0) &&
          gcrypt.gcry_cipher_gettag(handle, tag.data(), tag.size()) == 0;
@@ -72,8 +78,7 @@ bool Gcrypt::Open(const Nonce& nonce, std::span<const unsigned char> open, const
   const Library& gcrypt = *GetLibrary();
   auto* const handle = static_cast<gcry_cipher_hd_t>(handle_);
   const bool in_place = text == sealed;
-  const bool good = gcrypt.gcry_cipher_setiv(handle, nonce.data(), nonce.size()) == 0 &&
-                    gcrypt.gcry_cipher_authenticate(handle, open.data(), open.size()) == 0 &&
+  const bool good = Begin(nonce, open) &&
                     (bytes == 0 || gcrypt.gcry_cipher_decrypt(handle, text, bytes, in_place ? nullptr : sealed,
                                                               in_place ? 0 : bytes) == 0) &&
                     gcrypt.gcry_cipher_checktag(handle, tag.data(), tag.size()) == 0;

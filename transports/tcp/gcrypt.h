@@ -22,7 +22,7 @@ class Gcrypt {
   Gcrypt& operator=(const Gcrypt&) = delete;
 
   // Encrypts `bytes` of `text` to `sealed`, which may be the same place, and stores the tag of that and of `open`.
-  // Returns false if it did not.
+  // Returns false if it did not, as in FIPS mode, where libgcrypt takes no nonce for what it encrypts.
   bool Close(const Nonce& nonce, std::span<const unsigned char> open, const unsigned char* text, size_t bytes,
              unsigned char* sealed, Tag tag);
   // The reverse. Returns false, and stores zeros, if the tag is wrong.
@@ -31,6 +31,7 @@ class Gcrypt {
 
  private:
   explicit Gcrypt(void* handle) : handle_(handle) {}
+  bool Begin(const Nonce& nonce, std::span<const unsigned char> open) const;
 
   void* handle_;  // gcry_cipher_hd_t
 };

@@ -90,9 +90,9 @@ size_t Seal::Close(std::byte* record, const std::byte* text, size_t bytes) {
   const size_t hidden = state_->hidden ? bytes : 0;
   const size_t open = kHeadBytes + bytes - hidden;
   if (state_->gcrypt != nullptr &&
-      state_->gcrypt->Close(nonce, {Bytes(record), open}, Bytes(text), hidden, sealed, Gcrypt::Tag(tag, kTagBytes)))
-    return kHeadBytes + bytes + kTagBytes;
-  if (state_->cipher == remote::Cipher::kAesGcm) {
+      state_->gcrypt->Close(nonce, {Bytes(record), open}, Bytes(text), hidden, sealed, Gcrypt::Tag(tag, kTagBytes))) {
+    // The same bytes as libsodium's.
+  } else if (state_->cipher == remote::Cipher::kAesGcm) {
     crypto_aead_aes256gcm_encrypt_detached_afternm(sealed, tag, nullptr, Bytes(text), hidden, Bytes(record), open,
                                                    nullptr, nonce.data(), &state_->aes);
   } else {
@@ -113,13 +113,12 @@ bool Seal::Open(const std::byte* record, size_t record_bytes, std::byte* to) {
   if (state_->gcrypt != nullptr) {
     opened = state_->gcrypt->Open(nonce, {Bytes(record), open}, sealed, hidden,
                                   std::span<const unsigned char, kTagBytes>(tag, kTagBytes), Bytes(to));
+  } else if (state_->cipher == remote::Cipher::kAesGcm) {
+    opened = crypto_aead_aes256gcm_decrypt_detached_afternm(Bytes(to), nullptr, sealed, hidden, tag, Bytes(record),
+                                                            open, nonce.data(), &state_->aes) == 0;
   } else {
-    opened =
-        state_->cipher == remote::Cipher::kAesGcm
-            ? crypto_aead_aes256gcm_decrypt_detached_afternm(Bytes(to), nullptr, sealed, hidden, tag, Bytes(record),
-                                                             open, nonce.data(), &state_->aes) == 0
-            : crypto_aead_chacha20poly1305_ietf_decrypt_detached(Bytes(to), nullptr, sealed, hidden, tag, Bytes(record),
-                                                                 open, nonce.data(), state_->key.data()) == 0;
+    opened = crypto_aead_chacha20poly1305_ietf_decrypt_detached(Bytes(to), nullptr, sealed, hidden, tag, Bytes(record),
+                                                                open, nonce.data(), state_->key.data()) == 0;
   }
   if (opened && !state_->hidden && to != record + kHeadBytes) std::memcpy(to, sealed, bytes);
   return opened;

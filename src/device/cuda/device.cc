@@ -1,7 +1,6 @@
 #include "src/device/cuda/device.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,12 +34,11 @@ class DeviceTable {
 namespace {
 
 // What the calls of a rank need: programs of plans, channels, tables of views.
-constexpr size_t kReservedBytes = 1u << 20, kReservedPinnedBytes = 256u << 10;
-constexpr size_t kChunkBytes = 1u << 20, kPinnedChunkBytes = 256u << 10;
+constexpr size_t kRankBytes = 1u << 20, kRankPinnedBytes = 256u << 10;
 
-// Host memory that the driver has pinned, for all devices. `scope` of any device must be open.
+// Host memory that the driver has pinned, for all devices. To be used with the context of one of them.
 Arena& PinnedMemory() {
-  static Arena* const memory = new Arena(kPinnedChunkBytes, [](size_t bytes) -> Result<uintptr_t> {
+  static Arena* const memory = new Arena(kRankPinnedBytes, [](size_t bytes) -> Result<uintptr_t> {
     void* chunk = nullptr;
     AXCCL_RETURN_IF_CUDA_ERROR(
         Driver::Loaded().cuMemHostAlloc(&chunk, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
@@ -102,7 +100,7 @@ Status Device::Open(int ordinal) {
       driver.cuDeviceGetAttribute(&frees_in_order_, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device_));
   name_ = name;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDevicePrimaryCtxRetain(&context_, device_));
-  memory_ = std::make_unique<Arena>(kChunkBytes, [this](size_t bytes) -> Result<uintptr_t> {
+  memory_ = std::make_unique<Arena>(kRankBytes, [this](size_t bytes) -> Result<uintptr_t> {
     AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr chunk, AllocateUncleared(bytes));
     return uintptr_t{chunk};
   });
@@ -167,15 +165,15 @@ void Device::ReturnHost(void* memory) { PinnedMemory().Return(reinterpret_cast<u
 
 Status Device::Reserve() const {
   const Scope scope(*this);
-  AXCCL_RETURN_IF_ERROR(memory_->Reserve(kReservedBytes));
-  const Status pinned = PinnedMemory().Reserve(kReservedPinnedBytes);
-  if (!pinned.ok()) memory_->Unreserve(kReservedBytes);
+  AXCCL_RETURN_IF_ERROR(memory_->Reserve(kRankBytes));
+  const Status pinned = PinnedMemory().Reserve(kRankPinnedBytes);
+  if (!pinned.ok()) memory_->Unreserve(kRankBytes);
   return pinned;
 }
 
 void Device::Unreserve() const {
-  memory_->Unreserve(kReservedBytes);
-  PinnedMemory().Unreserve(kReservedPinnedBytes);
+  memory_->Unreserve(kRankBytes);
+  PinnedMemory().Unreserve(kRankPinnedBytes);
 }
 
 Status Device::Clear(CUdeviceptr memory, size_t bytes) const {

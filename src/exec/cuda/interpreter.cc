@@ -25,8 +25,6 @@ Status CudaInterpreter::Load(const Device& device) {
   resident_blocks_ = static_cast<uint32_t>(std::max(1, of_multiprocessor * device.multiprocessors()));
   // The first launch of a kernel may load it, and wait for others.
   kernels::cuda::Launch nothing;
-  nothing.num_tasks = 0;
-  nothing.lanes = 1;
   AXCCL_RETURN_IF_ERROR(Launch(&nothing, 1, kLeastThreads, device.stream()));
   return Check(driver.cuStreamSynchronize(device.stream()), "cuStreamSynchronize");
 }
