@@ -18,8 +18,8 @@
 #include <mutex>
 #include <set>
 
+#include "src/base/free_list.h"
 #include "src/base/status.h"
-#include "transports/shm/free_list.h"
 #include "transports/shm/heap_file.h"
 #include "transports/transport.h"
 

@@ -3,38 +3,33 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/base/sizes.h"
+
 namespace axccl::device::cuda {
 
-unsigned Arena::ClassOf(size_t bytes) {
-  return std::max(kLeast, static_cast<unsigned>(std::bit_width(std::max<size_t>(bytes, 1) - 1)));
-}
-
 Result<uintptr_t> Arena::Take(size_t bytes) {
-  const unsigned wanted = ClassOf(bytes);
+  const size_t size = RoundUp(std::max<size_t>(bytes, 1), kUnit);
   std::lock_guard lock(mutex_);
-  const auto fits = [&] {
-    unsigned found = wanted;
-    while (found < free_.size() && free_[found].empty()) ++found;
-    return found;
+  const auto take = [&]() -> uintptr_t {
+    for (FreeList& chunk : chunks_) {
+      if (FreeList::Range range = chunk.Take(size, kUnit)) {
+        const uintptr_t memory = range.key();
+        taken_.emplace(memory, Taken{&chunk, std::move(range)});
+        return memory;
+      }
+    }
+    return 0;
   };
-  if (fits() == free_.size()) AXCCL_RETURN_IF_ERROR(Grow(size_t{1} << wanted));
-  unsigned found = fits();
-  const uintptr_t memory = free_[found].back();
-  free_[found].pop_back();
-  // The second half of what is larger than needed, and so on.
-  while (found > wanted) {
-    --found;
-    free_[found].push_back(memory + (uintptr_t{1} << found));
-  }
-  class_of_[memory] = wanted;
-  return memory;
+  if (const uintptr_t memory = take(); memory != 0) return memory;
+  AXCCL_RETURN_IF_ERROR(Grow(size));
+  return take();
 }
 
 void Arena::Return(uintptr_t memory) {
   std::lock_guard lock(mutex_);
-  const auto taken = class_of_.find(memory);
-  free_[taken->second].push_back(memory);
-  class_of_.erase(taken);
+  const auto taken = taken_.find(memory);
+  taken->second.chunk->Give(std::move(taken->second.range));
+  taken_.erase(taken);
 }
 
 Status Arena::Reserve(size_t bytes) {
@@ -51,10 +46,10 @@ void Arena::Unreserve(size_t bytes) {
 
 // With the mutex.
 Status Arena::Grow(size_t bytes) {
-  const unsigned size = ClassOf(std::max(bytes, chunk_bytes_));
-  AXCCL_ASSIGN_OR_RETURN(const uintptr_t chunk, more_(size_t{1} << size));
-  free_[size].push_back(chunk);
-  all_ += size_t{1} << size;
+  const size_t size = std::bit_ceil(std::max(bytes, chunk_bytes_));
+  AXCCL_ASSIGN_OR_RETURN(const uintptr_t chunk, more_(size));
+  chunks_.emplace_back(chunk, chunk + size);
+  all_ += size;
   return Status();
 }
 

@@ -5,20 +5,20 @@
 // (Reserve).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
+#include "src/base/free_list.h"
 #include "src/base/status.h"
 
 namespace axccl::device::cuda {
 
-// Sizes are powers of two, and so are alignments. Thread-safe.
+// Thread-safe.
 class Arena {
  public:
   // `more` takes so many bytes from the driver.
@@ -32,17 +32,20 @@ class Arena {
   void Unreserve(size_t bytes);
 
  private:
-  static constexpr unsigned kLeast = 9;  // log2 of bytes
+  struct Taken {
+    FreeList* chunk;
+    FreeList::Range range;
+  };
+  static constexpr size_t kUnit = 512;  // bytes; sizes and addresses are multiples
 
-  static unsigned ClassOf(size_t bytes);
   Status Grow(size_t bytes);
 
   const size_t chunk_bytes_;
   const More more_;
   std::mutex mutex_;
-  size_t all_ = 0, reserved_ = 0;                     // bytes
-  std::array<std::vector<uintptr_t>, 64> free_;       // by class
-  std::unordered_map<uintptr_t, unsigned> class_of_;  // of what is taken
+  size_t all_ = 0, reserved_ = 0;               // bytes
+  std::deque<FreeList> chunks_;                 // by address
+  std::unordered_map<uintptr_t, Taken> taken_;  // by address
 };
 
 }  // namespace axccl::device::cuda

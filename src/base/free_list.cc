@@ -1,11 +1,11 @@
-#include "transports/shm/free_list.h"
+#include "src/base/free_list.h"
 
 #include <algorithm>
 #include <bit>
 #include <iterator>
 #include <utility>
 
-namespace axccl::shm {
+namespace axccl {
 namespace {
 
 FreeList::Range NewRange(uint64_t offset, uint64_t bytes) {
@@ -72,4 +72,4 @@ uint64_t FreeList::Largest() const {
   return largest;
 }
 
-}  // namespace axccl::shm
+}  // namespace axccl

@@ -1,4 +1,4 @@
-#include "transports/shm/free_list.h"
+#include "src/base/free_list.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "tests/harness/random.h"
 
-namespace axccl::shm {
+namespace axccl {
 namespace {
 
 // A free list, and the ranges taken from it, by offset.
@@ -117,4 +117,4 @@ TEST(FreeListTest, AgreesWithAModel) {
 }
 
 }  // namespace
-}  // namespace axccl::shm
+}  // namespace axccl

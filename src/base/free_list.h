@@ -1,6 +1,6 @@
-// The free byte ranges of a heap: first fit by address, neighbours joined at once.
+// The free byte ranges of a memory: first fit by address, neighbours joined at once.
 //
-// Works on offsets only, touches no memory. First fit keeps the used part of the heap low and dense, so that page
+// Works on offsets only, touches no memory. First fit keeps the used part low and dense, so that page
 // tables stay small in every process that maps it. A search does not begin below the first range of at least half the
 // size, so the gaps that alignment leaves in front of large ranges do not make the next ones slower. Not thread-safe.
 #pragma once
@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <map>
 
-namespace axccl::shm {
+namespace axccl {
 
 class FreeList {
  public:
@@ -38,4 +38,4 @@ class FreeList {
   uint64_t free_bytes_;
 };
 
-}  // namespace axccl::shm
+}  // namespace axccl
