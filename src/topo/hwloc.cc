@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "src/base/dynamic_functions.h"
 #include "src/topo/discover.h"
 
 namespace axccl::topo {
@@ -20,21 +21,15 @@ namespace {
 // clang-format on
 
 struct Library {
-#define AXCCL_HWLOC_MEMBER(name) decltype(&::name) name = nullptr;
-  AXCCL_HWLOC_FUNCTIONS(AXCCL_HWLOC_MEMBER)
-#undef AXCCL_HWLOC_MEMBER
+  AXCCL_DYNAMIC_FUNCTIONS(AXCCL_HWLOC_FUNCTIONS)
 };
 
 Status Load(Library* library) {
   void* const handle = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr)
     return MakeStatus(Code::kInvalidUsage, "hwloc 2 is not there: %s (Debian: libhwloc15)", dlerror());
-#define AXCCL_HWLOC_FIND(name)                                                     \
-  library->name = reinterpret_cast<decltype(library->name)>(dlsym(handle, #name)); \
-  if (library->name == nullptr)                                                    \
-    return MakeStatus(Code::kInvalidUsage, "hwloc lacks %s: version 2.1 or newer is needed", #name);
-  AXCCL_HWLOC_FUNCTIONS(AXCCL_HWLOC_FIND)
-#undef AXCCL_HWLOC_FIND
+  if (const char* const lacking = library->Find(handle); lacking != nullptr)
+    return MakeStatus(Code::kInvalidUsage, "hwloc lacks %s: version 2.1 or newer is needed", lacking);
   const unsigned version = library->hwloc_get_api_version();
   if (version >> 16 != HWLOC_API_VERSION >> 16)
     return MakeStatus(Code::kInvalidUsage, "hwloc's interface has version 0x%x, this library was built for 0x%x",

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "src/base/dynamic_functions.h"
 #include "src/topo/discover.h"
 #include "src/topo/nccl_file.h"
 
@@ -21,9 +22,7 @@ namespace {
 // clang-format on
 
 struct Expat {
-#define AXCCL_EXPAT_MEMBER(name) decltype(&::name) name = nullptr;
-  AXCCL_EXPAT_FUNCTIONS(AXCCL_EXPAT_MEMBER)
-#undef AXCCL_EXPAT_MEMBER
+  AXCCL_DYNAMIC_FUNCTIONS(AXCCL_EXPAT_FUNCTIONS)
 };
 
 Status LoadExpat(Expat* expat) {
@@ -33,11 +32,8 @@ Status LoadExpat(Expat* expat) {
                       "this is XML, as NCCL writes it, and expat, which reads it, is not there: %s (Debian: "
                       "libexpat1); or use a file of 'axccl-info --topology --format file'",
                       dlerror());
-#define AXCCL_EXPAT_FIND(name)                                                 \
-  expat->name = reinterpret_cast<decltype(expat->name)>(dlsym(handle, #name)); \
-  if (expat->name == nullptr) return MakeStatus(Code::kInvalidUsage, "libexpat.so.1 lacks %s", #name);
-  AXCCL_EXPAT_FUNCTIONS(AXCCL_EXPAT_FIND)
-#undef AXCCL_EXPAT_FIND
+  if (const char* const lacking = expat->Find(handle); lacking != nullptr)
+    return MakeStatus(Code::kInvalidUsage, "libexpat.so.1 lacks %s", lacking);
   return Status();
 }
 

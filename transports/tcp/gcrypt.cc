@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "src/base/dynamic_functions.h"
+
 namespace axccl::tcp {
 namespace {
 
@@ -16,20 +18,13 @@ namespace {
 // clang-format on
 
 struct Library {
-#define AXCCL_GCRYPT_MEMBER(name) decltype(&::name) name = nullptr;
-  AXCCL_GCRYPT_FUNCTIONS(AXCCL_GCRYPT_MEMBER)
-#undef AXCCL_GCRYPT_MEMBER
+  AXCCL_DYNAMIC_FUNCTIONS(AXCCL_GCRYPT_FUNCTIONS)
 };
 
 // libgcrypt wants to be set up once in a process, by whoever comes first.
 bool Load(Library* library) {
   void* const handle = dlopen("libgcrypt.so.20", RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return false;
-#define AXCCL_GCRYPT_FIND(name)                                                    \
-  library->name = reinterpret_cast<decltype(library->name)>(dlsym(handle, #name)); \
-  if (library->name == nullptr) return false;
-  AXCCL_GCRYPT_FUNCTIONS(AXCCL_GCRYPT_FIND)
-#undef AXCCL_GCRYPT_FIND
+  if (handle == nullptr || library->Find(handle) != nullptr) return false;
   if (library->gcry_control(GCRYCTL_INITIALIZATION_FINISHED_P) != 0) return true;
   return library->gcry_check_version(nullptr) != nullptr && library->gcry_control(GCRYCTL_DISABLE_SECMEM, 0) == 0 &&
          library->gcry_control(GCRYCTL_INITIALIZATION_FINISHED, 0) == 0;

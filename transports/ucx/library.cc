@@ -37,12 +37,8 @@ Status Load(Library* library) {
         "ranks on several machines (or with different NCCL_HOSTID) meet over UCX, which is not there: %s; "
         "install UCX 1.13 or newer (Debian: libucx0)",
         dlerror());
-#define AXCCL_UCX_FIND(name)                                                    \
-  library->name = reinterpret_cast<decltype(library->name)>(dlsym(ucp, #name)); \
-  if (library->name == nullptr)                                                 \
-    return MakeStatus(Code::kInvalidUsage, "UCX lacks %s: version 1.13 or newer is needed", #name);
-  AXCCL_UCX_FUNCTIONS(AXCCL_UCX_FIND)
-#undef AXCCL_UCX_FIND
+  if (const char* const lacking = library->Find(ucp); lacking != nullptr)
+    return MakeStatus(Code::kInvalidUsage, "UCX lacks %s: version 1.13 or newer is needed", lacking);
   library->ucs_status_string = reinterpret_cast<decltype(library->ucs_status_string)>(dlsym(ucs, "ucs_status_string"));
   if (library->ucs_status_string == nullptr) return MakeStatus(Code::kInvalidUsage, "UCX lacks ucs_status_string");
   return Status();

@@ -6,6 +6,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include "src/base/dynamic_functions.h"
 #include "src/base/status.h"
 
 namespace axccl::ucx {
@@ -20,9 +21,7 @@ namespace axccl::ucx {
 // clang-format on
 
 struct Library {
-#define AXCCL_UCX_MEMBER(name) decltype(&::name) name = nullptr;
-  AXCCL_UCX_FUNCTIONS(AXCCL_UCX_MEMBER)
-#undef AXCCL_UCX_MEMBER
+  AXCCL_DYNAMIC_FUNCTIONS(AXCCL_UCX_FUNCTIONS)
   const char* (*ucs_status_string)(ucs_status_t) = nullptr;
 
   // Makes a kSystemError: `what` failed, and how.
