@@ -212,6 +212,12 @@ class Reach {
   // Copies from plain memory of the peer by system call. kRemoteError: the peer is dead.
   virtual Status Read(void* to, uint64_t from, size_t bytes) = 0;
 
+  // ---- messages ----
+
+  // How many messages this rank has received from the peer. Used by the threads that drive the rank's operations.
+  uint32_t received() const { return received_.load(std::memory_order_relaxed); }
+  void NoteReceived() { received_.fetch_add(1, std::memory_order_relaxed); }
+
   // ---- what this rank publishes ----
 
   // (area, stretches, line) Makes the stretches visible to the peer, and then the line at that offset of this rank's
@@ -220,6 +226,13 @@ class Reach {
   // with what is there. Stretches must keep their bytes until the peer has answered them. `area`: null, or the memory
   // to which the offsets refer instead of the block.
   virtual void Publish(const std::shared_ptr<Area>&, std::span<const Stretch>, uint64_t) {}
+  // The same for what the peer does not need before this rank publishes something else: it may be kept until then, and
+  // go with that. Its bytes are those of now.
+  virtual void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+    Publish(area, stretches, line);
+  }
+  // Publishes what is kept. Returns whether there was anything.
+  virtual bool PublishKept() { return false; }
   // Whether memory of this rank's block may still be sent.
   virtual bool sending() const { return false; }
   // Asks the peer's process to answer when it has received everything that was published.
@@ -254,6 +267,7 @@ class Reach {
   std::byte* const block_;
   const bool addresses_;
   bool calls_ = false;
+  std::atomic<uint32_t> received_{0};
 };
 
 }  // namespace axccl::transport

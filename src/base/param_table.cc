@@ -101,6 +101,8 @@ const std::vector<Info>& Table() {
            "what carries data between machines; empty: UCX where both have InfiniBand or RoCE adapters, else TCP"),
       Word("AXCCL_ENCRYPT", "0", "0|auth|1",
            "data between machines: in clear; in clear, but no change goes unnoticed; encrypted. All ranks alike"),
+      Int("AXCCL_BUSY_POLL", "0", 0, kMega,
+          "microseconds for which waits for other machines keep a core; also SO_BUSY_POLL of TCP connections"),
       Word("AXCCL_QUORUM", "1", "0|1",
            "whether a shrink fails on ranks that cannot reach as many others or more, which may be alive"),
       Word("AXCCL_NET_MEASURE", "once", "once|always|never",

@@ -34,6 +34,8 @@ struct Plan {
   // Some rank writes into another's output (Pushes). Such a plan is only for ranks that cannot outlive the call of the
   // output's owner, as ranks of the owner's process.
   bool pushes = false;
+  // A message whose sender waits for nothing before all its data is published (SendsAhead).
+  bool sends_ahead = false;
 };
 
 }  // namespace axccl::plan

@@ -17,4 +17,12 @@ bool Pushes(const Schedule& schedule) {
   return false;
 }
 
+bool SendsAhead(const Schedule& schedule) {
+  if (schedule.contract.kind != Kind::kSendRecv || schedule.direct || schedule.slices != 0) return false;
+  const auto is_wait = [](const Op& op) { return op.kind == OpKind::kWait; };
+  return std::all_of(schedule.program[0].begin(), schedule.program[0].end(), [&](const Lane& lane) {
+    return std::is_partitioned(lane.ops.begin(), lane.ops.end(), [&](const Op& op) { return !is_wait(op); });
+  });
+}
+
 }  // namespace axccl::plan

@@ -117,6 +117,9 @@ struct Schedule {
 // Whether a rank writes into another rank's output, or notifies its owner of a chunk there.
 bool Pushes(const Schedule& schedule);
 
+// Whether it is a message through scratch, of which no lane of the sender does anything in a turn after its first wait.
+bool SendsAhead(const Schedule& schedule);
+
 // Whether a turn is a whole operation, so that all lanes of a rank end it before any begins the next.
 inline bool MovesAllInOneTurn(const Schedule& schedule) { return schedule.direct || schedule.slices != 0; }
 

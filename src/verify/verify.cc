@@ -109,6 +109,7 @@ Result<std::shared_ptr<const plan::Plan>> MakePlan(Schedule schedule) {
   plan->complete = facts.complete;
   plan->group_order = facts.group_order;
   plan->pushes = plan::Pushes(schedule);
+  plan->sends_ahead = plan::SendsAhead(schedule);
   plan->schedule = std::move(schedule);
   return std::shared_ptr<const plan::Plan>(std::move(plan));
 }

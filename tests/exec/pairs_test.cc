@@ -4,9 +4,10 @@
 //
 // The verifier proves single plans, whose slots do not move. Here, operations of other plans, lanes and slot sizes
 // share the same memory; slots of one plan are sometimes in lines and sometimes in scratch, and wander through the
-// scratch from turn to turn; and a direct plan is replaced by another after its prologue. As in the verifier, one run
-// proves the sequence: a conflict that the order does not decide is found whichever of the two accesses comes first.
-// Sequences are drawn from the seed. The users' buffers are not checked, because each rank has its own order for these.
+// scratch from turn to turn; and a direct plan is replaced by another after its prologue. The sender of a message puts
+// off its last waits. As in the verifier, one run proves the sequence: a conflict that the order does not decide is
+// found whichever of the two accesses comes first. Sequences are drawn from the seed. The users' buffers are not
+// checked, because each rank has its own order for these.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,6 +40,7 @@ class Clocks {
     strands_.resize(size_t{ranks_} * lanes_);
     clock_.resize(strands_.size() * strands_.size());
     arrived_.resize(ranks_);
+    put_off_.resize(ranks_);
   }
 
   // Returns what is wrong; empty if nothing is.
@@ -88,7 +90,12 @@ class Clocks {
       const Prepared& prepared = PreparedOf(x);
       const Step& step = prepared.program->lanes[x % lanes_][strand.step];
       const uint64_t turn = stages_[strand.stage].first_turn + strand.turn;
-      if (step.kind == OpKind::kWait) {
+      const uint32_t rank = x / lanes_;
+      if (!PassPutOff(x)) return moved;
+      if (step.kind == OpKind::kWait && rank == 0 && prepared.program->plan->sends_ahead &&
+          strand.turn + 1 == prepared.turns) {
+        put_off_[rank].push_back({strand.stage, Key(static_cast<uint32_t>(step.peer), step.from_lane, step, turn)});
+      } else if (step.kind == OpKind::kWait) {
         const auto signal = signals_.find(Key(static_cast<uint32_t>(step.peer), step.from_lane, step, turn));
         if (signal == signals_.end()) return moved;
         Join(x, signal->second.data());
@@ -104,6 +111,17 @@ class Clocks {
       moved = true;
     }
     return moved;
+  }
+
+  // A stage of a sender begins with the waits that the one before has put off (message_end.h).
+  bool PassPutOff(uint32_t x) {
+    for (const PutOff& wait : put_off_[x / lanes_]) {
+      if (wait.stage + 1 != strands_[x].stage) continue;
+      const auto signal = signals_.find(wait.key);
+      if (signal == signals_.end()) return false;
+      Join(x, signal->second.data());
+    }
+    return true;
   }
 
   const Prepared& PreparedOf(uint32_t x) const { return *stages_[strands_[x].stage].of[x / lanes_]; }
@@ -192,6 +210,11 @@ class Clocks {
   std::vector<Strand> strands_;    // [rank * lanes_ + lane]
   std::vector<uint32_t> clock_;    // [strand][strand] operations known to be done
   std::vector<uint32_t> arrived_;  // [rank] lanes at the end of the stage
+  struct PutOff {
+    size_t stage;
+    uint64_t key;  // of the signal
+  };
+  std::vector<std::vector<PutOff>> put_off_;  // [rank]
   std::map<uint64_t, std::vector<uint32_t>> signals_;
   std::unordered_map<uintptr_t, History> history_;
   std::string fault_;

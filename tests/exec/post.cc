@@ -76,9 +76,57 @@ class Post::Reach : public transport::Reach {
     return MakeStatus(Code::kInternalError, "there are no calls between machines");
   }
   void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
-    EXPECT_TRUE(inbox_->looked_after());
-    Message message{{stretches.begin(), stretches.end()}, line, {}};
+    PublishKept();
+    Send(stretches, line);
+  }
+  void PublishLater(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
+    EXPECT_TRUE(kept_.empty()) << "the operation before has kept a message, too";
+    kept_.push_back(MakeMessage(stretches, line));
+    for (const Stretch& stretch : stretches) {
+      const std::byte* const from = own_ + stretch.offset;
+      kept_.back().contents.insert(kept_.back().contents.end(), from, from + stretch.bytes);
+      EXPECT_FALSE(stretch.of_peer);
+    }
+    ++post_->kept_;
+  }
+  bool PublishKept() override {
+    if (kept_.empty()) return false;
+    for (Message& message : kept_) sent_.push_back(std::move(message));
+    kept_.clear();
+    return true;
+  }
+  bool sending() const override { return !sent_.empty(); }
+  // Delivers the oldest message to the peer, whose end of the link is `there`.
+  void DeliverOne(Reach* there) {
+    const Message message = std::move(sent_.front());
+    sent_.pop_front();
+    size_t at = 0;
+    for (const Stretch& stretch : message.stretches) {
+      const std::byte* from = (stretch.of_peer ? block() : own_) + stretch.offset;
+      if (!message.contents.empty()) from = message.contents.data() + at;
+      at += stretch.bytes;
+      std::memcpy((stretch.of_peer ? there->own_ : there->block()) + stretch.offset, from, stretch.bytes);
+      post_->bytes_ += stretch.bytes;
+    }
+    if (message.line != kNoLine) std::copy_n(message.bytes.data(), kLineBytes, there->block() + message.line);
+  }
+
+ private:
+  struct Message {
+    std::vector<Stretch> stretches;
+    uint64_t line;
+    std::array<std::byte, kLineBytes> bytes;
+    std::vector<std::byte> contents;  // of the stretches, if they were kept
+  };
+
+  Message MakeMessage(std::span<const Stretch> stretches, uint64_t line) const {
+    Message message{{stretches.begin(), stretches.end()}, line, {}, {}};
     if (line != kNoLine) std::copy_n(own_ + line, kLineBytes, message.bytes.data());
+    return message;
+  }
+  void Send(std::span<const Stretch> stretches, uint64_t line) {
+    EXPECT_TRUE(inbox_->looked_after());
+    Message message = MakeMessage(stretches, line);
     if (++post_->messages_ == post_->lose_) {
       const auto lost =
           std::find_if(message.stretches.begin(), message.stretches.end(), [](const Stretch& s) { return !s.guarded; });
@@ -91,31 +139,13 @@ class Post::Reach : public transport::Reach {
     }
     sent_.push_back(std::move(message));
   }
-  bool sending() const override { return !sent_.empty(); }
-  // Delivers the oldest message to the peer, whose end of the link is `there`.
-  void DeliverOne(Reach* there) {
-    const Message message = std::move(sent_.front());
-    sent_.pop_front();
-    for (const Stretch& stretch : message.stretches) {
-      const std::byte* from = (stretch.of_peer ? block() : own_) + stretch.offset;
-      std::memcpy((stretch.of_peer ? there->own_ : there->block()) + stretch.offset, from, stretch.bytes);
-      post_->bytes_ += stretch.bytes;
-    }
-    if (message.line != kNoLine) std::copy_n(message.bytes.data(), kLineBytes, there->block() + message.line);
-  }
-
- private:
-  struct Message {
-    std::vector<Stretch> stretches;
-    uint64_t line;
-    std::array<std::byte, kLineBytes> bytes;
-  };
 
   Post* const post_;
   Inbox* const inbox_;
   std::byte* const own_;
   const std::unique_ptr<Mirror> mirror_;
   std::deque<Message> sent_;
+  std::vector<Message> kept_;
 };
 
 Post::Post(int ranks, size_t block_bytes) : ranks_(ranks), block_bytes_(block_bytes) {

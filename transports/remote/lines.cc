@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/base/param.h"
 
 namespace axccl::remote {
 namespace {
@@ -46,6 +47,10 @@ void TuneForData(int fd) {
   SetInt(fd, TCP_THIN_LINEAR_TIMEOUTS, 0);
   SetInt(fd, TCP_USER_TIMEOUT, 0);
   (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof off);
+  const auto poll = static_cast<int>(param::GetInt("AXCCL_BUSY_POLL"));
+  if (poll <= 0 || setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &poll, sizeof poll) == 0) return;
+  AXCCL_INFO(kNet, "AXCCL_BUSY_POLL=%d: SO_BUSY_POLL: %s; threads look for so long, without the driver's help", poll,
+             std::strerror(errno));
 }
 
 bool HasEnded(int fd) {

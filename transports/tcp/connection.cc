@@ -15,6 +15,22 @@ namespace {
 
 constexpr size_t kMostIov = 64;
 
+// For so few bytes, a copy takes less time than the kernel needs for their pieces.
+constexpr size_t kFewBytes = 512;
+
+ssize_t SendPieces(int fd, msghdr* message) {
+  constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+  std::byte text[kFewBytes];
+  size_t bytes = 0;
+  for (size_t i = 0; i < message->msg_iovlen; ++i) {
+    const iovec& piece = message->msg_iov[i];
+    if (piece.iov_len > kFewBytes - bytes) return sendmsg(fd, message, kFlags);
+    std::memcpy(text + bytes, piece.iov_base, piece.iov_len);
+    bytes += piece.iov_len;
+  }
+  return send(fd, text, bytes, kFlags);
+}
+
 std::string Reason(int error) {
   if (error == 0 || error == ECONNRESET || error == EPIPE) return remote::kProcessEnded;
   return std::string("its connection broke: ") + std::strerror(error);
@@ -57,21 +73,27 @@ void Connection::End() {
 void Connection::Send(std::unique_ptr<Outgoing>* frame) {
   if (!trouble_.empty()) return;
   Outgoing& out = **frame;
-  if (queue_.empty() && sealed_ == nullptr) {
+  const bool alone = queue_.empty() && sealed_ == nullptr;
+  if (alone) {
     iovec pieces[Outgoing::kMostPieces];
     msghdr message{};
     message.msg_iov = pieces;
     message.msg_iovlen = out.Pieces(pieces, Outgoing::kMostPieces);
-    const ssize_t sent = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = SendPieces(fd_.get(), &message);
     if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) return Fail(Reason(errno));
     if (sent > 0) out.Sent(static_cast<size_t>(sent));
     if (out.rest() == 0) return;
   }
-  unsent_ += out.rest();
-  out.Hold();
-  queue_.push_back(std::move(*frame));
-  if (sealed_ != nullptr && queue_.size() == 1) return SendMore();
-  Want(true);
+  Queue(std::move(*frame));
+  if (alone) return Want(true);
+  if (!wants_) SendMore();
+}
+
+void Connection::Queue(std::unique_ptr<Outgoing> frame) {
+  if (!trouble_.empty()) return;
+  unsent_ += frame->rest();
+  frame->Hold();
+  queue_.push_back(std::move(frame));
 }
 
 void Connection::Want(bool to_send) {
@@ -106,7 +128,7 @@ ssize_t Connection::Write() {
     if (message.msg_iovlen == kMostIov) break;
     message.msg_iovlen += frame->Pieces(pieces + message.msg_iovlen, kMostIov - message.msg_iovlen);
   }
-  const ssize_t sent = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t sent = SendPieces(fd_.get(), &message);
   if (sent > 0) PopSent(static_cast<size_t>(sent));
   return sent;
 }
@@ -158,7 +180,9 @@ void Connection::PopSent(size_t bytes) {
     const size_t some = std::min(bytes, front.rest());
     front.Sent(some);
     bytes -= some;
-    if (front.rest() == 0) queue_.pop_front();
+    if (front.rest() != 0) break;
+    peer_->PutSpare(std::move(queue_.front()));
+    queue_.pop_front();
   }
 }
 
@@ -197,7 +221,9 @@ ssize_t Connection::ReadPlain(size_t* asked) {
     *asked = kBufferBytes - end_;
   }
   *asked += of_large;
-  const ssize_t got = readv(fd_.get(), to, count);
+  // recv takes less time, where one place is enough.
+  const ssize_t got =
+      count == 1 ? recv(fd_.get(), to[0].iov_base, to[0].iov_len, MSG_DONTWAIT) : readv(fd_.get(), to, count);
   if (got <= 0) return got;
   const auto bytes = static_cast<size_t>(got);
   Stored(std::min(bytes, of_large));

@@ -57,6 +57,8 @@ class Connection {
 
   // Takes the frame if not all of it could be sent at once.
   void Send(std::unique_ptr<Outgoing>* frame);
+  // Takes the frame, to be sent with the next.
+  void Queue(std::unique_ptr<Outgoing> frame);
   // Sends what the socket takes of the queue.
   void SendMore();
   // Whether that is due.

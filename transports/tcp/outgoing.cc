@@ -36,6 +36,17 @@ void Outgoing::End() {
   std::memcpy(head_.data() + offsetof(FrameHead, data_bytes), &data_bytes, sizeof(data_bytes));
 }
 
+void Outgoing::CopyData() {
+  copy_.clear();
+  for (size_t i = 0; i < pieces_; ++i) {
+    const auto* const from = static_cast<const std::byte*>(data_[i].iov_base);
+    copy_.insert(copy_.end(), from, from + data_[i].iov_len);
+  }
+  pieces_ = copy_.empty() ? 0 : 1;
+  data_[0] = {copy_.data(), copy_.size()};
+  memory = nullptr;
+}
+
 size_t Outgoing::Pieces(iovec* pieces, size_t most) const {
   size_t count = 0, skip = sent_;
   const auto add = [&](std::byte* base, size_t bytes) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "transports/remote/memory.h"
 #include "transports/tcp/frame.h"
@@ -26,6 +27,8 @@ class Outgoing {
   void Begin(FrameKind kind, const void* header, size_t header_bytes);
   void Add(const std::byte* data, size_t bytes);
   void End();  // all data have been added
+  // Copies the data, so that it needs the memory of no rank.
+  void CopyData();
 
   size_t bytes() const { return bytes_; }
   size_t rest() const { return bytes_ - sent_; }
@@ -49,6 +52,7 @@ class Outgoing {
   size_t head_bytes_ = 0;
   std::array<iovec, remote::kMaxStretches> data_;
   size_t pieces_ = 0;
+  std::vector<std::byte> copy_;
   bool held_ = false;
   size_t bytes_ = 0, sent_ = 0;
 };

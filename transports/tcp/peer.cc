@@ -6,6 +6,13 @@
 #include "transports/tcp/worker.h"
 
 namespace axccl::tcp {
+namespace {
+
+constexpr size_t kSmall = 0;  // the lane of messages that are not large (remote::LaneChoice)
+constexpr size_t kMostSpares = 4;
+constexpr size_t kMostKept = 4u << 10;  // bytes of a frame
+
+}  // namespace
 
 Peer::Peer(Worker* worker, const ProcessId& process, std::vector<uint8_t> rails, const Protection& protection)
     : worker_(worker), process_(process), protection_(protection) {
@@ -65,7 +72,15 @@ size_t Peer::Choose(size_t bytes) {
 // ---- sending ----
 
 std::unique_ptr<Outgoing> Peer::TakeSpare() {
-  return spare_ != nullptr ? std::move(spare_) : std::make_unique<Outgoing>();
+  if (spares_.empty()) return std::make_unique<Outgoing>();
+  std::unique_ptr<Outgoing> spare = std::move(spares_.back());
+  spares_.pop_back();
+  return spare;
+}
+
+void Peer::PutSpare(std::unique_ptr<Outgoing> sent) {
+  sent->Release();
+  if (spares_.size() < kMostSpares) spares_.push_back(std::move(sent));
 }
 
 void Peer::Send(std::unique_ptr<Outgoing> frame) {
@@ -76,6 +91,26 @@ void Peer::Send(std::unique_ptr<Outgoing> frame) {
   }
   frame->Hold();
   delayed_.push_back({std::move(frame), false});
+}
+
+void Peer::SendLater(std::unique_ptr<Outgoing> frame) {
+  if (!open_ || frame->bytes() > kMostKept) return Send(std::move(frame));
+  frame->CopyData();
+  kept_.push_back(std::move(frame));
+}
+
+bool Peer::SendKept(const Reach* reach) {
+  const bool any =
+      std::any_of(kept_.begin(), kept_.end(), [&](const auto& frame) { return frame->owner.get() == reach; });
+  if (!any || failed_) return false;
+  QueueKept();
+  lanes_[kSmall].connection->SendMore();
+  return true;
+}
+
+void Peer::QueueKept() {
+  for (std::unique_ptr<Outgoing>& frame : kept_) lanes_[kSmall].connection->Queue(std::move(frame));
+  kept_.clear();
 }
 
 void Peer::SendControl(size_t lane, const remote::WireControl& control, std::shared_ptr<Reach> owner) {
@@ -92,14 +127,17 @@ void Peer::SendControl(size_t lane, const remote::WireControl& control, std::sha
 
 void Peer::Post(size_t lane, std::unique_ptr<Outgoing> frame) {
   if (failed_) return;
+  if (!kept_.empty()) {
+    QueueKept();
+    if (lane != kSmall) lanes_[kSmall].connection->SendMore();
+  }
   lanes_[lane].connection->Send(&frame);
-  if (frame == nullptr) return;
-  frame->Release();  // sent
-  spare_ = std::move(frame);
+  if (frame != nullptr) PutSpare(std::move(frame));  // sent
 }
 
 void Peer::DropDelayed(const Reach* reach) {
   std::erase_if(delayed_, [&](const Delayed& delayed) { return delayed.frame->owner.get() == reach; });
+  std::erase_if(kept_, [&](const auto& frame) { return frame->owner.get() == reach; });
 }
 
 // ---- for connections ----
@@ -118,6 +156,7 @@ void Peer::Fail(const std::string& why) {
     if (lane.connection != nullptr) lane.connection->End();
   }
   delayed_.clear();
+  kept_.clear();
   for (const auto& [key, reach] : reaches_) reach->Lose(why);
   changed_.notify_all();
   // The other side may not have noticed.

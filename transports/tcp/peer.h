@@ -53,8 +53,13 @@ class Peer {
   void SendDelayed();
 
   std::unique_ptr<Outgoing> TakeSpare();
+  void PutSpare(std::unique_ptr<Outgoing> sent);
   // Sends it on the best lane, or, until the peer is open, later.
   void Send(std::unique_ptr<Outgoing> frame);
+  // Keeps it for the next that is sent. What a peer that is not open yet is sent waits in any case.
+  void SendLater(std::unique_ptr<Outgoing> frame);
+  // Sends what is kept, if some of it is of that rank; returns whether it is.
+  bool SendKept(const Reach* reach);
   void SendControl(size_t lane, const remote::WireControl& control, std::shared_ptr<Reach> owner);
   void DropDelayed(const Reach* reach);
   // The lane of a connection.
@@ -74,6 +79,7 @@ class Peer {
   };
 
   size_t Choose(size_t bytes);
+  void QueueKept();
   void Post(size_t lane, std::unique_ptr<Outgoing> frame);
 
   Worker* const worker_;
@@ -90,7 +96,8 @@ class Peer {
     bool control = false;
   };
   std::vector<Delayed> delayed_;  // until the peer is open
-  std::unique_ptr<Outgoing> spare_;
+  std::vector<std::unique_ptr<Outgoing>> kept_;
+  std::vector<std::unique_ptr<Outgoing>> spares_;
 };
 
 }  // namespace axccl::tcp

@@ -44,11 +44,11 @@ void Reach::Detach() {
 
 void Reach::DropUnsent() { peer_->DropDelayed(this); }
 
-void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+template <class Send>
+void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line,
+                       const Send& send) {
   const auto memory = area != nullptr ? std::static_pointer_cast<remote::Memory>(area) : block_memory();
   const remote::Direction direction{options_.comm, options_.self, options_.peer};
-  std::lock_guard lock(mutex());
-  if (peer_->failed()) return;
   remote::CutIntoMessages(stretches, line, kMostBytes, [&](std::span<const Stretch> some, uint64_t with_line) {
     remote::OutgoingHeader header;
     header.Write(direction, static_cast<uint32_t>(sent_++), *memory, some, with_line);
@@ -58,8 +58,28 @@ void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> 
     frame->End();
     frame->owner = std::static_pointer_cast<Reach>(shared_from_this());
     frame->memory = memory;
-    peer_->Send(std::move(frame));
+    send(std::move(frame));
   });
+}
+
+void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+  std::lock_guard lock(mutex());
+  if (peer_->failed()) return;
+  MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->Send(std::move(frame)); });
+}
+
+void Reach::PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+  std::lock_guard lock(mutex());
+  if (peer_->failed()) return;
+  keeps_.store(true, std::memory_order_relaxed);
+  MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendLater(std::move(frame)); });
+}
+
+bool Reach::PublishKept() {
+  if (!keeps_.load(std::memory_order_relaxed)) return false;
+  std::lock_guard lock(mutex());
+  keeps_.store(false, std::memory_order_relaxed);
+  return peer_->SendKept(this);
 }
 
 // ---- flushes ----

@@ -22,6 +22,8 @@ class Reach final : public remote::Reach {
   const char* Name() const override { return "tcp"; }
   transport::Inbox* inbox() const override;
   void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
+  void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
+  bool PublishKept() override;
   bool sending() const override { return held_.load(std::memory_order_acquire) != 0; }
   void Detach() override;
 
@@ -31,6 +33,9 @@ class Reach final : public remote::Reach {
 
  private:
   Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror);
+  template <class Send>  // (std::unique_ptr<Outgoing>)
+  void MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line,
+                  const Send& send);
   void DropUnsent() override;
   void AnswerFlush(const void* connection, const remote::WireControl& answer) override;
   std::condition_variable& changed() override;
@@ -41,7 +46,8 @@ class Reach final : public remote::Reach {
 
   Worker* const worker_;
   const std::shared_ptr<Peer> peer_;
-  uint64_t sent_ = 0;  // messages and flushes
+  uint64_t sent_ = 0;               // messages and flushes
+  std::atomic<bool> keeps_{false};  // PublishLater has been called since PublishKept
   std::atomic<int> held_{0};
 };
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/base/detached_thread.h"
+#include "src/base/param.h"
 #include "src/base/processors.h"
 #include "src/device/host/waiting.h"
 #include "src/device/host/workers.h"
@@ -94,6 +95,12 @@ Strangers g_strangers;
 bool MayYield(Clock::time_point now) { return ExpectsMessages() || g_strangers.MayYield(now); }
 void NoteYield(Clock::time_point before) {
   if (!ExpectsMessages()) g_strangers.Yielded(before, Clock::now());
+}
+
+// How long a thread that waits for messages looks before it gives up its core.
+std::chrono::microseconds BusyPoll() {
+  static const std::chrono::microseconds limit(param::GetInt("AXCCL_BUSY_POLL"));
+  return ExpectsMessages() ? limit : std::chrono::microseconds(0);
 }
 
 // Notices that this thread shares its core with the one it waits for, although there are enough cores: looking never
@@ -257,6 +264,7 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
   Doorbells& bells = Doorbells::Process();
   const Patience patience = CurrentPatience();
   bool reached = false, slept = false;
+  const std::chrono::microseconds busy_poll = BusyPoll();
   const std::chrono::nanoseconds first_sleep = kFirstSleep * Crowding();
   std::chrono::nanoseconds sleep = first_sleep;
   auto last_move = Clock::now();
@@ -276,6 +284,7 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
       next_check = now + kCheckInterval;
     }
     if (advanced) last_move = now;
+    if (now - last_move < busy_poll) continue;
     if (now - last_move < patience.yielding && GiveUpCore()) continue;
     const int slot = bells.Claim();
     const uint32_t seen = bells.Listen(slot);

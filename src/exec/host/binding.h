@@ -26,10 +26,15 @@ struct Binding {
   Call call;                           // for an uneven call, `count` is valid once all members have announced theirs
   const Prepared* prepared = nullptr;  // the plan that runs
   uint64_t sequence = 0;
+  uint64_t behind = 0;           // it still waits for signals of the operation that many before it
   uint32_t form_hash = 0;        // for a call on views
   uint64_t announced_words = 0;  // in addition to those of every op record
   bool around_cache = false;     // outputs are written around the cache
   bool reads_by_call = false;    // some announced buffer is read by system call
+  // A message between ranks that share no memory (message_end.h).
+  bool sends_ahead = false;    // the sender puts off its last waits
+  bool receives = false;       // this rank is the receiver
+  bool keeps_signals = false;  // which keeps its last signals
   Scales scales;
 
   Workspace& workspace() const { return host->workspace(); }

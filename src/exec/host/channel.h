@@ -1,5 +1,5 @@
-// What the operations of a channel on a host rank keep from one to the next: their prepared calls, their turns, and
-// their workspace.
+// What the operations of a channel on a host rank keep from one to the next: their prepared calls, their turns, how
+// their messages end, and their workspace.
 //
 // Each channel has one for its whole life. Only its running operation uses it, and so one thread at a time; any thread
 // may ask how many calls are prepared.
@@ -7,6 +7,7 @@
 
 #include "src/exec/channel/channel.h"
 #include "src/exec/host/handover.h"
+#include "src/exec/host/message_end.h"
 #include "src/exec/host/turns.h"
 #include "src/exec/host/workspace.h"
 #include "src/exec/prepared/plan_cache.h"
@@ -31,6 +32,7 @@ class HostChannel final : public ChannelState {
   Turns& turns() { return turns_; }
   const Turns& turns() const { return turns_; }
   Handover& handover() { return handover_; }
+  MessageEnd& message_end() { return message_end_; }
   Workspace& workspace() { return workspace_; }
 
  private:
@@ -38,6 +40,7 @@ class HostChannel final : public ChannelState {
   PlanCache plans_;
   Turns turns_;
   Handover handover_;
+  MessageEnd message_end_;
 };
 
 }  // namespace axccl::exec

@@ -106,6 +106,10 @@ Poll Operation::Progress() try {
       case Run::kSwitched:
         continue;
       case Run::kDone:
+        if (stage_ == Stage::kPutOff) {
+          if (Status status = BeginStages(); !status.ok()) return Fail(std::move(status));
+          continue;
+        }
         if (Status status = exposure_.CheckOutputs(binding_, *operands_); !status.ok()) return Fail(std::move(status));
         EndStage();
     }
@@ -153,6 +157,16 @@ Status Operation::Start() {
   AXCCL_ASSIGN_OR_RETURN(main_, binding_.host->plans().Prepare(binding_.call, access));
   main_ = binding_.host->plans().Redirected(main_);
   AXCCL_RETURN_IF_ERROR(WriteRecord());
+  MessageEnd& end = binding_.host->message_end();
+  if (end.kept()) end.Sent(channel_->member(0).reach->PublishKept());
+  if (end.put_off().waits.empty()) return BeginStages();
+  stage_ = Stage::kPutOff;
+  binding_.prepared = main_;
+  return Status();
+}
+
+Status Operation::BeginStages() {
+  binding_.behind = 0;
   if (binding_.host->turns().NeedsBarrier(*main_)) {
     AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, binding_.host->plans().PrepareBarrier());
     Begin(Stage::kBarrier, barrier);
@@ -182,7 +196,18 @@ void Operation::Begin(Stage stage, const Prepared* prepared) {
   signature_ = prepared->signature ^ (stage == Stage::kMain ? binding_.form_hash : 0);
   first_lane_ = LaneState();
   binding_.workspace().MakeRoom(prepared->program->max_operands);
+  if (stage == Stage::kMain && prepared->program->plan->sends_ahead) BeginMessage();
   if (prepared->program->lanes.size() > 1) more_lanes_.assign(prepared->program->lanes.size() - 1, LaneState());
+}
+
+void Operation::BeginMessage() {
+  const Member& peer = channel_->member(1 - channel_->self());
+  if (!IsMirror(peer)) return;
+  MessageEnd& end = binding_.host->message_end();
+  binding_.receives = channel_->self() == 1;
+  binding_.keeps_signals = binding_.receives && end.Keep();
+  binding_.sends_ahead = !binding_.receives && end.Answered(peer.reach->received());
+  if (binding_.sends_ahead) signature_ ^= MessageEnd::kAhead;
 }
 
 void Operation::EndStage() {
@@ -193,6 +218,7 @@ void Operation::EndStage() {
     operands_->End(binding_);
     channel_->log().End(binding_.sequence);
     channel_->owner()->NoteAlgorithm(binding_.prepared->program->algorithm);
+    if (binding_.receives) channel_->member(0).reach->NoteReceived();
     stage_ = Stage::kFinished;
     exposure_.Update(binding_, false);
     outbox_.Close();
@@ -207,6 +233,7 @@ Operation::Run Operation::RunStageWithCallback() {
 }
 
 Operation::Run Operation::RunStage() {
+  if (stage_ == Stage::kPutOff) return PassPutOff();
   if (binding_.prepared->plain && channel_->members().at_hand()) return RunPlain();
   Run result = RunLane(0);
   if (result == Run::kSwitched || result == Run::kFailed) return result;
@@ -296,35 +323,77 @@ bool Operation::ReadWhileOwned() {
 }
 
 Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t turn) {
-  const Member& peer = channel_->member(step.peer);
-  const Line* const line = peer.layout.LineOf(peer.block, step.from_lane, step.endpoint, turn);
+  const MessageEnd::Wait wait{step.from_lane, step.endpoint, step.value};
+  if (binding_.sends_ahead && turn + 1 == binding_.host->turns().next() + binding_.prepared->turns) {
+    MessageEnd::PutOff& put_off = binding_.host->message_end().put_off();
+    put_off.sequence = binding_.sequence;
+    put_off.turn = turn;
+    put_off.signature = signature_ ^ MessageEnd::kAhead;
+    put_off.waits.push_back(wait);
+    return Run::kDone;
+  }
+  const Run run = AwaitSignal({step.peer, wait, turn, binding_.sequence, signature_});
+  if (run != Run::kDone) return run;
+  if (binding_.receives) HearSender();
+  if (lane == 0 && State(0).step < binding_.prepared->program->prologue) {
+    if (status_ = operands_->Bind(&binding_, step.peer); !status_.ok()) return Run::kFailed;
+    BindFactor(binding_, step.peer);
+  }
+  return Run::kDone;
+}
+
+// The sender has signalled, and told by its signature whether it waits for what this rank keeps.
+void Operation::HearSender() {
+  MessageEnd& end = binding_.host->message_end();
+  end.NoteSender(sender_ahead_);
+  if (sender_ahead_ || !end.kept()) return;
+  (void)channel_->member(0).reach->PublishKept();
+  end.Sent(true);
+}
+
+Operation::Run Operation::PassPutOff() {
+  MessageEnd::PutOff& put_off = binding_.host->message_end().put_off();
+  binding_.behind = binding_.sequence - put_off.sequence;
+  for (; !put_off.waits.empty(); put_off.waits.pop_back()) {
+    const Run run =
+        AwaitSignal({1 - channel_->self(), put_off.waits.back(), put_off.turn, put_off.sequence, put_off.signature});
+    if (run != Run::kDone) return run;
+    moved_ = true;
+  }
+  return Run::kDone;
+}
+
+Operation::Run Operation::AwaitSignal(const Needed& needed) {
+  const Member& peer = channel_->member(needed.peer);
+  const MessageEnd::Wait& wait = needed.wait;
+  const Line* const line = peer.layout.LineOf(peer.block, wait.from_lane, wait.endpoint, needed.turn);
+  const uint64_t target = Target(needed.turn, wait.value);
   // Sequentially consistent, because it is the look after Arm (waiting.h).
-  const auto ready = [&] { return line->value.load(std::memory_order_seq_cst) >= Target(turn, step.value); };
+  const auto ready = [&] { return line->value.load(std::memory_order_seq_cst) >= target; };
   if (!ready()) {
-    const Run run = Blocked(step.peer);
+    const Run run = Blocked(needed.peer);
     // Where lines come in messages, a look at one is not enough.
     const bool alone = binding_.prepared->program->lanes.size() == 1 && channel_->members().inbox() == nullptr;
-    if (run == Run::kBlocked && alone) awaited_ = {&line->value, Target(turn, step.value)};
+    if (run == Run::kBlocked && alone) awaited_ = {&line->value, target};
     // The member may have done its part and left, in good order, between the looks at its signal and at its health.
     const bool left_after_all = run == Run::kFailed && status_.code() == Code::kRemoteError && ready();
     if (!left_after_all) return run;
     status_ = Status();
   }
-  if (step.peer == channel_->self()) return Run::kDone;
+  monitor_.Passed();
+  if (needed.peer == channel_->self()) return Run::kDone;
   // While the line belongs to this turn, it shows what the peer runs. Once it has moved on, the line is of a later turn
   // (read completely or in part), and only the records show it.
-  if (line->signature.load(std::memory_order_relaxed) != signature_ ||
-      line->sequence.load(std::memory_order_relaxed) != static_cast<uint32_t>(binding_.sequence)) {
-    if (status_ = channel_->log().CompareWith(step.peer); !status_.ok()) return Run::kFailed;
+  uint32_t signature = line->signature.load(std::memory_order_relaxed);
+  sender_ahead_ = binding_.receives && signature == (needed.signature ^ MessageEnd::kAhead);
+  if (sender_ahead_) signature = needed.signature;
+  if (signature != needed.signature ||
+      line->sequence.load(std::memory_order_relaxed) != static_cast<uint32_t>(needed.sequence)) {
+    if (status_ = channel_->log().CompareWith(needed.peer); !status_.ok()) return Run::kFailed;
   }
   if (!channel_->members().has_scratch()) {
-    if (status_ = channel_->members().FindScratch(step.peer); !status_.ok()) return Run::kFailed;
+    if (status_ = channel_->members().FindScratch(needed.peer); !status_.ok()) return Run::kFailed;
   }
-  if (lane == 0 && State(0).step < binding_.prepared->program->prologue) {
-    if (status_ = operands_->Bind(&binding_, step.peer); !status_.ok()) return Run::kFailed;
-    BindFactor(binding_, step.peer);
-  }
-  monitor_.Passed();
   return Run::kDone;
 }
 

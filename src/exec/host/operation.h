@@ -50,7 +50,7 @@ class Operation {
 
  private:
   enum class Run : uint8_t { kDone, kBlocked, kAgain, kSwitched, kFailed };
-  enum class Stage : uint8_t { kNew, kBarrier, kMain, kLeaving, kFinished };
+  enum class Stage : uint8_t { kNew, kPutOff, kBarrier, kMain, kLeaving, kFinished };
 
   struct LaneState {
     uint32_t step = 0;
@@ -61,6 +61,9 @@ class Operation {
   Run Connect();
   Status Start();
   Status WriteRecord();
+  Status BeginStages();
+  void BeginMessage();
+  void HearSender();
   void Begin(Stage stage, const Prepared* prepared);
   void EndStage();
   device::host::Poll Fail(Status status);
@@ -78,6 +81,15 @@ class Operation {
   Result<bool> ChooseAccess();
 
   Run PassWait(const Step& step, uint32_t lane, uint64_t turn);
+  Run PassPutOff();
+  // The signal of a member that a wait needs.
+  struct Needed {
+    int peer;
+    MessageEnd::Wait wait;
+    uint64_t turn, sequence;
+    uint32_t signature;
+  };
+  Run AwaitSignal(const Needed& needed);
   Run Blocked(int waiting_for);
   LaneState& State(uint32_t lane) { return lane == 0 ? first_lane_ : more_lanes_[lane - 1]; }
 
@@ -89,7 +101,8 @@ class Operation {
   bool moved_ = false;            // in this Progress(), a step was taken
   bool members_checked_ = false;  // in this Progress(), before members' buffers are accessed
   uint32_t signature_ = 0;
-  int64_t budget_ = 0;  // bytes that this Progress() may still move
+  bool sender_ahead_ = false;  // its last signal said so
+  int64_t budget_ = 0;         // bytes that this Progress() may still move
   LaneState first_lane_;
   std::vector<LaneState> more_lanes_;
   device::host::Awaited awaited_;

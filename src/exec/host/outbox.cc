@@ -60,7 +60,8 @@ void AppendSlot(const Binding& binding, const Outbound::Slot& slot, uint32_t lan
   Append(stretches, {offset, bytes, slot.of_reader, false});
 }
 
-// Makes the slots that travel with a signal to the member at `p` visible there, and then the line at that offset.
+// Makes the slots that travel with a signal to the member at `p` visible there, and then the line at that offset; a
+// last signal that is kept goes with what follows.
 void Publish(const Binding& binding, int p, const Step& step, uint32_t lane, uint64_t turn, uint64_t line) {
   const Prepared& prepared = *binding.prepared;
   const uint32_t index = static_cast<uint32_t>(&step - prepared.program->lanes[lane].data());
@@ -73,6 +74,8 @@ void Publish(const Binding& binding, int p, const Step& step, uint32_t lane, uin
     if (slot.reader == p) AppendSlot(binding, slot, lane, step.endpoint, turn, &stretches);
   }
   const Member& member = binding.channel->member(p);
+  if (binding.keeps_signals && turn + 1 == binding.host->turns().next() + prepared.turns)
+    return member.reach->PublishLater(member.mirror, stretches, line);
   member.reach->Publish(member.mirror, stretches, line);
 }
 

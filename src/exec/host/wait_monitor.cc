@@ -23,7 +23,9 @@ std::string DescribeWait(const Binding& binding, int position) {
   const std::string rank = "rank " + std::to_string(channel.member(position).rank);
   if (const Connector* connector = channel.members().connector(); connector != nullptr)
     return rank + " to create and use " + connector->Name() + ", in " + DescribeCall(binding.call);
-  return rank + " in " + DescribeCall(binding.call) + " (operation " + std::to_string(binding.sequence) + ")";
+  const uint64_t sequence = binding.sequence - binding.behind;
+  const std::string call = binding.behind != 0 ? channel.log().TextOf(sequence) : DescribeCall(binding.call);
+  return rank + " in " + call + " (operation " + std::to_string(sequence) + ")";
 }
 
 // What may explain the wait.
