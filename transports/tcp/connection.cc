@@ -217,8 +217,10 @@ ssize_t Connection::ReadPlain(size_t* asked) {
   }
   // What is dropped comes through the buffer.
   if (!large_ || of_large == large_->rest || of_large == 0) {
-    to[count++] = {buffer_.get() + end_, kBufferBytes - end_};
-    *asked = kBufferBytes - end_;
+    // Behind large data only the header of what follows, which may be large, too.
+    const size_t room = std::min(kBufferBytes - end_, of_large > 0 ? kMostFrameBytes : kBufferBytes);
+    to[count++] = {buffer_.get() + end_, room};
+    *asked = room;
   }
   *asked += of_large;
   // recv takes less time, where one place is enough.

@@ -39,6 +39,8 @@ class Peer {
   std::condition_variable& changed() { return changed_; }
   bool failed() const { return failed_; }
   size_t lanes() const { return lanes_.size(); }
+  // A larger message is divided, so that several lanes take parts of it.
+  size_t most_bytes() const { return most_bytes_; }
 
   void Add(Reach* reach);
   void Remove(Reach* reach);
@@ -89,6 +91,7 @@ class Peer {
   std::condition_variable changed_;
   std::vector<Lane> lanes_;
   bool open_ = false, failed_ = false;
+  size_t most_bytes_ = 256u << 10;
   remote::LaneChoice choice_;
   std::map<remote::Reach::Key, Reach*> reaches_;
   struct Delayed {

@@ -7,13 +7,6 @@
 #include "transports/tcp/worker.h"
 
 namespace axccl::tcp {
-namespace {
-
-// A larger message is divided, so that several lanes take parts of it.
-constexpr size_t kMostBytes = 256u << 10;
-
-}  // namespace
-
 Reach::Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror)
     : remote::Reach(&peer->mutex(), std::move(options), std::move(mirror)), worker_(worker), peer_(std::move(peer)) {}
 
@@ -49,7 +42,7 @@ void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretc
                        const Send& send) {
   const auto memory = area != nullptr ? std::static_pointer_cast<remote::Memory>(area) : block_memory();
   const remote::Direction direction{options_.comm, options_.self, options_.peer};
-  remote::CutIntoMessages(stretches, line, kMostBytes, [&](std::span<const Stretch> some, uint64_t with_line) {
+  remote::CutIntoMessages(stretches, line, peer_->most_bytes(), [&](std::span<const Stretch> some, uint64_t with_line) {
     remote::OutgoingHeader header;
     header.Write(direction, static_cast<uint32_t>(sent_++), *memory, some, with_line);
     std::unique_ptr<Outgoing> frame = peer_->TakeSpare();
