@@ -5,11 +5,13 @@
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -390,6 +392,49 @@ TEST(HostileNetwork, StrangersAtThePortsChangeNothing) {
     }
   });
 }
+
+#ifdef AXCCL_UCX
+
+// What a stranger finds who says nothing: TCP's ports cut him within 3 s, and one of UCX's keeps him.
+class SilentStrangerTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(SilentStrangerTest, IsKeptByUcxAlone) {
+  RunOnHosts(2, 2,
+             [](const TestHosts&, RankContext& context) {
+               Clique clique;
+               ASSERT_TRUE(clique.Init(context));
+               ASSERT_NO_FATAL_FAILURE(AllReduce(clique, 10));
+               if (context.rank() == 0) {
+                 std::vector<pollfd> kept;
+                 std::vector<Fd> fds;
+                 for (const uint16_t port : ListeningPorts()) {
+                   sockaddr_in to{};
+                   to.sin_family = AF_INET;
+                   to.sin_port = htons(port);
+                   inet_pton(AF_INET, "10.77.0.1", &to.sin_addr);
+                   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+                   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) continue;
+                   kept.push_back({fd.get(), POLLRDHUP, 0});
+                   fds.push_back(std::move(fd));
+                 }
+                 ASSERT_FALSE(kept.empty());
+                 const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+                 while (!kept.empty() && std::chrono::steady_clock::now() < limit) {
+                   (void)poll(kept.data(), kept.size(), 100);
+                   std::erase_if(kept, [](const pollfd& each) { return each.revents != 0; });
+                 }
+                 EXPECT_EQ(kept.size(), std::string(GetParam()) == "ucx" ? 1u : 0u);
+               }
+               ASSERT_TRUE(context.Barrier());
+               ASSERT_NO_FATAL_FAILURE(AllReduce(clique, 10));
+             },
+             {{"AXCCL_NET", GetParam()}, {"AXCCL_TRUST_NETWORK", "1"}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, SilentStrangerTest, testing::Values("tcp", "ucx"),
+                         [](const auto& info) { return std::string(info.param); });
+
+#endif
 
 }  // namespace
 }  // namespace axccl::tests

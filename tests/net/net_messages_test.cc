@@ -1,6 +1,7 @@
 // Messages between two ranks of different hosts: how few packets they take where the ranks answer each other, that they
 // are right in any order and of any size, and what their senders learn of receivers that do something else.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <cstdint>
 #include <cstring>
@@ -84,6 +85,25 @@ TEST(NetMessages, AnAnswerTakesOnePacket) {
     EXPECT_LT(packets, static_cast<uint64_t>(kTimes) * 3 / 2);
     ASSERT_TRUE(context.Barrier());
   });
+}
+
+TEST(NetMessages, ConnectionsPollIfAsked) {
+  RunOnHosts(2, 2,
+             [](const TestHosts&, RankContext& context) {
+               Talk talk(context);
+               ASSERT_TRUE(talk.Init());
+               ASSERT_NO_FATAL_FAILURE(talk.Answer(20));
+               int polled = 0;
+               for (int fd = 0; fd < 1024; ++fd) {
+                 int microseconds = 0;
+                 socklen_t bytes = sizeof microseconds;
+                 const bool is_socket = getsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &microseconds, &bytes) == 0;
+                 polled += is_socket && microseconds == 70;
+               }
+               EXPECT_EQ(polled, 1) << "the line for data";
+               ASSERT_TRUE(context.Barrier());
+             },
+             {{"AXCCL_BUSY_POLL", "70"}});
 }
 
 // Ranks that answer, that only send, that send in both directions at once, and anything in between.
