@@ -95,6 +95,9 @@ void DestroyWhileAnotherWaits(RankContext& context) {
   const bool waits = context.rank() == 0;
   ncclComm_t others = nullptr;
   ASSERT_OK(ncclCommSplit(clique.comm(), waits ? NCCL_SPLIT_NOCOLOR : 0, context.rank(), &others, nullptr));
+  // As with NCCL, a communicator is made while no operation of its parent is under way: the driver may wait for all
+  // kernels when memory is allocated.
+  ASSERT_TRUE(context.Barrier());
   Words few(3000, 1), many(200000, 1);
   ASSERT_OK(Sum(&few, &few, clique.comm(), clique.stream()));
   if (!waits) {

@@ -7,6 +7,7 @@
 #include "src/exec/cuda/pipeline.h"
 #include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/pointers.h"
+#include "src/exec/cuda/shared_memory.h"
 
 namespace axccl::exec {
 namespace {
@@ -34,13 +35,16 @@ CudaRank::~CudaRank() {
   Disconnect();
   const Scope scope(*device_);
   if (control_ != nullptr) device_->ReturnHost(control_);
-  if (reserved_) device_->Unreserve();
+  if (!reserved_) return;
+  device_->Unreserve();
+  SharedMemory::Unreserve();
 }
 
 // Whatever a driver may do only when all kernels have ended is done here, as far as it can be.
 Status CudaRank::Allocate() {
   AXCCL_RETURN_IF_ERROR(CudaInterpreter::Of(*device_).status());
   AXCCL_RETURN_IF_ERROR(device_->Reserve());
+  SharedMemory::Reserve(*device_);
   reserved_ = true;
   AXCCL_RETURN_IF_ERROR(links_.Allocate());
   const size_t channels = 1 + 2 * static_cast<size_t>(options_.ranks) + options_.areas;

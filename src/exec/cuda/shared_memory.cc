@@ -1,45 +1,50 @@
 #include "src/exec/cuda/shared_memory.h"
 
-#include <algorithm>
-#include <bit>
-#include <map>
-#include <mutex>
-#include <vector>
-
 #include "src/base/log.h"
 #include "src/base/sizes.h"
-#include "transports/cuda_ipc/pinned.h"
+#include "src/device/cuda/arena.h"
+#include "src/device/cuda/driver.h"
 #include "transports/shm/heap.h"
 
 namespace axccl::exec {
 
+using device::cuda::Arena;
 using device::cuda::Device;
+using device::cuda::Driver;
+using device::cuda::Scope;
 
 namespace {
 
-// Memory of the heap that is pinned and stays so.
-struct Pool {
-  std::mutex mutex;
-  std::map<size_t, std::vector<std::byte*>> free;  // by size, powers of two
-};
-Pool& PoolOfProcess() {
-  static auto* const pool = new Pool;
-  return *pool;
-}
+constexpr size_t kRankShared = 64u << 10;
 
-Result<std::byte*> Grow(const Device& device, shm::Heap* heap, size_t bytes) {
-  AXCCL_ASSIGN_OR_RETURN(void* const memory, heap->Allocate(bytes, kPage));
-  const Status pinned = cuda_ipc::Pin(device, static_cast<std::byte*>(memory), bytes).status();
-  if (pinned.ok()) return static_cast<std::byte*>(memory);
-  (void)heap->Free(memory).ok();
-  return pinned;
+// Memory of the heap that is pinned and stays so. To be used with the context of a device.
+Arena& PinnedHeap() {
+  static auto* const memory = new Arena(kRankShared, [](size_t bytes) -> Result<uintptr_t> {
+    AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
+    AXCCL_ASSIGN_OR_RETURN(void* const chunk, heap->Allocate(bytes, kPage));
+    const Status pinned = device::cuda::Check(
+        Driver::Loaded().cuMemHostRegister(chunk, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+        "cuMemHostRegister");
+    if (pinned.ok()) return reinterpret_cast<uintptr_t>(chunk);
+    (void)heap->Free(chunk).ok();
+    return pinned;
+  });
+  return *memory;
 }
 
 }  // namespace
 
+// Where shared memory cannot be pinned, Take does without it.
+void SharedMemory::Reserve(const Device& device) {
+  const Scope scope(device);
+  (void)PinnedHeap().Reserve(kRankShared).ok();
+}
+
+void SharedMemory::Unreserve() { PinnedHeap().Unreserve(kRankShared); }
+
 Result<std::unique_ptr<SharedMemory>> SharedMemory::Take(const Device& device, size_t bytes) {
-  std::unique_ptr<SharedMemory> shared(new SharedMemory(device));
-  const Status status = shared->TakeFromHeap(std::bit_ceil(std::max<size_t>(bytes, kPage)));
+  std::unique_ptr<SharedMemory> shared(new SharedMemory);
+  const Status status = shared->TakeFromHeap(device, bytes);
   if (status.ok()) return shared;
   AXCCL_INFO(kInit, "other processes do not see which chunks of a pipeline have come: %.*s",
              static_cast<int>(status.message().size()), status.message().data());
@@ -49,20 +54,18 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::Take(const Device& device, s
   return shared;
 }
 
-Status SharedMemory::TakeFromHeap(size_t bytes) {
+Status SharedMemory::TakeFromHeap(const Device& device, size_t bytes) {
+  const Scope scope(device);
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
-  Pool& pool = PoolOfProcess();
-  const std::lock_guard lock(pool.mutex);
-  std::vector<std::byte*>& free = pool.free[bytes];
-  if (free.empty()) {
-    AXCCL_ASSIGN_OR_RETURN(std::byte* const memory, Grow(device_, heap, bytes));
-    free.push_back(memory);
+  AXCCL_ASSIGN_OR_RETURN(const uintptr_t taken, PinnedHeap().Take(bytes));
+  auto* const memory = reinterpret_cast<std::byte*>(taken);
+  const Status mapped = device::cuda::Check(Driver::Loaded().cuMemHostGetDevicePointer(&on_device_, memory, 0),
+                                            "cuMemHostGetDevicePointer");
+  if (!mapped.ok()) {
+    PinnedHeap().Return(taken);
+    return mapped;
   }
-  std::byte* const memory = free.back();
-  AXCCL_ASSIGN_OR_RETURN(on_device_, cuda_ipc::Pin(device_, memory, bytes));
-  free.pop_back();
   memory_ = memory;
-  bytes_ = bytes;
   offset_ = static_cast<uint64_t>(memory - heap->base());
   return Status();
 }
@@ -71,12 +74,9 @@ SharedMemory::~SharedMemory() {
   if (memory_ == nullptr) return;
   if (offset_ == 0) {
     Device::ReturnHost(memory_);
-    return;
+  } else {
+    PinnedHeap().Return(reinterpret_cast<uintptr_t>(memory_));
   }
-  cuda_ipc::Unpin(device_, memory_);
-  Pool& pool = PoolOfProcess();
-  const std::lock_guard lock(pool.mutex);
-  pool.free[bytes_].push_back(memory_);
 }
 
 }  // namespace axccl::exec

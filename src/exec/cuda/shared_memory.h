@@ -1,8 +1,8 @@
 // Memory of the process's heap that devices see: what they store there, the ranks of the machine read. Where the driver
 // cannot pin shared memory, it is memory of the process alone.
 //
-// It comes from a pool and goes back to it, because the driver may wait for kernels when it unpins memory. There is
-// never more than was in use at one time.
+// It comes from an arena (device/cuda/arena.h) and goes back to it, because the driver may wait for kernels when it
+// pins or unpins memory.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,9 @@ namespace axccl::exec {
 
 class SharedMemory {
  public:
+  // Keeps as much as the pipelines of one more rank usually need, until Unreserve.
+  static void Reserve(const device::cuda::Device& device);
+  static void Unreserve();
   // The memory has any content. It must go back before the device's context does.
   static Result<std::unique_ptr<SharedMemory>> Take(const device::cuda::Device& device, size_t bytes);
   ~SharedMemory();
@@ -33,11 +36,9 @@ class SharedMemory {
   }
 
  private:
-  explicit SharedMemory(const device::cuda::Device& device) : device_(device) {}
-  Status TakeFromHeap(size_t bytes);
+  SharedMemory() = default;
+  Status TakeFromHeap(const device::cuda::Device& device, size_t bytes);
 
-  const device::cuda::Device& device_;
-  size_t bytes_ = 0;
   uint64_t offset_ = 0;
   std::byte* memory_ = nullptr;
   CUdeviceptr on_device_ = 0;
