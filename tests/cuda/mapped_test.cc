@@ -108,6 +108,7 @@ TEST_P(MappedTest, StagedFirstThenFromBufferToBuffer) {
       Clique clique;
       ASSERT_TRUE(clique.Init(context));
       DeviceWords in(kind, kWords), out(kind, kWords), all(kind, kWords * static_cast<size_t>(context.nranks()));
+      ASSERT_TRUE(context.Barrier());  // allocating may wait for kernels
       EXPECT_EQ(Round(context, clique, 1, &in, &out, &all), 0u);
       Round(context, clique, 2, &in, &out, &all);
       for (int round = 3; round < 6; ++round) EXPECT_EQ(Round(context, clique, round, &in, &out, &all), 2u) << round;
@@ -128,6 +129,7 @@ TEST_P(MappedTest, SmallCallsAreStaged) {
         ASSERT_TRUE(clique.Init(context));
         DeviceWords in(Kind::kOfApplication, 1000), out(Kind::kOfApplication, 1000),
             all(Kind::kOfApplication, 1000 * static_cast<size_t>(context.nranks()));
+        ASSERT_TRUE(context.Barrier());  // allocating may wait for kernels
         for (int round = 1; round < 5; ++round) EXPECT_EQ(Round(context, clique, round, &in, &out, &all), 0u);
         ASSERT_TRUE(context.Barrier());
       },
@@ -143,6 +145,7 @@ TEST_P(MappedTest, OutOfReachOnOneRank) {
         ASSERT_TRUE(clique.Init(context));
         DeviceWords in(Kind::kOfApplication, kWords), out(Kind::kOfApplication, kWords);
         Words managed(kWords);
+        ASSERT_TRUE(context.Barrier());
         for (int round = 1; round < 5; ++round) {
           in.Fill(round, clique.stream());
           managed.Fill(round);
@@ -171,16 +174,18 @@ TEST_P(MappedTest, MemoryThatComesAndGoes) {
         for (int i = 0; i < 300; ++i) {
           {
             DeviceWords data(Kind::kOfApplication, kFewer);
+            ASSERT_TRUE(context.Barrier());  // allocating may wait for kernels
             data.Fill(i, clique.stream());
             ASSERT_OK(ncclAllReduce(data.get(), data.get(), data.size(), ncclInt32, ncclSum, clique.comm(), stream));
             ASSERT_TRUE(clique.Synchronize());
             ASSERT_EQ(data.Count(i * context.nranks()), data.size()) << i;
             ASSERT_TRUE(context.Barrier());
           }
-          ASSERT_TRUE(context.Barrier());  // freeing waits for kernels
+          ASSERT_TRUE(context.Barrier());  // freeing may, too
         }
         DeviceWords in(Kind::kOfLibrary, kFewer), out(Kind::kOfLibrary, kFewer),
             all(Kind::kOfLibrary, kFewer * static_cast<size_t>(context.nranks()));
+        ASSERT_TRUE(context.Barrier());
         Round(context, clique, 1, &in, &out, &all);
         Round(context, clique, 2, &in, &out, &all);
         EXPECT_EQ(Round(context, clique, 3, &in, &out, &all), 2u);
@@ -200,6 +205,7 @@ TEST_P(MappedTest, Graphs) {
         const GpuDriver* const driver = EnterGpu();
         const cudaStream_t stream = harness::Cuda(clique.stream());
         DeviceWords in(Kind::kOfApplication, kWords), out(Kind::kOfApplication, kWords);
+        ASSERT_TRUE(context.Barrier());
         void* executables[2] = {};
         const auto capture = [&](void** executable) {
           void* graph = nullptr;

@@ -88,6 +88,7 @@ TEST_P(PipelineProcessesTest, MemoryOfEveryKind) {
       Clique clique;
       ASSERT_TRUE(clique.Init(context));
       const Memory memory(kind, 5 * kApart);
+      ASSERT_TRUE(context.Barrier());  // allocating may wait for kernels
       const Case a{axcclPipelineAllReduce, ncclInt32, 6, 8, 3}, b{axcclPipelineAllGather, ncclFloat32, 7, 16, 2};
       const int n = context.nranks(), rank = context.rank();
       End first(a, n, rank, memory.at(64), memory.at(kApart));
@@ -328,6 +329,7 @@ TEST(Refused, NoMemoryWithinAProcess) {
     ASSERT_TRUE(clique.Init(context));
     const axcclChannel_t pair = harness::MakeChannel(clique.comm(), 4, {{0, 1}, {2, 3}}, 1);
     const Memory memory(Kind::kManaged, 2 * kApart);
+    ASSERT_TRUE(context.Barrier());  // allocating may wait for kernels
     const Case c{axcclPipelineAllReduce, ncclInt32, 6, 8, 3};
     End end(c, 2, context.rank() % 2, memory.at(0), memory.at(kApart));
     ASSERT_OK(end.Create(pair));

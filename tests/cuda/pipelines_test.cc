@@ -97,6 +97,7 @@ void RunCases(RankContext& context, const std::vector<Case>& cases) {
     ASSERT_TRUE(context.Step("%s", c.Text().c_str()));
     End end(c, clique, 0);
     ASSERT_NE(end.handle(), nullptr);
+    ASSERT_TRUE(context.Barrier());  // allocating may wait for kernels
     const bool copies = c.engine == axcclEngineCopy;
     EXPECT_GE(end.info().blocks, 1);
     EXPECT_STREQ(end.info().algorithm, "chunked_direct");

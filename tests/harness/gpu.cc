@@ -54,7 +54,7 @@ class ManagedPool {
   }
 
  private:
-  static constexpr size_t kChunkBytes = 256u << 20, kAlignment = 512;
+  static constexpr size_t kChunkBytes = 1u << 30, kAlignment = 512;
 
   bool Grow(const GpuDriver& driver, size_t bytes) {
     constexpr unsigned kAttachGlobal = 1;

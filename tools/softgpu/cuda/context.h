@@ -11,6 +11,7 @@
 #include "tools/softgpu/cuda/cuda_api.h"
 #include "tools/softgpu/cuda/device.h"
 #include "tools/softgpu/cuda/handles.h"
+#include "tools/softgpu/cuda/scheduler.h"
 
 namespace softgpu::cuda {
 
@@ -32,6 +33,8 @@ class Context : public std::enable_shared_from_this<Context> {
   // Created by the first call. Guarded by the lock of stream.h, like everything about streams.
   std::shared_ptr<Stream> legacy_stream;
   std::vector<std::shared_ptr<Stream>> streams;
+  std::vector<TaskPtr> queues;  // SOFTGPU_QUEUES: the end of each
+  std::atomic<uint64_t> made_streams{0};
 
  private:
   Context(Device* device, unsigned flags);

@@ -31,6 +31,7 @@ struct Settings {
   bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
   bool host_register = true;        // SOFTGPU_HOST_REGISTER=0: no cuMemHostRegister
   unsigned implicit_sync = 0;       // SOFTGPU_IMPLICIT_SYNC: bits of ImplicitSync
+  uint32_t queues = 0;              // SOFTGPU_QUEUES: of a device, which its streams share; 0: one for each
   bool verbose = false;             // SOFTGPU_VERBOSE=1: print on stderr what is refused and why
   engine::Options engine;           // SOFTGPU_SEED, SOFTGPU_BURST, SOFTGPU_RESIDENT_BLOCKS, SOFTGPU_RACES
 };

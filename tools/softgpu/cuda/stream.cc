@@ -19,9 +19,25 @@ void ForgetFinished(Context* context) {
                 [](const StreamPtr& stream) { return stream->destroyed && Scheduler::Get().Done(stream->last); });
 }
 
+// The end of the queue that the stream shares; null: it has its own. What is in a queue runs in the order in which it
+// was submitted, whatever stream it is of.
+TaskPtr* QueueOf(const Stream& stream) {
+  const uint32_t queues = Knobs().queues;
+  if (queues == 0) return nullptr;
+  std::vector<TaskPtr>& ends = stream.context->queues;
+  ends.resize(queues);
+  return &ends[stream.number % queues];
+}
+
+void Submitted(Stream* stream, TaskPtr task) {
+  if (TaskPtr* const queue = QueueOf(*stream); queue != nullptr) *queue = task;
+  stream->last = std::move(task);
+}
+
 // The predecessors of the stream's next task.
 std::vector<TaskPtr> TailOf(const Stream& stream) {
   std::vector<TaskPtr> after = {stream.last};
+  if (const TaskPtr* const queue = QueueOf(stream); queue != nullptr) after.push_back(*queue);
   if (stream.legacy) {
     for (const StreamPtr& other : stream.context->streams) {
       if (other->blocking()) after.push_back(other->last);
@@ -35,7 +51,7 @@ std::vector<TaskPtr> TailOf(const Stream& stream) {
 void SubmitTo(Stream* stream, const Operation& operation) {
   std::vector<TaskPtr> after = TailOf(*stream);
   operation.AddPrerequisites(&after);
-  stream->last = Scheduler::Get().Submit(operation.Begin(), after);
+  Submitted(stream, Scheduler::Get().Submit(operation.Begin(), after));
   operation.Submitted(stream->last);
 }
 
@@ -47,7 +63,11 @@ StreamLock LockStreams() {
 }
 
 Stream::Stream(ContextPtr context, unsigned flags, int priority)
-    : context(std::move(context)), flags(flags), priority(priority), id(NextStreamId()) {}
+    : context(std::move(context)),
+      flags(flags),
+      priority(priority),
+      id(NextStreamId()),
+      number(this->context->made_streams++) {}
 
 StreamPtr CreateStream(const ContextPtr& context, unsigned flags, int priority) {
   auto stream = std::make_shared<Stream>(context, flags, priority);
@@ -89,7 +109,7 @@ CUresult LaunchGraph(const StreamPtr& stream, const std::shared_ptr<GraphExec>& 
   const StreamLock lock = LockStreams();
   if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (const CUresult error = CheckLegacy(*stream); error != CUDA_SUCCESS) return error;
-  stream->last = exec->Launch(TailOf(*stream));
+  Submitted(stream.get(), exec->Launch(TailOf(*stream)));
   return CUDA_SUCCESS;
 }
 

@@ -42,6 +42,7 @@ class Stream {
   const unsigned flags;
   const int priority;
   const uint64_t id;
+  const uint64_t number;  // in its context
   bool legacy = false;
   bool destroyed = false;  // destroyed by the program; kept until its work is done
 

@@ -200,5 +200,58 @@ TEST(Knobs, CallsWaitForAllDevices) {
   those("first-launch", {8});
 }
 
+// Whether a kernel on each of four streams runs while one on the first waits.
+constexpr int kStreams = 4;
+
+int RunBesideOneThatWaits(const std::string&, int channel) {
+  RegisterKernels();
+  cuInit(0);
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  CUfunction wait_flag = nullptr, set_flag = nullptr;
+  cuDevicePrimaryCtxRetain(&context, 0);
+  cuCtxSetCurrent(context);
+  cuModuleLoadData(&module, kPtx);
+  cuModuleGetFunction(&wait_flag, module, "wait_flag");
+  cuModuleGetFunction(&set_flag, module, "set_flag");
+  CUstream streams[kStreams];
+  for (CUstream& stream : streams) cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  alignas(8) uint32_t flag = 0, set[kStreams] = {};
+  void* where = &flag;
+  void* arguments[] = {&where};
+  cuLaunchKernel(wait_flag, 1, 1, 1, 32, 1, 1, 0, streams[0], arguments, nullptr);
+  int ran[kStreams] = {};
+  for (int i = 1; i < kStreams; ++i) {
+    void* word = &set[i];
+    void* own[] = {&word};
+    cuLaunchKernel(set_flag, 1, 1, 1, 32, 1, 1, 0, streams[i], own, nullptr);
+  }
+  // Those that share no queue with the first end; the others have had as much time.
+  for (int i = kStreams - 1; i > 0; --i) {
+    for (int looks = 0; looks < 20000 && ran[i] == 0; ++looks) {
+      ran[i] = cuStreamQuery(streams[i]) == CUDA_SUCCESS;
+      std::this_thread::yield();
+    }
+  }
+  __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+  for (CUstream stream : streams) cuStreamSynchronize(stream);
+  SendBytes(channel, ran, sizeof ran);
+  return 0;
+}
+const RegisterChild g_beside("beside", RunBesideOneThatWaits);
+
+TEST(Knobs, StreamsShareQueues) {
+  const auto ran = [](const char* queues) {
+    Child child("beside", "", {{"SOFTGPU_QUEUES", queues}, {"SOFTGPU_WORKERS", "2"}});
+    std::vector<int> found(kStreams);
+    EXPECT_TRUE(ReceiveBytes(child.channel(), found.data(), kStreams * sizeof(int)));
+    EXPECT_EQ(child.Wait(), 0);
+    return found;
+  };
+  EXPECT_EQ(ran("1"), (std::vector<int>{0, 0, 0, 0}));
+  EXPECT_EQ(ran("2")[2], 0) << "the third stream shares the first one's queue";
+  EXPECT_EQ(ran("3")[3], 0);
+}
+
 }  // namespace
 }  // namespace softgpu::test
