@@ -324,9 +324,9 @@ class Parts(unittest.TestCase):
                 raise error
             return part
 
-        self.assertEqual(main.run_part("p", fails(steps.LeftOut("no tool")), setup, 1).state, "left out")
-        self.assertEqual(main.run_part("p", fails(steps.Failed("bad")), setup, 1).summary, "bad")
-        broken = main.run_part("p", fails(KeyError("x")), setup, 1)
+        self.assertEqual(steps.run_part("p", fails(steps.LeftOut("no tool")), setup, 1).state, "left out")
+        self.assertEqual(steps.run_part("p", fails(steps.Failed("bad")), setup, 1).summary, "bad")
+        broken = steps.run_part("p", fails(KeyError("x")), setup, 1)
         self.assertEqual((broken.state, broken.summary), ("failed", "KeyError: 'x'"))
 
     def test_report(self):

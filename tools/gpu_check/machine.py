@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 
+from gpu_check.children import find_tool
 from gpu_check.steps import Failed, Outcome, Table
 
 # nvidia-smi's names. Queried one by one, because an old one refuses a whole list for one unknown name.
@@ -67,10 +68,3 @@ def tool_version(setup, name):
         return "not found"
     found = re.search(r"\d+\.\d+(\.\d+)*", setup.run([path, "--version"], 20).output)
     return found.group(0) if found else "found"
-
-
-def find_tool(name):
-    """Like which, but also searches CUDA's default folder."""
-    folders = [os.path.join(os.environ.get(v, ""), "bin") for v in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
-    path = os.pathsep.join([os.environ.get("PATH", ""), *folders, "/usr/local/cuda/bin", "/opt/cuda/bin"])
-    return shutil.which(name, path=path)

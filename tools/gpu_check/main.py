@@ -27,9 +27,9 @@ import argparse
 import datetime
 import os
 import shutil
+import signal
 import sys
 import tempfile
-import time
 
 from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, nccl_tests, overlap, processes, report,
                        resources, steps, suites, torch_tests)
@@ -114,20 +114,6 @@ def functions(chosen):
     }
 
 
-def run_part(name, function, setup, limit):
-    started = time.monotonic()
-    setup.deadline = started + limit
-    try:
-        outcome = function(setup)
-    except steps.LeftOut as reason:
-        outcome = steps.Outcome(name, "left out", str(reason))
-    except Exception as error:  # pylint: disable=broad-except: the other parts go on after any error
-        text = str(error) if isinstance(error, steps.Failed) else f"{type(error).__name__}: {error}"
-        outcome = steps.Outcome(name, "failed", text)
-    outcome.seconds = time.monotonic() - started
-    return outcome
-
-
 def blocked(name, outcomes):
     """Whether a part that all others need has failed."""
     return name not in ("machine", "build") and any(o.state == "failed" for o in outcomes if o.name in ("machine", "build"))
@@ -143,6 +129,8 @@ def write_report(chosen, earlier, outcomes):
 
 def main():
     chosen = parse_arguments()
+    # As an exception, so that programs under way are ended, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     scratch = tempfile.mkdtemp(prefix="axccl-gpu-check-")
     setup = steps.Setup(chosen.build, chosen.software, chosen.devices, scratch)
     os.makedirs(os.path.dirname(chosen.out), exist_ok=True)
@@ -154,7 +142,7 @@ def main():
             if blocked(name, outcomes):
                 outcome = steps.Outcome(name, "left out", "machine or build has failed")
             else:
-                outcome = run_part(name, functions(chosen)[name], setup, LIMITS[name] * chosen.time_factor)
+                outcome = steps.run_part(name, functions(chosen)[name], setup, LIMITS[name] * chosen.time_factor)
             outcomes.append(outcome)
             print(f"{name}: {outcome.state} ({outcome.seconds:.0f} s) {outcome.summary}", flush=True)
             paths = write_report(chosen, earlier, outcomes)  # now, because the run may be interrupted

@@ -7,7 +7,7 @@ less what leads to the software GPU, so that the same programs meet the real dri
 import json
 import os
 
-from gpu_check.machine import find_tool
+from gpu_check.children import find_tool
 from gpu_check.steps import Failed, LeftOut, Outcome, Table
 
 SKIPPED = 77
