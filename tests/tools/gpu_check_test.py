@@ -64,6 +64,8 @@ class Suites(unittest.TestCase):
     def test_what_only_the_software_gpu_can_do(self):
         self.assertTrue(self.entry(["SOFTGPU_IPC=0"]).needs_software())
         self.assertTrue(self.entry([], ["cuda", "softgpu"]).needs_software())
+        self.assertTrue(self.entry(["AXCCL_TEST_GPU_MEMORY=device"]).needs_software())
+        self.assertFalse(self.entry(["SOFTGPU_RACES=1", "SOFTGPU_ARCH=80"]).needs_software())
 
 
 class Bench(unittest.TestCase):
@@ -299,6 +301,17 @@ class Steps(unittest.TestCase):
         self.assertFalse(run.ok)
         self.assertLess(time.monotonic() - started, 30)
 
+    def test_a_hang_is_looked_into(self):
+        run = self.setup.run([sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(60)"], 3)
+        self.assertIn("begun", run.output)
+        self.assertIn("autopsy of session", run.autopsy)
+        self.assertIn("State:", run.autopsy)
+
+    def test_what_a_program_leaves_running_is_ended(self):
+        run = self.setup.run(["bash", "-c", "sleep 60 & echo $!"], 30)
+        self.assertTrue(run.ok)
+        self.assertFalse(os.path.exists(f"/proc/{int(run.output)}/exe"))
+
     def test_versions(self):
         self.assertEqual(build.cmake_version("cmake version 3.25.1\n"), (3, 25))
         self.assertEqual(build.cmake_version("nonsense"), (0, 0))
@@ -360,7 +373,7 @@ class Parts(unittest.TestCase):
 
     def test_arguments(self):
         chosen = main.parse_arguments(["--software", "--parts", "tests", "--max-bytes", "4M"])
-        self.assertEqual(main.bench_sizes(chosen), [16384, 262144, 1 << 20, 4 << 20])
+        self.assertEqual(bench.sizes_up_to(chosen.max_bytes), [16384, 262144, 1 << 20, 4 << 20])
         self.assertTrue(chosen.out.startswith(os.path.join(ROOT, "perf", "results", "gpu-check-")))
         self.assertEqual(chosen.build, os.path.join(ROOT, "build"))
 
