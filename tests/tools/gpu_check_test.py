@@ -15,8 +15,8 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 
 # Found by the line above.
-from gpu_check import (bars, bench, build, clients, dimensions, enqueue, main, mps, nccl_tests, overlap, processes, ranks,  # noqa: E402
-                       report, resources, steps, suites, torch_tests)
+from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, main, mps, nccl_tests, overlap,  # noqa: E402
+                       processes, ranks, report, resources, steps, suites, torch_tests)
 
 OUTPUT = """# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
@@ -46,6 +46,13 @@ class NcclTests(unittest.TestCase):
         self.assertEqual(nccl_tests.problem(run_of(good, 2)), "ended with status 2")
         self.assertEqual(nccl_tests.problem(run_of("")), "printed no results")
         self.assertIn("does not say", nccl_tests.problem(run_of(good.replace("0 OK", "7 FAILED"))))
+
+
+class Machine(unittest.TestCase):
+    def test_answers_of_nvidia_smi(self):
+        self.assertEqual(machine.rows_of(["name", "memory.total"], "GPU A, 80 MiB\nGPU B, 90 MiB\n"),
+                         [["name", "GPU A", "GPU B"], ["memory.total", "80 MiB", "90 MiB"]])
+        self.assertEqual(machine.rows_of(["name", "memory.total"], "GPU A\n"), [])
 
 
 class Suites(unittest.TestCase):
