@@ -145,7 +145,7 @@ class Packed(unittest.TestCase):
         shutil.rmtree(os.path.join(self.folder, "results"))
         self.store({**manifest, "steps": first + short[2:]})
         text = self.run_packed("--add", "--budget", "1", status=1)
-        self.assertIn("2 steps were not run, as the budget is spent", text)
+        self.assertIn("not run, as the budget is spent: 2 of 8 steps", text)
         self.assertEqual(self.states(), {**states, SHORT[2]: "not run", SHORT[3]: "not run"})
         self.run_packed("--add", "--budget", "120", status=1)
         self.assertEqual(self.states(), {**states, SHORT[2]: "passed", SHORT[3]: "passed"})
@@ -153,6 +153,18 @@ class Packed(unittest.TestCase):
             self.assertEqual(file.read(), "x")
         self.assertIn("it hangs", self.log("hangs"))
         self.assertIn("PASSED", self.log(SHORT[3]))
+
+    def test_a_gpu_that_answers_no_more_ends_the_call(self):
+        self.pack()
+        manifest = self.manifest()
+        manifest["health"] = python_step("health", "raise SystemExit('no answer')")
+        steps = [manifest["steps"][0], python_step("hangs", HANGS, 1), python_step("comes later", "pass")]
+        self.store({**manifest, "steps": steps})
+        text = self.run_packed("--budget", "120", status=1)
+        self.assertIn("not run, as the GPU did not answer any more after hangs: 1 of 3 steps", text)
+        self.assertEqual(self.states(), {"machine": "passed", "hangs": "failed", "health after hangs": "failed",
+                                         "comes later": "not run"})
+        self.assertEqual(marked_processes(), [])
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class Prebuilt:
         """The Outcome of a step that is a command."""
         name = step["name"]
         if step.get("needs") == "gpu" and self.setup.software:
-            raise LeftOut("the software GPU will not do")
+            raise LeftOut(f"{step['command'][0]} needs a GPU")
         run = self.setup.run(self.command(step), seconds, self.environment(step), self.folder)
         log = self.setup.keep(name.replace(" ", "-").replace(",", ""), run)
         try:
@@ -157,7 +157,7 @@ class Prebuilt:
         """Runs a step. Returns why the others cannot run, or nothing."""
         outcome, hung = self.run_step(step)
         self.record(outcome)
-        if step.get("part") == "machine" and outcome.state == "failed":
+        if step.get("part") == "machine" and not self.setup.gpus:
             return "there is no GPU to use"
         if hung and self.left() >= LEAST_SECONDS and not self.healthy(step):
             return f"the GPU did not answer any more after {step['name']}"
@@ -177,7 +177,7 @@ class Prebuilt:
         self.write()
         missing = sum(outcome.state == NOT_RUN for outcome in self.outcomes.values())
         if missing:
-            print(f"{missing} steps were not run, as {stopped}; --add runs them")
+            print(f"not run, as {stopped}: {missing} of {len(self.manifest['steps'])} steps; --add runs them")
         return all(outcome.state != "failed" for outcome in self.outcomes.values())
 
 

@@ -145,7 +145,9 @@ class Setup:
         """Raises Failed, with the end of the output, unless `run` succeeded."""
         if run.ok:
             return run
-        raise Failed(f"{what} {run.how()}; the end of what it printed:\n{tail(run.output)}")
+        printed = tail(run.output)
+        printed = f"; the end of what it printed:\n{printed}" if printed else " and printed nothing"
+        raise Failed(f"{what} {run.how()}{printed}")
 
     def keep(self, name, run):
         """Writes a program's output to a log; returns its path as reports show it."""
