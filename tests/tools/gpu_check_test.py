@@ -15,8 +15,8 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 
 # Found by the line above.
-from gpu_check import (bars, bench, build, clients, dimensions, enqueue, main, mps, nccl_tests, overlap, processes, ranks,  # noqa: E402
-                       report, resources, steps, suites, torch_tests)
+from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, main, mps, nccl_tests, overlap,  # noqa: E402
+                       processes, ranks, report, resources, steps, suites, torch_tests)
 
 OUTPUT = """# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
@@ -48,6 +48,13 @@ class NcclTests(unittest.TestCase):
         self.assertIn("does not say", nccl_tests.problem(run_of(good.replace("0 OK", "7 FAILED"))))
 
 
+class Machine(unittest.TestCase):
+    def test_answers_of_nvidia_smi(self):
+        self.assertEqual(machine.rows_of(["name", "memory.total"], "GPU A, 80 MiB\nGPU B, 90 MiB\n"),
+                         [["name", "GPU A", "GPU B"], ["memory.total", "80 MiB", "90 MiB"]])
+        self.assertEqual(machine.rows_of(["name", "memory.total"], "GPU A\n"), [])
+
+
 class Suites(unittest.TestCase):
     def entry(self, environment, labels=("cuda",)):
         properties = [{"name": "ENVIRONMENT", "value": environment}, {"name": "LABELS", "value": list(labels)}]
@@ -64,6 +71,8 @@ class Suites(unittest.TestCase):
     def test_what_only_the_software_gpu_can_do(self):
         self.assertTrue(self.entry(["SOFTGPU_IPC=0"]).needs_software())
         self.assertTrue(self.entry([], ["cuda", "softgpu"]).needs_software())
+        self.assertTrue(self.entry(["AXCCL_TEST_GPU_MEMORY=device"]).needs_software())
+        self.assertFalse(self.entry(["SOFTGPU_RACES=1", "SOFTGPU_ARCH=80"]).needs_software())
 
 
 class Bench(unittest.TestCase):
@@ -299,6 +308,17 @@ class Steps(unittest.TestCase):
         self.assertFalse(run.ok)
         self.assertLess(time.monotonic() - started, 30)
 
+    def test_a_hang_is_looked_into(self):
+        run = self.setup.run([sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(60)"], 3)
+        self.assertIn("begun", run.output)
+        self.assertIn("autopsy of session", run.autopsy)
+        self.assertIn("State:", run.autopsy)
+
+    def test_what_a_program_leaves_running_is_ended(self):
+        run = self.setup.run(["bash", "-c", "sleep 60 & echo $!"], 30)
+        self.assertTrue(run.ok)
+        self.assertFalse(os.path.exists(f"/proc/{int(run.output)}/exe"))
+
     def test_versions(self):
         self.assertEqual(build.cmake_version("cmake version 3.25.1\n"), (3, 25))
         self.assertEqual(build.cmake_version("nonsense"), (0, 0))
@@ -324,9 +344,9 @@ class Parts(unittest.TestCase):
                 raise error
             return part
 
-        self.assertEqual(main.run_part("p", fails(steps.LeftOut("no tool")), setup, 1).state, "left out")
-        self.assertEqual(main.run_part("p", fails(steps.Failed("bad")), setup, 1).summary, "bad")
-        broken = main.run_part("p", fails(KeyError("x")), setup, 1)
+        self.assertEqual(steps.run_part("p", fails(steps.LeftOut("no tool")), setup, 1).state, "left out")
+        self.assertEqual(steps.run_part("p", fails(steps.Failed("bad")), setup, 1).summary, "bad")
+        broken = steps.run_part("p", fails(KeyError("x")), setup, 1)
         self.assertEqual((broken.state, broken.summary), ("failed", "KeyError: 'x'"))
 
     def test_report(self):
@@ -360,7 +380,7 @@ class Parts(unittest.TestCase):
 
     def test_arguments(self):
         chosen = main.parse_arguments(["--software", "--parts", "tests", "--max-bytes", "4M"])
-        self.assertEqual(main.bench_sizes(chosen), [16384, 262144, 1 << 20, 4 << 20])
+        self.assertEqual(bench.sizes_up_to(chosen.max_bytes), [16384, 262144, 1 << 20, 4 << 20])
         self.assertTrue(chosen.out.startswith(os.path.join(ROOT, "perf", "results", "gpu-check-")))
         self.assertEqual(chosen.build, os.path.join(ROOT, "build"))
 

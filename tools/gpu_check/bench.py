@@ -167,6 +167,11 @@ def command(setup, ranks, sizes, repeats, *more, module="bench", **options):
                         "--iterations", str(repeats[0]), "--rounds", str(repeats[1]), *more, **options)
 
 
+def sizes_up_to(largest):
+    """Four sizes, or those of them that are not tiny."""
+    return [size for size in (largest >> shift for shift in (8, 4, 2, 0)) if size >= 1024]
+
+
 def rank_counts(gpus):
     """One rank for each GPU, several that share each, and 8."""
     return sorted({gpus, 2 * gpus, 4 * gpus, 8} - {1})
@@ -182,6 +187,16 @@ def large_figures(rows, software):
 def latency_figures(rows):
     return [Figure("8 bytes in a graph", row["in_graph_us"], f"{row['ranks']} ranks") for row in rows
             if row["ranks"] == LATENCY_RANKS and row["in_graph_us"] is not None]
+
+
+def tables(rows, latencies):
+    return [
+        Table("Collectives, float sum; floor: a device-to-device copy of as many bytes", [
+            "operation", "ranks", "GPUs", "size", "us", "algbw GB/s", "floor us", "floor / us"], [
+            [r["operation"], r["ranks"], r["gpus"], size_name(r["bytes"]), r["us"], r["algbw_gbs"], r["floor_us"],
+             r["share_of_floor"]] for r in rows]),
+        Table("All-reduce of 8 bytes", ["ranks", "GPUs", "called and waited for, us", "in a CUDA graph, us"], [
+            [r["ranks"], r["gpus"], r["called_us"], r["in_graph_us"]] for r in latencies])]
 
 
 def benchmark(setup, sizes, repeats):
@@ -200,12 +215,7 @@ def benchmark(setup, sizes, repeats):
         found = setup.must(f"the benchmark of {ranks} ranks", run).json()
         rows += found["large"]
         latencies.append(found["latency"])
-    outcome.tables.append(Table("Collectives, float sum; floor: a device-to-device copy of as many bytes", [
-        "operation", "ranks", "GPUs", "size", "us", "algbw GB/s", "floor us", "floor / us"], [
-        [r["operation"], r["ranks"], r["gpus"], size_name(r["bytes"]), r["us"], r["algbw_gbs"], r["floor_us"],
-         r["share_of_floor"]] for r in rows]))
-    outcome.tables.append(Table("All-reduce of 8 bytes", ["ranks", "GPUs", "called and waited for, us", "in a CUDA graph, us"], [
-        [r["ranks"], r["gpus"], r["called_us"], r["in_graph_us"]] for r in latencies]))
+    outcome.tables = tables(rows, latencies)
     outcome.figures = large_figures(rows, setup.software) + latency_figures(latencies)
     best = max((r["share_of_floor"] for r in rows if r["operation"] == "all_reduce"), default=None)
     outcome.summary = "nothing measured" if best is None else f"all_reduce: at best {best:.2f} of the copy floor"

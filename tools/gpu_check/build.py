@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from gpu_check.machine import find_tool
+from gpu_check.children import find_tool
 from gpu_check.steps import ROOT, Failed, Outcome, Setup, shown
 
 # A header of the build, its Debian package, and what is omitted without it (nothing: required).

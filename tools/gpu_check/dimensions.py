@@ -183,6 +183,15 @@ def figures(rows):
     return found
 
 
+def table(rows):
+    contestants = [DIM_1, DIM_0, STRIDED_COPY, TORCH]
+    return Table("all_gather of [rows, columns] of each rank, us; as multiples of dim 1", [
+        "type", "ranks", "GPUs", "output", "rows, columns", *contestants, *[f"{name}, x" for name in contestants[1:]]], [
+        [row["type"], row["ranks"], row["gpus"], size_name(row["bytes"]), "{}, {}".format(*row["shape"]),
+         *[row["us"].get(name) for name in contestants],
+         *[row["us"][name] / row["us"][DIM_1] if name in row["us"] else None for name in contestants[1:]]] for row in rows])
+
+
 def check(setup, size, repeats, python):
     """The part."""
     outcome = Outcome("dimensions")
@@ -193,12 +202,7 @@ def check(setup, size, repeats, python):
         setup.keep(f"dimensions-{ranks}", run)
         rows += setup.must(f"all_gather of {ranks} ranks", run).json()
     outcome.figures = figures(rows)
-    contestants = [DIM_1, DIM_0, STRIDED_COPY, TORCH]
-    outcome.tables.append(Table("all_gather of [rows, columns] of each rank, us; as multiples of dim 1", [
-        "type", "ranks", "GPUs", "output", "rows, columns", *contestants, *[f"{name}, x" for name in contestants[1:]]], [
-        [row["type"], row["ranks"], row["gpus"], size_name(row["bytes"]), "{}, {}".format(*row["shape"]),
-         *[row["us"].get(name) for name in contestants],
-         *[row["us"][name] / row["us"][DIM_1] if name in row["us"] else None for name in contestants[1:]]] for row in rows]))
+    outcome.tables.append(table(rows))
     outcome.summary = "all results are right"
     if all(TORCH not in row["us"] for row in rows):
         outcome.notes.append("PyTorch's copies are not timed on the software GPU" if setup.software else

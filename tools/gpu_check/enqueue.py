@@ -13,6 +13,10 @@ def figures(rows):
     return [Figure("enqueue, " + key, us, f"{ranks} ranks") for ranks, key, us in rows]
 
 
+def summary(rows):
+    return "; ".join(f"{ranks} ranks, {NAMES[key]}: {us:.2f} us" for ranks, key, us in rows)
+
+
 def check(setup, repeats):
     """The part. `repeats`: operations per round, and rounds."""
     program = setup.perf_program("enqueue_perf")
@@ -29,5 +33,5 @@ def check(setup, repeats):
     outcome.figures = figures(rows)
     outcome.tables.append(Table("Host time of a call (all_reduce of 8 bytes, all ranks in one thread), not waited for", [
         "ranks", "how", "us"], [[ranks, NAMES[key], us] for ranks, key, us in rows]))
-    outcome.summary = "; ".join(f"{ranks} ranks, {NAMES[key]}: {us:.2f} us" for ranks, key, us in rows)
+    outcome.summary = summary(rows)
     return outcome

@@ -6,9 +6,10 @@ import platform
 import re
 import shutil
 
+from gpu_check.children import find_tool
 from gpu_check.steps import Failed, Outcome, Table
 
-# nvidia-smi's names. Queried one by one, because an old one refuses a whole list for one unknown name.
+# nvidia-smi's names.
 QUERIES = ["name", "driver_version", "compute_cap", "memory.total", "memory.used", "clocks.current.sm", "clocks.max.sm",
            "clocks.current.memory", "clocks.max.memory", "clocks_event_reasons.active", "power.limit", "temperature.gpu",
            "ecc.mode.current", "mig.mode.current", "compute_mode", "pcie.link.gen.current", "pcie.link.width.current"]
@@ -26,12 +27,27 @@ def processor():
 
 def ask_nvidia_smi(setup):
     """Rows of a table: a query and its answer for each GPU."""
-    rows = []
+    run = query_nvidia_smi(setup, QUERIES)
+    found = rows_of(QUERIES, run.output) if run.ok else []
+    if found or run.timed_out:
+        return found
+    # An old one refuses a whole list for one unknown name. Each call takes a while.
     for query in QUERIES:
-        run = setup.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], 20)
-        if run.ok:
-            rows.append([query, *[line.strip() for line in run.output.strip().splitlines()]])
-    return rows
+        run = query_nvidia_smi(setup, [query])
+        found += rows_of([query], run.output) if run.ok else []
+    return found
+
+
+def query_nvidia_smi(setup, queries):
+    return setup.run(["nvidia-smi", "--query-gpu=" + ",".join(queries), "--format=csv,noheader"], 20)
+
+
+def rows_of(queries, text):
+    """The answers by query, or nothing if their number is wrong: a GPU a line, separated by commas."""
+    gpus = [[word.strip() for word in line.split(",")] for line in text.strip().splitlines()]
+    if any(len(answers) != len(queries) for answers in gpus):
+        return []
+    return [[query, *(answers[i] for answers in gpus)] for i, query in enumerate(queries)]
 
 
 def describe(setup):
@@ -50,11 +66,14 @@ def describe(setup):
                       f"multiprocessors, {gpu['memory'] / (1 << 30):.1f} GiB"])
     outcome.tables.append(Table("Machine", ["what", "is"], facts))
     if not setup.software and shutil.which("nvidia-smi"):
-        rows = ask_nvidia_smi(setup)
-        outcome.tables.append(Table("nvidia-smi", ["query", *[f"GPU {i}" for i in range(len(setup.gpus))]], rows))
-        links = setup.run(["nvidia-smi", "topo", "-m"], 20)
-        if links.ok:
-            setup.keep("nvidia-smi-topo", links)
+        try:
+            rows = ask_nvidia_smi(setup)
+            outcome.tables.append(Table("nvidia-smi", ["query", *[f"GPU {i}" for i in range(len(setup.gpus))]], rows))
+            links = setup.run(["nvidia-smi", "topo", "-m"], 20)
+            if links.ok:
+                setup.keep("nvidia-smi-topo", links)
+        except Failed as reason:  # the GPUs may work all the same
+            outcome.notes.append(f"nvidia-smi: {reason}")
     if not setup.gpus:
         raise Failed("the CUDA driver sees no GPU")
     outcome.summary = f"{len(setup.gpus)} x {setup.gpus[0]['name']}"
@@ -67,10 +86,3 @@ def tool_version(setup, name):
         return "not found"
     found = re.search(r"\d+\.\d+(\.\d+)*", setup.run([path, "--version"], 20).output)
     return found.group(0) if found else "found"
-
-
-def find_tool(name):
-    """Like which, but also searches CUDA's default folder."""
-    folders = [os.path.join(os.environ.get(v, ""), "bin") for v in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
-    path = os.pathsep.join([os.environ.get("PATH", ""), *folders, "/usr/local/cuda/bin", "/opt/cuda/bin"])
-    return shutil.which(name, path=path)

@@ -20,9 +20,9 @@ class Mps:
                             "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")}
 
     def run(self, script):
-        # Not with our pipe as its output, because a daemon would keep it open.
         log = os.path.join(self.environment["CUDA_MPS_LOG_DIRECTORY"], "gpu-check.log")
-        return self.setup.run(["bash", "-c", f"{{ {script}; }} >>'{log}' 2>&1"], SECONDS, {**os.environ, **self.environment})
+        return self.setup.run(["bash", "-c", f"{{ {script}; }} >>'{log}' 2>&1"], SECONDS, {**os.environ, **self.environment},
+                              daemon=True)
 
     def __enter__(self):
         for path in self.environment.values():

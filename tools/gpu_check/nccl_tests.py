@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 
-from gpu_check.machine import find_tool
+from gpu_check.children import find_tool
 from gpu_check.steps import ROOT, Failed, LeftOut, Outcome, Table, size_name
 
 PROGRAMS = ["all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce", "alltoall", "alltoallv", "scatter", "gather",

@@ -25,16 +25,29 @@ def sizes(software):
     return ["--m", "8192", "--k", "8192", "--n", "4096", "--slices", "8", "-N", "11", "--balance"]
 
 
+def command(program, ranks, pattern, engine, software, path):
+    """Writes its results to `path`."""
+    return [program, "--device", "cuda", "-t", str(ranks), "--pattern", pattern, "--engine", engine, *sizes(software), "-J",
+            path]
+
+
+def table(rows):
+    return Table("Product and collective, threads of one process; overlap: the longer part alone / both", [
+        "ranks", "pattern", "engine of pipelines", "mode", "ms", "overlap"], rows)
+
+
 def measure(setup, program, ranks, pattern, engine):
     name = f"overlap-{ranks}-{pattern}-{engine}"
     path = os.path.join(setup.scratch, name + ".json")
-    command = [program, "--device", "cuda", "-t", str(ranks), "--pattern", pattern, "--engine", engine,
-               *sizes(setup.software), "-J", path]
-    run = setup.run(command, 120, setup.environment(CUDA_DEVICE_MAX_CONNECTIONS=32))
+    run = setup.run(command(program, ranks, pattern, engine, setup.software, path), 120,
+                    setup.environment(CUDA_DEVICE_MAX_CONNECTIONS=32))
     setup.keep(name, run)
     setup.must(name, run)
     with open(path) as file:
-        results = json.load(file)["results"]
+        return rows_of(ranks, pattern, engine, json.load(file)["results"])
+
+
+def rows_of(ranks, pattern, engine, results):
     return [(ranks, pattern, engine, result["mode"], result["both_ms"], result["overlap"]) for result in results]
 
 
@@ -48,8 +61,7 @@ def check(setup):
             for engine in engines:
                 rows += measure(setup, program, ranks, pattern, engine)
     outcome.figures = figures(rows)
-    outcome.tables.append(Table("Product and collective, threads of one process; overlap: the longer part alone / both", [
-        "ranks", "pattern", "engine of pipelines", "mode", "ms", "overlap"], rows))
+    outcome.tables.append(table(rows))
     if len(setup.gpus) < max(RANKS):
         outcome.notes.append("ranks share a GPU and its memory: their communication is a copy within it")
     outcome.summary = f"{len(outcome.figures)} pipelines"

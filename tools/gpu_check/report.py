@@ -1,10 +1,14 @@
 """The report: Markdown to read, JSON to compute with."""
 
 import dataclasses
+import datetime
 import json
 import os
 
 from gpu_check.steps import Figure, Outcome, Table, number_text
+
+
+NAME = "gpu-check"
 
 
 def markdown_table(table):
@@ -36,6 +40,10 @@ def markdown(title, bars, outcomes):
         for table in outcome.tables:
             lines += ["", *markdown_table(table)]
     return "\n".join(lines) + "\n"
+
+
+def title(software):
+    return f"{NAME}, {'software GPU (times mean nothing)' if software else 'GPU'}, {datetime.date.today()}"
 
 
 def read(path):

@@ -4,13 +4,15 @@ import concurrent.futures
 import dataclasses
 import json
 import os
-import signal
-import subprocess
 import sys
+import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-PACKAGE_PARENT = os.path.join(ROOT, "tools")
+from gpu_check import children
+
+PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+ROOT = os.path.dirname(PACKAGE_PARENT)
+AUTOPSY_SECONDS = 30
 
 
 class LeftOut(Exception):
@@ -38,7 +40,7 @@ class Figure:
 
 @dataclasses.dataclass
 class Outcome:
-    """The result of one part. `state`: passed, failed or left out."""
+    """The result of one part or step. `state`: passed, failed or left out; of steps also not run, or cut short."""
     name: str
     state: str = "passed"
     summary: str = ""
@@ -59,6 +61,10 @@ class Setup:
         self.gpus = []          # found by cuda.describe
         self.logs = os.path.join(build, "gpu-check")
         self.deadline = None    # of the part under way
+        self.end = None         # of the whole call
+        self.hangs = 0          # programs that did not end in time
+        self.softgpu = os.path.join(build, "softgpu")
+        self.libraries = []     # folders that programs search first
 
     def environment(self, **more):
         """The environment of programs that use the driver; in software mode that of the software GPU."""
@@ -66,10 +72,10 @@ class Setup:
         for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
             if name not in env:
                 env[name] = ""
+        env["LD_LIBRARY_PATH"] = join_paths(*self.libraries, env["LD_LIBRARY_PATH"])
         if self.software:
-            folder = os.path.join(self.build, "softgpu")
-            env["LD_LIBRARY_PATH"] = join_paths(folder, env["LD_LIBRARY_PATH"])
-            env["LD_PRELOAD"] = join_paths(os.path.join(folder, "libcuda.so.1"), env["LD_PRELOAD"])
+            env["LD_LIBRARY_PATH"] = join_paths(self.softgpu, env["LD_LIBRARY_PATH"])
+            env["LD_PRELOAD"] = join_paths(os.path.join(self.softgpu, "libcuda.so.1"), env["LD_PRELOAD"])
             env["SOFTGPU_DEVICES"] = str(self.software_devices)
         for name, value in more.items():
             env[name] = str(value)
@@ -82,11 +88,12 @@ class Setup:
         return env
 
     def library(self):
-        """The path of the library."""
-        path = os.path.join(self.build, "libaxccl.so")
-        if not os.path.exists(path):
-            raise LeftOut(f"there is no {path}")
-        return path
+        """The path of the library, which a packed folder has under the name that programs load."""
+        paths = [os.path.join(self.build, name) for name in ("libaxccl.so", "libaxccl.so.0")]
+        found = next(filter(os.path.exists, paths), None)
+        if found is None:
+            raise LeftOut(f"there is no {paths[0]}")
+        return found
 
     def perf_program(self, target):
         """The path of a program of perf."""
@@ -101,22 +108,33 @@ class Setup:
                 f"import sys; sys.path.insert(0, {PACKAGE_PARENT!r}); from gpu_check.{module} import main; sys.exit(main())",
                 *arguments]
 
-    def run(self, command, seconds, env=None, cwd=None):
-        """Runs a program in its own session, which ends at the time limit. Returns a Run."""
+    def run(self, command, seconds, env=None, cwd=None, daemon=False):
+        """Runs a program in its own session, which is looked into and ended at the time limit. Returns a Run.
+
+        What the program leaves running is ended with it, unless it starts a `daemon`.
+        """
         limit = seconds if self.deadline is None else min(seconds, self.deadline - time.monotonic())
         if limit <= 0:
             raise Failed("the time of this part is over")
         started = time.monotonic()
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                 text=True, errors="replace", env=env, cwd=cwd, start_new_session=True)
-        timed_out = False
-        try:
-            output, _ = child.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-            os.killpg(child.pid, signal.SIGKILL)
-            output, _ = child.communicate()
-        return Run(command, child.returncode, output, time.monotonic() - started, timed_out)
+        with tempfile.TemporaryFile() as output:
+            child = children.start(command, output, env, cwd)
+            status, autopsy = None, ""
+            try:
+                status = children.wait(child, limit)
+                taken = time.monotonic() - started
+                if status is None:
+                    self.hangs += 1
+                    autopsy = children.autopsy(child.pid, self.autopsy_seconds())
+            finally:
+                left = [] if daemon and status is not None else children.end(child)
+            if left:
+                autopsy += f"\nprocesses that cannot be killed: {', '.join(map(str, left))}"
+            return Run(command, status, children.read_end(output), taken, status is None, autopsy)
+
+    def autopsy_seconds(self):
+        left = AUTOPSY_SECONDS if self.end is None else self.end - time.monotonic() - children.END_SECONDS
+        return min(max(left, 1), AUTOPSY_SECONDS)
 
     def run_together(self, commands, seconds, env=None):
         """Runs programs at the same time. Returns a Run for each."""
@@ -127,14 +145,16 @@ class Setup:
         """Raises Failed, with the end of the output, unless `run` succeeded."""
         if run.ok:
             return run
-        raise Failed(f"{what} {run.how()}; the end of what it printed:\n{tail(run.output)}")
+        printed = tail(run.output)
+        printed = f"; the end of what it printed:\n{printed}" if printed else " and printed nothing"
+        raise Failed(f"{what} {run.how()}{printed}")
 
     def keep(self, name, run):
         """Writes a program's output to a log; returns its path as reports show it."""
         os.makedirs(self.logs, exist_ok=True)
         path = os.path.join(self.logs, name + ".log")
         with open(path, "w") as file:
-            file.write(f"$ {' '.join(run.command)}\n{run.output}\n({run.how()}, {run.seconds:.1f} s)\n")
+            file.write(f"$ {' '.join(run.command)}\n{run.output}\n({run.how()}, {run.seconds:.1f} s)\n{run.autopsy}\n")
         return shown(path)
 
 
@@ -145,6 +165,7 @@ class Run:
     output: str
     seconds: float
     timed_out: bool
+    autopsy: str = ""  # of a program that did not end
 
     @property
     def ok(self):
@@ -160,6 +181,20 @@ class Run:
         if self.status < 0:
             return f"was ended by signal {-self.status}"
         return f"ended with status {self.status}"
+
+
+def run_part(name, function, setup, limit):
+    """The Outcome of a part or step, also if it fails."""
+    started = time.monotonic()
+    setup.deadline = started + limit
+    try:
+        outcome = function(setup)
+    except LeftOut as reason:
+        outcome = Outcome(name, "left out", str(reason))
+    except Exception as error:  # pylint: disable=broad-except: the other parts go on after any error
+        outcome = Outcome(name, "failed", str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}")
+    outcome.seconds = time.monotonic() - started
+    return outcome
 
 
 def shown(path):
