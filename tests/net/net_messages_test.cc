@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/client.h"
@@ -107,42 +109,79 @@ TEST(NetMessages, ConnectionsPollIfAsked) {
 }
 
 // Ranks that answer, that only send, that send in both directions at once, and anything in between.
-TEST(NetMessages, AreRightInAnyOrder) {
-  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
-    SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
-    constexpr size_t kMost = 300000;
-    Random random(harness::Scramble(harness::Seed(), 401));
-    Talk talk(context);
-    ASSERT_TRUE(talk.Init());
-    std::vector<uint8_t> data[2] = {std::vector<uint8_t>(kMost), std::vector<uint8_t>(kMost)};  // out, in
-    int mode = 0;
-    for (int i = 0; i < 3000; ++i) {
-      if (random.OneIn(30)) mode = static_cast<int>(random.Below(4));
-      const size_t bytes =
-          random.OneIn(40) ? random.Below(kMost) : random.Pick(std::vector<size_t>{0, 1, 8, 48, 49, 500});
-      const int sender = mode == 0 ? i % 2 : mode == 1 ? 0 : mode == 2 ? 1 : static_cast<int>(random.Below(3));
-      const bool sends = sender == context.rank() || sender == 2, receives = sender != context.rank();
-      const auto value = [&](int from, size_t at) {
-        return static_cast<uint8_t>(i * 7 + from * 91 + static_cast<int>(at));
-      };
-      const bool checks = random.OneIn(3) || bytes > 1000;
-      for (size_t at = 0; sends && at < bytes; ++at) data[0][at] = value(context.rank(), at);
-      if (receives) std::memset(data[1].data(), 0xee, bytes);
-      ASSERT_OK(ncclGroupStart());
-      if (sends) {
-        ASSERT_OK(talk.Send(data[0].data(), bytes));
-      }
-      if (receives) {
-        ASSERT_OK(talk.Receive(data[1].data(), bytes));
-      }
-      ASSERT_OK(ncclGroupEnd());
-      ASSERT_OK(axcclStreamSynchronize(talk.stream()));
-      for (size_t at = 0; checks && receives && at < bytes; ++at)
-        ASSERT_EQ(data[1][at], value(1 - context.rank(), at))
-            << "message " << i << " of " << bytes << " bytes, at " << at;
+void TalkInAnyOrder(RankContext& context) {
+  SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
+  constexpr size_t kMost = 300000;
+  Random random(harness::Scramble(harness::Seed(), 401));
+  Talk talk(context);
+  ASSERT_TRUE(talk.Init());
+  std::vector<uint8_t> data[2] = {std::vector<uint8_t>(kMost), std::vector<uint8_t>(kMost)};  // out, in
+  int mode = 0;
+  for (int i = 0; i < 3000; ++i) {
+    if (random.OneIn(30)) mode = static_cast<int>(random.Below(4));
+    const size_t bytes =
+        random.OneIn(40) ? random.Below(kMost) : random.Pick(std::vector<size_t>{0, 1, 8, 48, 49, 500});
+    const int sender = mode == 0 ? i % 2 : mode == 1 ? 0 : mode == 2 ? 1 : static_cast<int>(random.Below(3));
+    const bool sends = sender == context.rank() || sender == 2, receives = sender != context.rank();
+    const auto value = [&](int from, size_t at) {
+      return static_cast<uint8_t>(i * 7 + from * 91 + static_cast<int>(at));
+    };
+    const bool checks = random.OneIn(3) || bytes > 1000;
+    for (size_t at = 0; sends && at < bytes; ++at) data[0][at] = value(context.rank(), at);
+    if (receives) std::memset(data[1].data(), 0xee, bytes);
+    ASSERT_OK(ncclGroupStart());
+    if (sends) {
+      ASSERT_OK(talk.Send(data[0].data(), bytes));
     }
-    ASSERT_TRUE(context.Barrier());
-  });
+    if (receives) {
+      ASSERT_OK(talk.Receive(data[1].data(), bytes));
+    }
+    ASSERT_OK(ncclGroupEnd());
+    ASSERT_OK(axcclStreamSynchronize(talk.stream()));
+    for (size_t at = 0; checks && receives && at < bytes; ++at)
+      ASSERT_EQ(data[1][at], value(1 - context.rank(), at))
+          << "message " << i << " of " << bytes << " bytes, at " << at;
+  }
+  ASSERT_TRUE(context.Barrier());
+}
+
+TEST(NetMessages, AreRightInAnyOrder) {
+  for (const bool lanes : {false, true}) {
+    std::vector<std::pair<std::string, std::string>> environment;
+    // Several turns of several lanes.
+    if (lanes) environment = {{"NCCL_MIN_CTAS", "3"}, {"NCCL_MAX_CTAS", "3"}, {"AXCCL_SCRATCH_BYTES", "64K"}};
+    RunOnHosts(
+        2, 2, [](const TestHosts&, RankContext& context) { TalkInAnyOrder(context); }, environment);
+  }
+}
+
+// The receiver keeps a signal, because it was right to do so until now; then it learns that this sender waits for it.
+TEST(NetMessages, OneThatIsNoAnswerIsNotHeldUp) {
+  RunOnHosts(
+      2, 2,
+      [](const TestHosts&, RankContext& context) {
+        Talk talk(context);
+        ASSERT_TRUE(talk.Init());
+        ASSERT_OK(axcclCommSetTimeout(talk.comm(), 20));
+        std::vector<uint8_t> data(300000);
+        const auto send = [&](int round, uint8_t value) {
+          const bool sends = context.rank() == round % 2;
+          std::fill(data.begin(), data.end(), sends ? value : uint8_t{0xee});
+          ASSERT_OK(sends ? talk.Send(data.data(), data.size()) : talk.Receive(data.data(), data.size()));
+          ASSERT_OK(axcclStreamSynchronize(talk.stream()));
+          ASSERT_EQ(data, std::vector<uint8_t>(data.size(), value));
+        };
+        for (int round = 0; round < 6; ++round) {
+          ASSERT_NO_FATAL_FAILURE(talk.Answer(10));
+          ASSERT_NO_FATAL_FAILURE(send(round, 1));
+          // Carries what was kept, and answers nothing.
+          ASSERT_OK(ncclAllReduce(data.data(), data.data(), 8, ncclUint8, ncclMax, talk.comm(), Cuda(talk.stream())));
+          ASSERT_OK(axcclStreamSynchronize(talk.stream()));
+          ASSERT_NO_FATAL_FAILURE(send(round, 2));
+          ASSERT_TRUE(context.Barrier());
+        }
+      },
+      {{"NCCL_MIN_CTAS", "3"}, {"NCCL_MAX_CTAS", "3"}, {"AXCCL_SCRATCH_BYTES", "64K"}});
 }
 
 TEST(NetMessages, TheLastOneArrivesAlthoughItsSenderHasGone) {

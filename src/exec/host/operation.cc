@@ -324,15 +324,16 @@ bool Operation::ReadWhileOwned() {
 
 Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t turn) {
   const MessageEnd::Wait wait{step.from_lane, step.endpoint, step.value};
+  const uint32_t signature = binding_.sends_ahead ? signature_ ^ MessageEnd::kAhead : signature_;  // of the peer's
   if (binding_.sends_ahead && turn + 1 == binding_.host->turns().next() + binding_.prepared->turns) {
     MessageEnd::PutOff& put_off = binding_.host->message_end().put_off();
     put_off.sequence = binding_.sequence;
     put_off.turn = turn;
-    put_off.signature = signature_ ^ MessageEnd::kAhead;
+    put_off.signature = signature;
     put_off.waits.push_back(wait);
     return Run::kDone;
   }
-  const Run run = AwaitSignal({step.peer, wait, turn, binding_.sequence, signature_});
+  const Run run = AwaitSignal({step.peer, wait, turn, binding_.sequence, signature});
   if (run != Run::kDone) return run;
   if (binding_.receives) HearSender();
   if (lane == 0 && State(0).step < binding_.prepared->program->prologue) {
@@ -346,7 +347,9 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
 void Operation::HearSender() {
   MessageEnd& end = binding_.host->message_end();
   end.NoteSender(sender_ahead_);
-  if (sender_ahead_ || !end.kept()) return;
+  if (sender_ahead_) return;
+  binding_.keeps_signals = false;  // those of other lanes, which follow
+  if (!end.kept()) return;
   (void)channel_->member(0).reach->PublishKept();
   end.Sent(true);
 }
