@@ -1,7 +1,7 @@
 // Calls in CUDA graphs: captured once, launched many times, between ordinary calls.
 //
-// A program may capture calls of a communicator, also its first ones; launch the graph any number of times, the same on
-// all ranks, ordered by the program with the communicator's other calls; and destroy graph and communicator in any
+// A program may capture calls of a communicator, also its first ones; launch the graph any number of times, in the same
+// order as all ranks, on any stream, between the communicator's other calls; and destroy graph and communicator in any
 // order. It may not launch a graph after the communicator is gone, or make calls of one group on streams of which only
 // some are captured.
 #include <gtest/gtest.h>
@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/collectives/owned_view.h"
 #include "tests/cuda/graph.h"
 #include "tests/cuda/words.h"
+#include "tests/harness/random.h"
 
 namespace axccl::tests {
 namespace {
@@ -36,9 +38,10 @@ std::vector<std::unique_ptr<Words>> WordsFor(const Clique& clique, size_t size, 
 using RankWords = std::vector<std::unique_ptr<Words>>;
 
 // Calls all ranks of the thread in a group, on the first one's stream.
-void SumAll(const Clique& clique, const RankWords& in, const RankWords& out) {
+void SumAll(const Clique& clique, const RankWords& in, const RankWords& out, int which = 0) {
+  const axcclStream_t stream = clique.stream(0, which);
   ASSERT_OK(ncclGroupStart());
-  for (int i = 0; i < clique.size(); ++i) ASSERT_OK(Sum(in[i].get(), out[i].get(), clique.comm(i), clique.stream()));
+  for (int i = 0; i < clique.size(); ++i) ASSERT_OK(Sum(in[i].get(), out[i].get(), clique.comm(i), stream));
   ASSERT_OK(ncclGroupEnd());
 }
 
@@ -69,6 +72,49 @@ TEST_P(CaptureTest, ReplaysBetweenOtherCalls) {
         for (const auto& words : other) ASSERT_TRUE(words->AreAll(round % 2 == 0 ? n : 1)) << round;
       }
     }
+  });
+}
+
+// Two graphs and ordinary calls, each on a stream of its own, all in the order in which they are launched, with nothing
+// of the program's between them. The first graph has two calls.
+TEST_P(CaptureTest, GraphsAndCallsOnSeveralStreamsFollowEachOther) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
+    constexpr int kStreams = 3;
+    constexpr size_t kSizes[] = {5, 40000, 3000};
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, kStreams));
+    RankWords words[kStreams], more = WordsFor(clique, 100);
+    for (int i = 0; i < kStreams; ++i) words[i] = WordsFor(clique, kSizes[i]);
+    Graph graphs[2];
+    ASSERT_NO_FATAL_FAILURE(graphs[0].Capture(clique.stream(), [&] {
+      SumAll(clique, words[0], words[0]);
+      SumAll(clique, more, more);
+    }));
+    ASSERT_NO_FATAL_FAILURE(graphs[1].Capture(clique.stream(0, 1), [&] { SumAll(clique, words[1], words[1], 1); }));
+    harness::Random random(harness::Scramble(harness::Seed(), 77));
+    for (int round = 0; round < 10; ++round) {
+      for (RankWords& each : words) {
+        for (const auto& of_rank : each) of_rank->Fill(1);
+      }
+      int32_t values[kStreams] = {1, 1, 1};
+      ASSERT_TRUE(context.Step("round %d", round));
+      for (int i = 0; i < 12; ++i) {
+        const auto which = static_cast<int>(random.Below(kStreams));
+        if (values[which] > 1000000 / context.nranks()) continue;
+        values[which] *= context.nranks();
+        if (which == 2) {
+          ASSERT_NO_FATAL_FAILURE(SumAll(clique, words[2], words[2], 2));
+        } else {
+          ASSERT_NO_FATAL_FAILURE(graphs[which].Launch(clique.stream(0, random.OneIn(2) ? which : 2)));
+        }
+      }
+      ASSERT_TRUE(clique.Synchronize());
+      for (int i = 0; i < kStreams; ++i) {
+        for (const auto& of_rank : words[i]) ASSERT_TRUE(of_rank->AreAll(values[i])) << i << " " << of_rank->get()[0];
+      }
+    }
+    ASSERT_TRUE(context.Barrier());
   });
 }
 
@@ -156,6 +202,23 @@ TEST_P(CaptureTest, GraphsMayOutliveTheCommunicator) {
       ASSERT_TRUE(clique.Destroy());
       graph.Destroy();
     }
+  });
+}
+
+TEST_P(CaptureTest, DestroyWaitsForAGraphUnderWay) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const RankWords words = WordsFor(clique, 100000, 1);
+    Graph graph;
+    ASSERT_NO_FATAL_FAILURE(graph.Capture(clique.stream(), [&] { SumAll(clique, words, words); }));
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_NO_FATAL_FAILURE(graph.Launch(clique.stream()));
+    for (int i = 0; i < clique.size(); ++i) ASSERT_OK(ncclCommDestroy(clique.comm(i)));
+    for (const auto& of_rank : words) EXPECT_TRUE(of_rank->AreAll(context.nranks())) << of_rank->get()[0];
+    clique.ForgetComms();
+    ASSERT_TRUE(clique.Synchronize());
+    ASSERT_TRUE(context.Barrier());
   });
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 Driver g_driver;
 
-// Loads the functions in the version of the oldest driver: the header's declarations of them have not changed since.
+// Loads the functions in the version of the oldest driver, which their types in Driver are of.
 Status Load(Driver* driver) {
   constexpr const char* kLibrary = "libcuda.so.1";
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
@@ -40,6 +40,7 @@ Status Load(Driver* driver) {
     return suffix == std::string::npos ? name : name.substr(0, suffix);
   };
   AXCCL_CUDA_FUNCTIONS(AXCCL_CUDA_FIND)
+  AXCCL_CUDA_FIND(cuStreamGetCaptureInfo)
 #undef AXCCL_CUDA_FIND
 #undef AXCCL_CUDA_TEXT_
   if (const CUresult result = driver->cuInit(0); result != CUDA_SUCCESS) {

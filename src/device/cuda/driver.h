@@ -29,8 +29,9 @@ namespace axccl::device::cuda {
   X(cuPointerGetAttributes) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)                       \
   X(cuStreamCreate) X(cuStreamCreateWithPriority) X(cuCtxGetStreamPriorityRange) X(cuStreamDestroy)                 \
   X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent) X(cuStreamWaitValue32) X(cuStreamWriteValue32)       \
-  X(cuStreamGetCaptureInfo) X(cuStreamGetId) X(cuThreadExchangeStreamCaptureMode)                                      \
+  X(cuStreamGetId) X(cuThreadExchangeStreamCaptureMode)                                      \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                         \
+  X(cuGraphAddEventRecordNode)                                                                                        \
   X(cuModuleLoadData) X(cuModuleGetFunction)                                                                        \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel)
 // clang-format on
@@ -39,6 +40,9 @@ struct Driver {
 #define AXCCL_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
   AXCCL_CUDA_FUNCTIONS(AXCCL_CUDA_MEMBER)
 #undef AXCCL_CUDA_MEMBER
+  // As in CUDA 12.0; the header's declaration has one parameter more since 13.0.
+  CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t* id, CUgraph*, const CUgraphNode**,
+                                     size_t* dependencies) = nullptr;
 
   // Returns the driver of this process, initialised. An error says why there is none, and stays for the life of the
   // process.

@@ -48,6 +48,9 @@ class DeviceLaunch {
   Status Prepare() {
     const Scope scope(*device_);
     captured_ = calls_[0]->captured;
+    if (captured_) {
+      AXCCL_ASSIGN_OR_RETURN(capture_, CaptureOf(streams_[0]));
+    }
     AXCCL_RETURN_IF_ERROR(LendTables());
     AXCCL_RETURN_IF_ERROR(MakeWaves());
     for (Wave& wave : waves_) AXCCL_RETURN_IF_ERROR(LendTasks(&wave));
@@ -64,10 +67,8 @@ class DeviceLaunch {
     for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) AXCCL_RETURN_IF_ERROR(Copy(call->call));
     }
-    // Captured work is ordered by the launches of the graph.
-    for (const auto& [rank, order] : orders_) {
-      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->orders().Launched(order, streams_[0]));
-    }
+    for (const auto& [rank, order] : orders_)
+      AXCCL_RETURN_IF_ERROR(rank->orders().Launched(order, streams_[0], capture_));
     return Part();
   }
 
@@ -130,9 +131,8 @@ class DeviceLaunch {
   }
 
   Status Join() {
-    for (const auto& [rank, order] : orders_) {
-      if (!captured_) AXCCL_RETURN_IF_ERROR(rank->orders().Follow(order, streams_[0]));
-    }
+    for (const auto& [rank, order] : orders_)
+      AXCCL_RETURN_IF_ERROR(rank->orders().Follow(order, streams_[0], capture_));
     for (size_t i = 1; i < streams_.size(); ++i) AXCCL_RETURN_IF_ERROR(Order(streams_[i], streams_[0]));
     return Status();
   }
@@ -196,6 +196,7 @@ class DeviceLaunch {
   uint32_t lanes_ = 1;
   unsigned threads_ = CudaInterpreter::kLeastThreads;
   bool captured_ = false;
+  uint64_t capture_ = 0;
 };
 
 }  // namespace

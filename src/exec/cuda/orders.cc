@@ -3,6 +3,26 @@
 #include <algorithm>
 
 namespace axccl::exec {
+namespace {
+
+// What a stream's next node would depend on.
+struct CapturedEnd {
+  CUgraph graph = nullptr;
+  const CUgraphNode* dependencies = nullptr;
+  size_t count = 0;
+};
+
+Result<CapturedEnd> EndOfCapture(CUstream stream) {
+  const device::cuda::Driver& driver = device::cuda::Driver::Loaded();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  CapturedEnd end;
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuStreamGetCaptureInfo(stream, &status, &id, &end.graph, &end.dependencies, &end.count));
+  return end;
+}
+
+}  // namespace
 
 using device::cuda::Check;
 using device::cuda::Driver;
@@ -12,12 +32,16 @@ using device::host::Timeline;
 CudaOrders::~CudaOrders() {
   const Driver& driver = Driver::Loaded();
   const Scope scope(*device_);
-  for (const Order& order : orders_) driver.cuEventDestroy(order.done);
+  for (const Order& order : orders_) {
+    // A graph may outlive its communicator, with what it has of the event.
+    if (!order.in_graphs) driver.cuEventDestroy(order.done);
+    if (order.captured != nullptr) driver.cuEventDestroy(order.captured);
+  }
   if (ordering_ != nullptr) driver.cuEventDestroy(ordering_);
 }
 
 bool CudaOrders::IsDone(const Order& order) {
-  return !order.launched || Driver::Loaded().cuEventQuery(order.done) != CUDA_ERROR_NOT_READY;
+  return (!order.launched && !order.in_graphs) || Driver::Loaded().cuEventQuery(order.done) != CUDA_ERROR_NOT_READY;
 }
 
 bool CudaOrders::AreDone() const {
@@ -56,24 +80,48 @@ Result<CudaOrders::Order*> CudaOrders::OrderOf(const Timeline* timeline) {
   }
   free->of = timeline;
   free->launched = false;
+  free->capture = 0;
   return free;
 }
 
-Status CudaOrders::Follow(const Timeline* timeline, CUstream stream) {
+Status CudaOrders::Follow(const Timeline* timeline, CUstream stream, uint64_t capture) {
   const Driver& driver = Driver::Loaded();
   AXCCL_ASSIGN_OR_RETURN(const Order* order, OrderOf(timeline));
+  if (capture != 0) return FollowInGraph(*order, stream, capture);
   unsigned long long id = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &id));
-  if (!order->launched || id == order->stream) return Status();
+  if (!order->in_graphs && (!order->launched || id == order->stream)) return Status();
   return Check(driver.cuStreamWaitEvent(stream, order->done, 0), "cuStreamWaitEvent");
 }
 
-Status CudaOrders::Launched(const Timeline* timeline, CUstream stream) {
+Status CudaOrders::Launched(const Timeline* timeline, CUstream stream, uint64_t capture) {
   const Driver& driver = Driver::Loaded();
   AXCCL_ASSIGN_OR_RETURN(Order * order, OrderOf(timeline));
+  if (capture != 0) return LaunchedInGraph(order, stream, capture);
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(order->done, stream));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &order->stream));
   order->launched = true;
+  return Status();
+}
+
+Status CudaOrders::FollowInGraph(const Order& order, CUstream stream, uint64_t capture) {
+  const Driver& driver = Driver::Loaded();
+  if (order.capture == capture) return Check(driver.cuStreamWaitEvent(stream, order.captured, 0), "cuStreamWaitEvent");
+  return Check(driver.cuStreamWaitEvent(stream, order.done, CU_EVENT_WAIT_EXTERNAL), "cuStreamWaitEvent");
+}
+
+// The record is a node beside the stream's way, so that what follows on the stream does not wait for it.
+Status CudaOrders::LaunchedInGraph(Order* order, CUstream stream, uint64_t capture) {
+  const Driver& driver = Driver::Loaded();
+  if (order->captured == nullptr)
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&order->captured, CU_EVENT_DISABLE_TIMING));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(order->captured, stream));
+  order->capture = capture;
+  AXCCL_ASSIGN_OR_RETURN(const CapturedEnd end, EndOfCapture(stream));
+  CUgraphNode node = nullptr;
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuGraphAddEventRecordNode(&node, end.graph, end.dependencies, end.count, order->done));
+  order->in_graphs = true;
   return Status();
 }
 

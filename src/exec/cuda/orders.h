@@ -1,6 +1,10 @@
 // The orders in which a rank's launches on its device follow each other, whichever streams they are enqueued on: those
 // on the default channel and for its messages have one, those on each created channel another.
 //
+// A launch that is captured into a graph takes its place when the graph is launched: the graph waits for the event that
+// ends the order's last launch, and records it again. CUDA counts both when the graph is launched, as NCCL does for its
+// mixture of graphs and other calls. Within a capture, launches follow each other by an event of the capture.
+//
 // Used by one thread at a time.
 #pragma once
 
@@ -22,14 +26,15 @@ class CudaOrders {
 
   const device::cuda::Device* device() const { return device_; }
 
-  // Makes what follows on `stream` wait for what was launched in that order.
-  Status Follow(const device::host::Timeline* timeline, CUstream stream);
-  // Records that work was enqueued on `stream`, outside of graphs.
-  Status Launched(const device::host::Timeline* timeline, CUstream stream);
+  // Makes what follows on `stream` wait for what was launched in that order. `capture`: the id of the stream's
+  // (CaptureOf); 0: none.
+  Status Follow(const device::host::Timeline* timeline, CUstream stream, uint64_t capture);
+  // Records that work was enqueued on `stream`.
+  Status Launched(const device::host::Timeline* timeline, CUstream stream, uint64_t capture);
   // An event for ordering one stream behind another. A wait refers to the last record, so one event can be reused.
   Result<CUevent> OrderingEvent();
 
-  // Whether everything that was launched outside of graphs is done: in all orders, or in one.
+  // Whether everything that was launched is done: in all orders, or in one.
   bool AreDone() const;
   bool IsDone(const device::host::Timeline* timeline) const;
   // Events that occur when it is.
@@ -42,8 +47,14 @@ class CudaOrders {
     const device::host::Timeline* of = nullptr;  // null: unused at present
     CUevent done = nullptr;                      // of the last launch
     unsigned long long stream = 0;               // its id: a new stream may have the handle of one that was destroyed
-    bool launched = false;
+    bool launched = false;                       // outside of graphs
+    bool in_graphs = false;                      // captured, so that a graph may record `done` at any time
+    uint64_t capture = 0;                        // the last one
+    CUevent captured = nullptr;                  // of the last launch in it
   };
+
+  static Status FollowInGraph(const Order& order, CUstream stream, uint64_t capture);
+  static Status LaunchedInGraph(Order* order, CUstream stream, uint64_t capture);
 
   Result<Order*> OrderOf(const device::host::Timeline* timeline);
   static bool IsDone(const Order& order);

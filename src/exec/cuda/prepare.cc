@@ -70,11 +70,7 @@ Result<uint64_t> CaptureOf(CUstream stream) {
   const Driver& driver = Driver::Loaded();
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
-#if CUDA_VERSION >= 13000
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr, nullptr));
-#else
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr));
-#endif
   if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
     return MakeStatus(Code::kInvalidUsage,
                       "an earlier error has ended the capture of stream %p; end it, and begin again",
