@@ -20,6 +20,7 @@ class OpBoardTest : public testing::TestWithParam<Layout> {};
 TEST_P(OpBoardTest, ShowsWhatWasEnqueued) {
   const auto body = [](RankContext& context, Clique& clique) {
     Words words(100, 1);
+    ASSERT_TRUE(context.Barrier());  // allocating may wait for kernels
     ASSERT_OK(ncclAllReduce(words.get(), words.get(), 100, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
     ASSERT_OK(harness::SynchronizeStream(clique.stream()));
     ASSERT_TRUE(context.Barrier());

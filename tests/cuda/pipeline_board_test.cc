@@ -88,6 +88,7 @@ void DeclareAndAwait(RankContext& context, int of_rank, End* end, int64_t begin,
 TEST_P(PipelineBoard, CountsTheChunksOfAStart) {
   Run([this](RankContext& context, Clique& clique) {
     End end(Gather(), clique, 0);
+    ASSERT_TRUE(context.Barrier());  // allocating may wait for kernels
     for (int start = 0; start < 3; ++start) {
       const std::string starts = " #" + std::to_string(start) + " start ";
       const std::string under_way = "under way" + starts, done = "done" + starts;
@@ -151,6 +152,7 @@ TEST_P(PipelineBoard, ShowsAStartThatWaitsForALateRank) {
 TEST_P(PipelineBoard, ShowsHowFarAStartWasThatFailed) {
   Run([this](RankContext& context, Clique& clique) {
     End end(Gather(), clique, 0);
+    ASSERT_TRUE(context.Barrier());  // allocating may wait for kernels
     end.Prepare(0);
     ASSERT_NO_FATAL_FAILURE(Start(end, clique));
     ASSERT_NO_FATAL_FAILURE(DeclareAndAwait(context, 0, &end, 0, 3));
