@@ -2,77 +2,30 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <deque>
-#include <mutex>
 #include <string_view>
-#include <unordered_map>
-#include <utility>
 
-#include "src/base/free_list.h"
+#include "src/base/arena.h"
 #include "tests/harness/gpu_driver.h"
 
 namespace axccl::harness {
 namespace {
 
 // Managed memory, which all devices see. A driver may wait for all kernels when it allocates or frees, and a rank's
-// kernel may wait for what another thread of the test does next. So tests take it from a chunk that the first of them
-// has allocated.
-class ManagedPool {
- public:
-  static ManagedPool& Process() {
-    static auto* const pool = new ManagedPool;
-    return *pool;
-  }
-  void Prepare(const GpuDriver& driver) {
-    const std::lock_guard lock(mutex_);
-    if (chunks_.empty()) (void)Grow(driver, 0);
-  }
-  void* Take(const GpuDriver& driver, size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    for (bool grown = false;; grown = true) {
-      for (FreeList& chunk : chunks_) {
-        FreeList::Range range = chunk.Take(std::max<size_t>(bytes, 1), kAlignment);
-        if (range.empty()) continue;
-        const uint64_t memory = range.key();
-        taken_.emplace(memory, Taken{&chunk, std::move(range)});
-        return reinterpret_cast<void*>(memory);
-      }
-      if (grown || !Grow(driver, bytes)) return nullptr;
-    }
-  }
-  // False if it is not from here.
-  bool Give(void* memory) {
-    const std::lock_guard lock(mutex_);
-    const auto taken = taken_.find(reinterpret_cast<uint64_t>(memory));
-    if (taken == taken_.end()) return false;
-    taken->second.chunk->Give(std::move(taken->second.range));
-    taken_.erase(taken);
-    return true;
-  }
+// kernel may wait for what another thread of the test does next. So the first of them allocates for all.
+constexpr size_t kManagedBytes = 1u << 30;
 
- private:
-  static constexpr size_t kChunkBytes = 1u << 30, kAlignment = 512;
-
-  bool Grow(const GpuDriver& driver, size_t bytes) {
+Arena& ManagedMemory() {
+  static auto* const memory = new Arena(kManagedBytes, [](size_t bytes) -> Result<uintptr_t> {
     constexpr unsigned kAttachGlobal = 1;
-    uint64_t memory = 0;
-    const size_t chunk = std::max(kChunkBytes, bytes);
-    if (driver.allocate_managed(&memory, chunk, kAttachGlobal) != 0) return false;
-    chunks_.emplace_back(memory, memory + chunk);
-    return true;
-  }
-
-  struct Taken {
-    FreeList* chunk;
-    FreeList::Range range;
-  };
-  std::mutex mutex_;
-  std::deque<FreeList> chunks_;                // of addresses
-  std::unordered_map<uint64_t, Taken> taken_;  // by address
-};
+    uint64_t chunk = 0;
+    const int error = GpuDriver::Get()->allocate_managed(&chunk, bytes, kAttachGlobal);
+    if (error != 0) return MakeStatus(Code::kUnhandledCudaError, "cuMemAllocManaged: %d", error);
+    return uintptr_t{chunk};
+  });
+  return *memory;
+}
 
 // Unless the run wants memory that processes can share.
 bool UsesManaged() {
@@ -92,14 +45,18 @@ bool OnGpu() {
 void* GpuAllocate(size_t bytes) {
   const GpuDriver* const driver = EnterGpu();
   if (driver == nullptr) return nullptr;
-  if (UsesManaged()) return ManagedPool::Process().Take(*driver, bytes);
+  if (UsesManaged()) {
+    const Result<uintptr_t> managed = ManagedMemory().Take(bytes);
+    return managed.ok() ? reinterpret_cast<void*>(managed.value()) : nullptr;
+  }
   uint64_t memory = 0;
   return driver->allocate(&memory, bytes) == 0 ? reinterpret_cast<void*>(memory) : nullptr;
 }
 
 void GpuFree(void* memory) {
   const GpuDriver* const driver = EnterGpu();
-  if (driver == nullptr || ManagedPool::Process().Give(memory)) return;
+  if (driver == nullptr || memory == nullptr) return;
+  if (UsesManaged()) return ManagedMemory().Return(reinterpret_cast<uintptr_t>(memory));
   EXPECT_EQ(driver->free_memory(reinterpret_cast<uint64_t>(memory)), 0);
 }
 
@@ -109,7 +66,8 @@ ncclResult_t CreateStream(axcclStream_t* stream) {
   const GpuDriver* const driver = EnterGpu();
   void* made = nullptr;
   // Before the first work.
-  if (driver != nullptr && UsesManaged()) ManagedPool::Process().Prepare(*driver);
+  static const bool reserved = driver != nullptr && UsesManaged() && ManagedMemory().Reserve(kManagedBytes).ok();
+  (void)reserved;  // if it fails, so does the first allocation
   if (driver == nullptr || driver->create_stream(&made, kNonBlocking) != 0) return ncclUnhandledCudaError;
   *stream = static_cast<axcclStream_t>(made);
   return ncclSuccess;

@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "src/base/arena.h"
 #include "src/base/status.h"
-#include "src/device/cuda/arena.h"
 #include "src/device/cuda/driver.h"
 
 namespace axccl::device::cuda {

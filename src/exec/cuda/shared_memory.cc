@@ -1,14 +1,13 @@
 #include "src/exec/cuda/shared_memory.h"
 
+#include "src/base/arena.h"
 #include "src/base/log.h"
 #include "src/base/sizes.h"
-#include "src/device/cuda/arena.h"
 #include "src/device/cuda/driver.h"
 #include "transports/shm/heap.h"
 
 namespace axccl::exec {
 
-using device::cuda::Arena;
 using device::cuda::Device;
 using device::cuda::Driver;
 using device::cuda::Scope;

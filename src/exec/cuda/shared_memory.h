@@ -1,7 +1,7 @@
 // Memory of the process's heap that devices see: what they store there, the ranks of the machine read. Where the driver
 // cannot pin shared memory, it is memory of the process alone.
 //
-// It comes from an arena (device/cuda/arena.h) and goes back to it, because the driver may wait for kernels when it
+// It comes from an arena (base/arena.h) and goes back to it, because the driver may wait for kernels when it
 // pins or unpins memory.
 #pragma once
 

@@ -1,11 +1,11 @@
-#include "src/device/cuda/arena.h"
+#include "src/base/arena.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "src/base/sizes.h"
 
-namespace axccl::device::cuda {
+namespace axccl {
 
 Result<uintptr_t> Arena::Take(size_t bytes) {
   const size_t size = RoundUp(std::max<size_t>(bytes, 1), kUnit);
@@ -53,4 +53,4 @@ Status Arena::Grow(size_t bytes) {
   return Status();
 }
 
-}  // namespace axccl::device::cuda
+}  // namespace axccl

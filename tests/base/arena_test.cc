@@ -1,5 +1,5 @@
 // Memory that the library keeps so that calls need not ask the driver for it.
-#include "src/device/cuda/arena.h"
+#include "src/base/arena.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "tests/harness/random.h"
 
-namespace axccl::device::cuda {
+namespace axccl {
 namespace {
 
 class ArenaTest : public testing::Test {
@@ -76,4 +76,4 @@ TEST_F(ArenaTest, NothingOverlapsAndWhatComesBackIsUsedAgain) {
 }
 
 }  // namespace
-}  // namespace axccl::device::cuda
+}  // namespace axccl

@@ -1,4 +1,4 @@
-// Memory that is taken from a driver in large chunks and never given back.
+// Memory that is taken from a GPU's driver in large chunks and never given back.
 //
 // CUDA's documents allow a driver to wait for all kernels when it allocates or frees memory, and some do. A kernel of
 // the library may run until a call comes that needs memory, so what calls need is taken before the first of them
@@ -16,7 +16,7 @@
 #include "src/base/free_list.h"
 #include "src/base/status.h"
 
-namespace axccl::device::cuda {
+namespace axccl {
 
 // Thread-safe.
 class Arena {
@@ -48,4 +48,4 @@ class Arena {
   std::unordered_map<uintptr_t, Taken> taken_;  // by address
 };
 
-}  // namespace axccl::device::cuda
+}  // namespace axccl
