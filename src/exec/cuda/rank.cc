@@ -35,17 +35,16 @@ CudaRank::~CudaRank() {
   Disconnect();
   const Scope scope(*device_);
   if (control_ != nullptr) device_->ReturnHost(control_);
-  if (!reserved_) return;
-  device_->Unreserve();
-  SharedMemory::Unreserve();
+  if (reserved_) device_->Unreserve();
+  if (shared_reserved_) SharedMemory::Unreserve();
 }
 
 // Whatever a driver may do only when all kernels have ended is done here, as far as it can be.
 Status CudaRank::Allocate() {
   AXCCL_RETURN_IF_ERROR(CudaInterpreter::Of(*device_).status());
   AXCCL_RETURN_IF_ERROR(device_->Reserve());
-  SharedMemory::Reserve(*device_);
   reserved_ = true;
+  shared_reserved_ = SharedMemory::Reserve(*device_);  // where shared memory cannot be pinned, pipelines do without
   AXCCL_RETURN_IF_ERROR(links_.Allocate());
   const size_t channels = 1 + 2 * static_cast<size_t>(options_.ranks) + options_.areas;
   AXCCL_ASSIGN_OR_RETURN(void* control, device_->TakeHost(sizeof(cuda::Control) + channels * sizeof(cuda::Wait)));

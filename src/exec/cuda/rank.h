@@ -77,7 +77,8 @@ class CudaRank final : public RankDevice {
 
   const RankOptions options_;
   const device::cuda::Device* const device_;
-  bool reserved_ = false;  // memory of the device
+  bool reserved_ = false;         // memory of the device
+  bool shared_reserved_ = false;  // SharedMemory
   kernels::cuda::Control* control_ = nullptr;
   std::unique_ptr<CudaWaits> waits_;
   CudaLinks links_;

@@ -33,10 +33,9 @@ Arena& PinnedHeap() {
 
 }  // namespace
 
-// Where shared memory cannot be pinned, Take does without it.
-void SharedMemory::Reserve(const Device& device) {
+bool SharedMemory::Reserve(const Device& device) {
   const Scope scope(device);
-  (void)PinnedHeap().Reserve(kRankShared).ok();
+  return PinnedHeap().Reserve(kRankShared).ok();
 }
 
 void SharedMemory::Unreserve() { PinnedHeap().Unreserve(kRankShared); }

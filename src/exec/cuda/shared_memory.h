@@ -16,8 +16,9 @@ namespace axccl::exec {
 
 class SharedMemory {
  public:
-  // Keeps as much as the pipelines of one more rank usually need, until Unreserve.
-  static void Reserve(const device::cuda::Device& device);
+  // Keeps as much as the pipelines of one more rank usually need, until Unreserve. False: it does not, and Take may ask
+  // the driver.
+  static bool Reserve(const device::cuda::Device& device);
   static void Unreserve();
   // The memory has any content. It must go back before the device's context does.
   static Result<std::unique_ptr<SharedMemory>> Take(const device::cuda::Device& device, size_t bytes);
