@@ -47,10 +47,7 @@ class DeviceLaunch {
   // All that may take memory from the driver, which may wait for all kernels, on whichever device.
   Status Prepare() {
     const Scope scope(*device_);
-    captured_ = calls_[0]->captured;
-    if (captured_) {
-      AXCCL_ASSIGN_OR_RETURN(capture_, CaptureOf(streams_[0]));
-    }
+    capture_ = calls_[0]->capture;
     AXCCL_RETURN_IF_ERROR(LendTables());
     AXCCL_RETURN_IF_ERROR(MakeWaves());
     for (Wave& wave : waves_) AXCCL_RETURN_IF_ERROR(LendTasks(&wave));
@@ -93,7 +90,7 @@ class DeviceLaunch {
   Status LendTables() {
     for (const StreamCall* call : calls_) table_bytes_ += TableBytes(*call);
     if (table_bytes_ == 0) return Status();
-    AXCCL_ASSIGN_OR_RETURN(tables_, ranks_[0]->loans().Lend(table_bytes_, captured_));
+    AXCCL_ASSIGN_OR_RETURN(tables_, ranks_[0]->loans().Lend(table_bytes_, capture_ != 0));
     return Status();
   }
   Status Send(const Lent& lent, size_t bytes) {
@@ -113,7 +110,7 @@ class DeviceLaunch {
       const size_t wave = made[channel]++;
       if (wave == waves_.size()) waves_.emplace_back();
       if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Meet().status());
-      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, tables_.At(tables), captured_));
+      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, tables_.At(tables), capture_ != 0));
       tables += TableBytes(*call);
       waves_[wave].tasks.push_back(task);
       lanes_ =
@@ -126,7 +123,7 @@ class DeviceLaunch {
   Status LendTasks(Wave* wave) {
     if (wave->tasks.size() <= cuda::kMaxTasks) return Status();
     const size_t bytes = wave->tasks.size() * sizeof(cuda::Task);
-    AXCCL_ASSIGN_OR_RETURN(wave->lent, ranks_[0]->loans().Lend(bytes, captured_));
+    AXCCL_ASSIGN_OR_RETURN(wave->lent, ranks_[0]->loans().Lend(bytes, capture_ != 0));
     return Status();
   }
 
@@ -195,8 +192,7 @@ class DeviceLaunch {
   size_t table_bytes_ = 0;
   uint32_t lanes_ = 1;
   unsigned threads_ = CudaInterpreter::kLeastThreads;
-  bool captured_ = false;
-  uint64_t capture_ = 0;
+  uint64_t capture_ = 0;  // of all calls
 };
 
 }  // namespace

@@ -24,16 +24,16 @@ std::string Describe(const StreamCall& call) {
 }
 
 // Checks two calls of a group.
-Status CheckTogether(const StreamCall& a, uint64_t capture_of_a, const StreamCall& b, uint64_t capture_of_b) {
-  if ((capture_of_a == 0) != (capture_of_b == 0)) {
-    const bool a_is = capture_of_a != 0;
+Status CheckTogether(const StreamCall& a, const StreamCall& b) {
+  if ((a.capture == 0) != (b.capture == 0)) {
+    const bool a_is = a.capture != 0;
     return MakeStatus(Code::kInvalidUsage,
                       "%s, which is being captured, and %s, which is not; capture both (let the second "
                       "stream wait for an event of the first), or make the calls in groups of their own",
                       Describe(a_is ? a : b).c_str(), Describe(a_is ? b : a).c_str());
   }
   const bool one_device = DeviceOf(a) == DeviceOf(b);
-  if (!one_device || capture_of_a == capture_of_b) return Status();
+  if (!one_device || a.capture == b.capture) return Status();
   return MakeStatus(Code::kInvalidUsage,
                     "%s and %s, and these streams are captured into different graphs; make one capture "
                     "of them (let the second stream wait for an event of the first), or make the calls in groups of "
@@ -42,24 +42,22 @@ Status CheckTogether(const StreamCall& a, uint64_t capture_of_a, const StreamCal
 }
 
 Status CheckStreams(std::vector<StreamCall>* calls) {
-  std::vector<uint64_t> captures;
+  const StreamCall* before = nullptr;
   for (StreamCall& call : *calls) {
     // Most groups use one stream only, so this saves a call of the driver for every further call.
-    const StreamCall* const before = captures.empty() ? nullptr : &(*calls)[captures.size() - 1];
     if (before != nullptr && before->stream.cuda == call.stream.cuda && DeviceOf(*before) == DeviceOf(call)) {
-      captures.push_back(captures.back());
+      call.capture = before->capture;
     } else {
       const Scope scope(*DeviceOf(call));
-      AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(static_cast<CUstream>(call.stream.cuda)));
-      captures.push_back(capture);
+      AXCCL_ASSIGN_OR_RETURN(call.capture, CaptureOf(static_cast<CUstream>(call.stream.cuda)));
     }
-    call.captured = captures.back() != 0;
+    before = &call;
   }
   std::map<const Device*, size_t> firsts;  // indices of calls
   for (size_t i = 0; i < calls->size(); ++i) {
     const size_t of_device = firsts.try_emplace(DeviceOf((*calls)[i]), i).first->second;
     for (const size_t first : {size_t{0}, of_device})
-      AXCCL_RETURN_IF_ERROR(CheckTogether((*calls)[first], captures[first], (*calls)[i], captures[i]));
+      AXCCL_RETURN_IF_ERROR(CheckTogether((*calls)[first], (*calls)[i]));
   }
   return Status();
 }

@@ -1,6 +1,7 @@
 // A call and the stream that it is enqueued on: what ncclGroupEnd, or a lone call, passes to the executors.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -27,8 +28,8 @@ struct StreamCall {
   std::shared_ptr<device::host::Stream> keep;  // `stream.host` while the call waits in a group
   // `channel` while work on it is running; null if the owner is enough.
   std::shared_ptr<Channel> hold = nullptr;
-  bool local = false;     // a copy within the rank (host/local_copy.h), in the order of the channel
-  bool captured = false;  // into a graph; Platform::Prepare finds out
+  bool local = false;    // a copy within the rank (host/local_copy.h), in the order of the channel
+  uint64_t capture = 0;  // the id of the one that makes it part of a graph, which Platform::Prepare finds out; 0: none
 };
 
 // A receive from any rank.
