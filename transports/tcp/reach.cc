@@ -64,14 +64,11 @@ void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> 
 void Reach::PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  keeps_.store(true, std::memory_order_relaxed);
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendLater(std::move(frame)); });
 }
 
 bool Reach::PublishKept() {
-  if (!keeps_.load(std::memory_order_relaxed)) return false;
   std::lock_guard lock(mutex());
-  keeps_.store(false, std::memory_order_relaxed);
   return peer_->SendKept(this);
 }
 

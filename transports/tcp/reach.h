@@ -46,8 +46,7 @@ class Reach final : public remote::Reach {
 
   Worker* const worker_;
   const std::shared_ptr<Peer> peer_;
-  uint64_t sent_ = 0;               // messages and flushes
-  std::atomic<bool> keeps_{false};  // PublishLater has been called since PublishKept
+  uint64_t sent_ = 0;  // messages and flushes
   std::atomic<int> held_{0};
 };
 

@@ -37,6 +37,8 @@ struct Binding {
   bool keeps_signals = false;  // which keeps its last signals
   Scales scales;
 
+  // Whether it is the last turn of the plan that runs.
+  bool IsLast(uint64_t turn) const { return turn + 1 == host->turns().next() + prepared->turns; }
   Workspace& workspace() const { return host->workspace(); }
   plan::Contract contract() const { return {call.kind, channel->size(), call.root}; }
   // Whether a call without views has its smaller buffer at the place in the larger one where that costs no copy.

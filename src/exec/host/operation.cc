@@ -325,7 +325,7 @@ bool Operation::ReadWhileOwned() {
 Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t turn) {
   const MessageEnd::Wait wait{step.from_lane, step.endpoint, step.value};
   const uint32_t signature = binding_.sends_ahead ? signature_ ^ MessageEnd::kAhead : signature_;  // of the peer's
-  if (binding_.sends_ahead && turn + 1 == binding_.host->turns().next() + binding_.prepared->turns) {
+  if (binding_.sends_ahead && binding_.IsLast(turn)) {
     MessageEnd::PutOff& put_off = binding_.host->message_end().put_off();
     put_off.sequence = binding_.sequence;
     put_off.turn = turn;
@@ -335,7 +335,6 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
   }
   const Run run = AwaitSignal({step.peer, wait, turn, binding_.sequence, signature});
   if (run != Run::kDone) return run;
-  if (binding_.receives) HearSender();
   if (lane == 0 && State(0).step < binding_.prepared->program->prologue) {
     if (status_ = operands_->Bind(&binding_, step.peer); !status_.ok()) return Run::kFailed;
     BindFactor(binding_, step.peer);
@@ -344,10 +343,10 @@ Operation::Run Operation::PassWait(const Step& step, uint32_t lane, uint64_t tur
 }
 
 // The sender has signalled, and told by its signature whether it waits for what this rank keeps.
-void Operation::HearSender() {
+void Operation::HearSender(bool ahead) {
   MessageEnd& end = binding_.host->message_end();
-  end.NoteSender(sender_ahead_);
-  if (sender_ahead_) return;
+  end.NoteSender(ahead);
+  if (ahead) return;
   binding_.keeps_signals = false;  // those of other lanes, which follow
   if (!end.kept()) return;
   (void)channel_->member(0).reach->PublishKept();
@@ -388,8 +387,8 @@ Operation::Run Operation::AwaitSignal(const Needed& needed) {
   // While the line belongs to this turn, it shows what the peer runs. Once it has moved on, the line is of a later turn
   // (read completely or in part), and only the records show it.
   uint32_t signature = line->signature.load(std::memory_order_relaxed);
-  sender_ahead_ = binding_.receives && signature == (needed.signature ^ MessageEnd::kAhead);
-  if (sender_ahead_) signature = needed.signature;
+  const bool ahead = binding_.receives && signature == (needed.signature ^ MessageEnd::kAhead);
+  if (ahead) signature = needed.signature;
   if (signature != needed.signature ||
       line->sequence.load(std::memory_order_relaxed) != static_cast<uint32_t>(needed.sequence)) {
     if (status_ = channel_->log().CompareWith(needed.peer); !status_.ok()) return Run::kFailed;
@@ -397,6 +396,7 @@ Operation::Run Operation::AwaitSignal(const Needed& needed) {
   if (!channel_->members().has_scratch()) {
     if (status_ = channel_->members().FindScratch(needed.peer); !status_.ok()) return Run::kFailed;
   }
+  if (binding_.receives) HearSender(ahead);
   return Run::kDone;
 }
 

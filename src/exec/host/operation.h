@@ -63,7 +63,7 @@ class Operation {
   Status WriteRecord();
   Status BeginStages();
   void BeginMessage();
-  void HearSender();
+  void HearSender(bool ahead);
   void Begin(Stage stage, const Prepared* prepared);
   void EndStage();
   device::host::Poll Fail(Status status);
@@ -101,8 +101,7 @@ class Operation {
   bool moved_ = false;            // in this Progress(), a step was taken
   bool members_checked_ = false;  // in this Progress(), before members' buffers are accessed
   uint32_t signature_ = 0;
-  bool sender_ahead_ = false;  // its last signal said so
-  int64_t budget_ = 0;         // bytes that this Progress() may still move
+  int64_t budget_ = 0;  // bytes that this Progress() may still move
   LaneState first_lane_;
   std::vector<LaneState> more_lanes_;
   device::host::Awaited awaited_;

@@ -74,8 +74,7 @@ void Publish(const Binding& binding, int p, const Step& step, uint32_t lane, uin
     if (slot.reader == p) AppendSlot(binding, slot, lane, step.endpoint, turn, &stretches);
   }
   const Member& member = binding.channel->member(p);
-  if (binding.keeps_signals && turn + 1 == binding.host->turns().next() + prepared.turns)
-    return member.reach->PublishLater(member.mirror, stretches, line);
+  if (binding.keeps_signals && binding.IsLast(turn)) return member.reach->PublishLater(member.mirror, stretches, line);
   member.reach->Publish(member.mirror, stretches, line);
 }
 
