@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/base/service_fd.h"
@@ -296,6 +297,16 @@ std::vector<uint16_t> ListeningPorts() {
   return ports;
 }
 
+// A connection to that port of the first host; none if it is refused.
+Fd CallFirstHost(uint16_t port) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(port);
+  inet_pton(AF_INET, "10.77.0.1", &to.sin_addr);
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 ? std::move(fd) : Fd();
+}
+
 // What a stranger may say: nothing, noise, what UCX would take for a connection and a write, HTTP, or a hello of
 // nobody.
 std::vector<std::byte> Speech(int which) {
@@ -354,16 +365,12 @@ TEST(HostileNetwork, StrangersAtThePortsChangeNothing) {
       strangers = std::thread([&] {
         std::vector<Fd> held;
         for (int i = 0; i < kConnections; ++i) {
-          sockaddr_in to{};
-          to.sin_family = AF_INET;
           uint16_t port = 0;
           std::memcpy(&port, context.board() + sizeof port * (static_cast<size_t>(i) % count), sizeof port);
-          to.sin_port = htons(port);
-          inet_pton(AF_INET, "10.77.0.1", &to.sin_addr);
-          Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+          Fd fd = CallFirstHost(port);
+          EXPECT_TRUE(fd) << std::strerror(errno);
           const timeval look{5, 0};
           setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
-          EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0) << std::strerror(errno);
           const std::vector<std::byte> speech = Speech(i);
           (void)!send(fd.get(), speech.data(), speech.size(), MSG_NOSIGNAL);
           held.push_back(std::move(fd));
@@ -408,12 +415,8 @@ TEST_P(SilentStrangerTest, IsKeptByUcxAlone) {
                  std::vector<pollfd> kept;
                  std::vector<Fd> fds;
                  for (const uint16_t port : ListeningPorts()) {
-                   sockaddr_in to{};
-                   to.sin_family = AF_INET;
-                   to.sin_port = htons(port);
-                   inet_pton(AF_INET, "10.77.0.1", &to.sin_addr);
-                   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-                   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) continue;
+                   Fd fd = CallFirstHost(port);
+                   if (!fd) continue;  // of lo alone
                    kept.push_back({fd.get(), POLLRDHUP, 0});
                    fds.push_back(std::move(fd));
                  }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,20 +24,6 @@ using harness::Cuda;
 using harness::Random;
 using harness::RankContext;
 using harness::TestHosts;
-
-// Packets that this host's NIC has sent.
-uint64_t PacketsSent() {
-  std::ifstream file("/proc/self/net/dev");
-  for (std::string line; std::getline(file, line);) {
-    const size_t name = line.find("eth0:");
-    if (name == std::string::npos) continue;
-    unsigned long long field[10] = {};
-    std::sscanf(line.c_str() + name + 5, "%llu %llu %llu %llu %llu %llu %llu %llu %llu %llu", &field[0], &field[1],
-                &field[2], &field[3], &field[4], &field[5], &field[6], &field[7], &field[8], &field[9]);
-    return field[9];
-  }
-  return 0;
-}
 
 class Talk {
  public:
@@ -79,12 +64,12 @@ TEST(NetMessages, AnAnswerTakesOnePacket) {
     ASSERT_TRUE(talk.Init());
     ASSERT_NO_FATAL_FAILURE(talk.Answer(100));
     ASSERT_TRUE(context.Barrier());
-    const uint64_t before = PacketsSent();
+    const int64_t before = TestHosts::Counter(0, "tx_packets");
     ASSERT_NO_FATAL_FAILURE(talk.Answer(kTimes));
-    const uint64_t packets = PacketsSent() - before;
-    EXPECT_GE(packets, static_cast<uint64_t>(kTimes));
+    const int64_t packets = TestHosts::Counter(0, "tx_packets") - before;
+    EXPECT_GE(packets, kTimes);
     // The rest are acknowledgements of TCP, when a rank is late, and heartbeats.
-    EXPECT_LT(packets, static_cast<uint64_t>(kTimes) * 3 / 2);
+    EXPECT_LT(packets, kTimes * 3 / 2);
     ASSERT_TRUE(context.Barrier());
   });
 }

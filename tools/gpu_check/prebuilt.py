@@ -16,8 +16,7 @@ from gpu_check import bars, children, pack, plan, report
 from gpu_check.readers import READERS
 from gpu_check.steps import Failed, LeftOut, Outcome, Setup, join_paths, run_part
 
-NAME = "gpu-check"
-FILES = [NAME + ".md", NAME + ".json", NAME + "-logs.tgz"]
+FILES = [report.NAME + ".md", report.NAME + ".json", report.NAME + "-logs.tgz"]
 LEAST_SECONDS = 10  # with less, no step is started
 RESERVE = 0.04      # of the budget: to end the last step, and to write
 NOT_RUN, CUT_SHORT = "not run", "cut short"
@@ -69,7 +68,7 @@ class Prebuilt:
             shutil.copy(os.path.join(self.out, FILES[1]), self.results)
             with tarfile.open(os.path.join(self.out, FILES[2])) as archive:
                 archive.extractall(self.results)
-        return {outcome.name: outcome for outcome in report.read(os.path.join(self.results, NAME))}
+        return {outcome.name: outcome for outcome in report.read(os.path.join(self.results, report.NAME))}
 
     def left(self):
         return self.end - time.monotonic()
@@ -130,7 +129,7 @@ class Prebuilt:
         order = [name for step in self.manifest["steps"] for name in (step["name"], after(step))]
         every = [self.outcomes[name] for name in order if name in self.outcomes]
         software = self.setup.software
-        report.write(os.path.join(self.results, NAME), report.title(software), bars.table(every, software), every)
+        report.write(os.path.join(self.results, report.NAME), report.title(software), bars.table(every, software), every)
         archive = os.path.join(self.results, FILES[2])
         with tarfile.open(archive + ".new", "w:gz") as file:
             file.add(self.setup.logs, "logs")
