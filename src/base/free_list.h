@@ -1,8 +1,8 @@
 // The free byte ranges of a memory: first fit by address, neighbours joined at once.
 //
-// Works on offsets only, touches no memory. First fit keeps the used part low and dense, so that page
-// tables stay small in every process that maps it. A search does not begin below the first range of at least half the
-// size, so the gaps that alignment leaves in front of large ranges do not make the next ones slower. Not thread-safe.
+// Works on offsets only, touches no memory. First fit keeps the used part low and dense, so that page tables stay small
+// in every process that maps it. A search does not begin below the first range of at least half the size, so the gaps
+// that alignment leaves in front of large ranges do not make the next ones slower. Not thread-safe.
 #pragma once
 
 #include <array>
