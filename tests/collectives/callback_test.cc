@@ -20,9 +20,9 @@
 namespace axccl::tests {
 namespace {
 
-using harness::Arena;
 using harness::Clique;
 using harness::Cuda;
+using harness::GuardedArena;
 using harness::LastErrorHas;
 using harness::Layout;
 using harness::Memory;
@@ -133,7 +133,7 @@ class Runner {
   Runner(RankContext& context, Clique& clique) : context_(context), clique_(clique), n_(clique.nranks()) {
     for (int i = 0; i < clique.size(); ++i) {
       for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
-        arenas_.push_back(Arena::Create(memory, size_t{4} << 20));
+        arenas_.push_back(GuardedArena::Create(memory, size_t{4} << 20));
       seen_.push_back(std::make_unique<Seen>());
     }
   }
@@ -224,7 +224,7 @@ class Runner {
 
  private:
   Element* Take(int member, size_t elements, bool mem_alloc) {
-    Arena& arena = *arenas_[static_cast<size_t>(2 * member + !mem_alloc)];
+    GuardedArena& arena = *arenas_[static_cast<size_t>(2 * member + !mem_alloc)];
     return static_cast<Element*>(arena.Take(elements * sizeof(Element), 0));
   }
   Element* Input(int member, size_t elements, bool mem_alloc) {
@@ -248,7 +248,7 @@ class Runner {
   RankContext& context_;
   Clique& clique_;
   const int n_;
-  std::vector<std::unique_ptr<Arena>> arenas_;  // two for each rank
+  std::vector<std::unique_ptr<GuardedArena>> arenas_;  // two for each rank
   std::vector<std::unique_ptr<Seen>> seen_;
 };
 

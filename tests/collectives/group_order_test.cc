@@ -21,10 +21,10 @@
 namespace axccl::tests {
 namespace {
 
-using harness::Arena;
 using harness::Clique;
 using harness::Cuda;
 using harness::FoldOp;
+using harness::GuardedArena;
 using harness::LastErrorHas;
 using harness::Layout;
 using harness::LeftFold;
@@ -78,7 +78,7 @@ class Caller {
   Caller(RankContext& context, Clique& clique) : context_(context), clique_(clique) {
     for (int i = 0; i < clique.size(); ++i) {
       for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
-        arenas_.push_back(Arena::Create(memory, size_t{8} << 20));
+        arenas_.push_back(GuardedArena::Create(memory, size_t{8} << 20));
     }
   }
   ~Caller() {
@@ -296,7 +296,7 @@ class Caller {
   const Golden* golden_ = nullptr;
   bool mapped_ = false;
   std::vector<axcclChannel_t> channels_;
-  std::vector<std::unique_ptr<Arena>> arenas_;  // two for each rank
+  std::vector<std::unique_ptr<GuardedArena>> arenas_;  // two for each rank
   std::vector<Output> outputs_;
 };
 

@@ -18,9 +18,9 @@
 namespace axccl::tests {
 namespace {
 
-using harness::Arena;
 using harness::Clique;
 using harness::Cuda;
+using harness::GuardedArena;
 using harness::Layout;
 using harness::Memory;
 using harness::Random;
@@ -124,7 +124,7 @@ class ProgramRunner {
     arenas_.resize(ends_.size());
     for (auto& own : arenas_) {
       for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
-        own.push_back(Arena::Create(memory, kArenaBytes));
+        own.push_back(GuardedArena::Create(memory, kArenaBytes));
     }
   }
 
@@ -236,7 +236,7 @@ class ProgramRunner {
   ViewRunner runner_;
   std::vector<std::vector<End>> ends_;  // by member
   // For calls that the runner does not support.
-  std::vector<std::vector<std::unique_ptr<Arena>>> arenas_;  // by member
+  std::vector<std::vector<std::unique_ptr<GuardedArena>>> arenas_;  // by member
   std::vector<std::unique_ptr<RankCall>> parts_;
 };
 

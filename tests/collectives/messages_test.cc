@@ -17,9 +17,9 @@
 namespace axccl::tests {
 namespace {
 
-using harness::Arena;
 using harness::Clique;
 using harness::Cuda;
+using harness::GuardedArena;
 using harness::LastErrorHas;
 using harness::Layout;
 using harness::Memory;
@@ -32,11 +32,11 @@ using harness::Seed;
 void RunPermutes(RankContext& context, uint64_t seed) {
   Clique clique;
   ASSERT_TRUE(clique.Init(context));
-  std::vector<std::vector<std::unique_ptr<Arena>>> arenas(static_cast<size_t>(clique.size()));
+  std::vector<std::vector<std::unique_ptr<GuardedArena>>> arenas(static_cast<size_t>(clique.size()));
   std::vector<axcclChannel_t> created(arenas.size());
   for (int m = 0; m < clique.size(); ++m) {
     for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
-      arenas[static_cast<size_t>(m)].push_back(Arena::Create(memory, size_t{64} << 20));
+      arenas[static_cast<size_t>(m)].push_back(GuardedArena::Create(memory, size_t{64} << 20));
     ASSERT_OK(axcclChannelCreate(&created[static_cast<size_t>(m)], clique.comm(m), nullptr, 5, 0));
   }
   Random random(seed);

@@ -7,7 +7,7 @@
 
 namespace axccl::tests {
 
-using harness::Arena;
+using harness::GuardedArena;
 using harness::Random;
 using harness::Scramble;
 using harness::Seed;
@@ -58,7 +58,7 @@ PermuteCase AnyPermuteCase(Random* random, int nranks) {
   return c;
 }
 
-PermutePart::PermutePart(const PermuteCase& c, int rank, std::vector<std::unique_ptr<Arena>>* arenas)
+PermutePart::PermutePart(const PermuteCase& c, int rank, std::vector<std::unique_ptr<GuardedArena>>* arenas)
     : c(c), rank(rank) {
   Random random(Scramble(c.seed, 0x717, static_cast<uint64_t>(rank)));
   const int source = c.source_of[static_cast<size_t>(rank)];

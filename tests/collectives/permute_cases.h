@@ -26,7 +26,7 @@ PermuteCase AnyPermuteCase(harness::Random* random, int nranks);
 
 struct PermutePart : public RankCall {
   // Takes memory from two arenas. The case must outlive it.
-  PermutePart(const PermuteCase& c, int rank, std::vector<std::unique_ptr<harness::Arena>>* arenas);
+  PermutePart(const PermuteCase& c, int rank, std::vector<std::unique_ptr<harness::GuardedArena>>* arenas);
 
   ncclResult_t Launch(axcclChannel_t channel, cudaStream_t stream) override;
   void Check() const override;

@@ -10,10 +10,10 @@
 namespace axccl::tests {
 namespace {
 
-using harness::Arena;
 using harness::Clique;
 using harness::Cuda;
 using harness::FullTests;
+using harness::GuardedArena;
 using harness::Layout;
 using harness::Memory;
 using harness::Random;
@@ -42,7 +42,7 @@ class Mailbag {
  public:
   Mailbag(uint64_t seed, size_t arena_bytes) : seed_(seed) {
     for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc}) {
-      arenas_.push_back(Arena::Create(memory, arena_bytes));
+      arenas_.push_back(GuardedArena::Create(memory, arena_bytes));
     }
   }
 
@@ -81,7 +81,7 @@ class Mailbag {
   }
 
   uint64_t seed_;
-  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::vector<std::unique_ptr<GuardedArena>> arenas_;
   std::vector<Message> expected_;
 };
 
@@ -198,8 +198,8 @@ TEST_P(SendRecvTest, MixedWithCollectivesInOneGroup) {
     const auto size = static_cast<size_t>(clique.size());
     Mailbag bag(Seed(), (size_t{4} << 20) * size);
     // Allocated once for all rounds: freeing GPU memory waits for all work that runs on the GPU.
-    const auto memory =
-        Arena::Create(Memory::kMalloc, size * (Arena::Need(8 << 13) + Arena::Need(8 * static_cast<size_t>(n))));
+    const auto memory = GuardedArena::Create(
+        Memory::kMalloc, size * (GuardedArena::Need(8 << 13) + GuardedArena::Need(8 * static_cast<size_t>(n))));
     for (int round = 0; round < 20; ++round) {
       ASSERT_TRUE(context.Step("round %d", round));
       const size_t count = size_t{1} << (round % 14);
@@ -268,7 +268,7 @@ TEST(SendRecv, SelfSendNeedsItsReceiveInTheGroup) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     const int values[3] = {1, 2, 3};
-    const auto memory = Arena::Create(Memory::kMalloc, 2 * Arena::Need(sizeof values));
+    const auto memory = GuardedArena::Create(Memory::kMalloc, 2 * GuardedArena::Need(sizeof values));
     void* const out = std::memcpy(memory->Take(sizeof values, 0), values, sizeof values);
     void* const in = memory->Take(sizeof values, 0);
     const int r = context.rank();

@@ -18,9 +18,9 @@ struct Tensor {
   std::vector<char> expected;
   axcclView_t view = AXCCL_VIEW_INITIALIZER;
 
-  Tensor(const Sizes& sizes, ncclDataType_t type, harness::Arena* arena, harness::Random* random)
+  Tensor(const Sizes& sizes, ncclDataType_t type, harness::GuardedArena* arena, harness::Random* random)
       : Tensor(AnyPlacement(sizes, false, harness::Random(random->Next())), type, arena, random) {}
-  Tensor(const Placement& where, ncclDataType_t type, harness::Arena* arena, harness::Random* random)
+  Tensor(const Placement& where, ncclDataType_t type, harness::GuardedArena* arena, harness::Random* random)
       : placement(where), size(harness::TypeBytes(type)) {
     const auto bytes = static_cast<size_t>(placement.before + placement.after) * size;
     begin = static_cast<char*>(arena->Take(bytes, random->Below(8) * size));

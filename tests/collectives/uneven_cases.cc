@@ -9,7 +9,7 @@
 namespace axccl::tests {
 namespace {
 
-using harness::Arena;
+using harness::GuardedArena;
 using harness::Random;
 using harness::Scramble;
 using harness::Seed;
@@ -174,7 +174,7 @@ std::string UnevenCase::Text() const {
          " operands, case seed " + std::to_string(seed) + ", AXCCL_TEST_SEED=" + std::to_string(Seed());
 }
 
-UnevenPart::UnevenPart(const UnevenCase& c, int rank, std::vector<std::unique_ptr<Arena>>* arenas)
+UnevenPart::UnevenPart(const UnevenCase& c, int rank, std::vector<std::unique_ptr<GuardedArena>>* arenas)
     : c_(c), rank_(rank) {
   Random random(Scramble(c.seed, 0x9a27, static_cast<uint64_t>(rank)));
   for (size_t k = 0; k < c.operands.size(); ++k) {
@@ -236,7 +236,7 @@ void UnevenPart::Check() const {
 
 // Null for -1 rows.
 std::unique_ptr<Tensor> UnevenPart::Make(const UnevenOperand& operand, int64_t rows,
-                                         std::vector<std::unique_ptr<Arena>>* arenas, Random* random) {
+                                         std::vector<std::unique_ptr<GuardedArena>>* arenas, Random* random) {
   if (rows < 0) return nullptr;
   Sizes sizes = operand.row;
   sizes[static_cast<size_t>(c_.dim)] = rows;

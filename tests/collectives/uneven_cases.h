@@ -47,14 +47,14 @@ UnevenCase AnyUnevenCase(harness::Random* random, int nranks, int64_t most_rows)
 class UnevenPart : public RankCall {
  public:
   // Takes memory from two arenas: one of ncclMemAlloc and another. The case must outlive it.
-  UnevenPart(const UnevenCase& c, int rank, std::vector<std::unique_ptr<harness::Arena>>* arenas);
+  UnevenPart(const UnevenCase& c, int rank, std::vector<std::unique_ptr<harness::GuardedArena>>* arenas);
 
   ncclResult_t Launch(axcclChannel_t channel, cudaStream_t stream) override;
   void Check() const override;
 
  private:
   std::unique_ptr<Tensor> Make(const UnevenOperand& operand, int64_t rows,
-                               std::vector<std::unique_ptr<harness::Arena>>* arenas, harness::Random* random);
+                               std::vector<std::unique_ptr<harness::GuardedArena>>* arenas, harness::Random* random);
   void Fill(size_t k);
   void Predict(size_t k);
 

@@ -13,9 +13,9 @@
 namespace axccl::tests {
 namespace {
 
-using harness::Arena;
 using harness::Clique;
 using harness::Cuda;
+using harness::GuardedArena;
 using harness::Layout;
 using harness::Memory;
 using harness::Random;
@@ -28,10 +28,10 @@ using harness::Seed;
 void RunCases(RankContext& context, uint64_t seed, int cases) {
   Clique clique;
   ASSERT_TRUE(clique.Init(context));
-  std::vector<std::vector<std::unique_ptr<Arena>>> arenas(static_cast<size_t>(clique.size()));
+  std::vector<std::vector<std::unique_ptr<GuardedArena>>> arenas(static_cast<size_t>(clique.size()));
   for (auto& own : arenas) {
     for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
-      own.push_back(Arena::Create(memory, size_t{48} << 20));
+      own.push_back(GuardedArena::Create(memory, size_t{48} << 20));
   }
   Random random(seed);
   for (int i = 0; i < cases; ++i) {

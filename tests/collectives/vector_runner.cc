@@ -9,7 +9,7 @@
 namespace axccl::tests {
 namespace {
 
-using harness::Arena;
+using harness::GuardedArena;
 using harness::Memory;
 using harness::Random;
 using harness::Scramble;
@@ -34,7 +34,7 @@ Element ElementOf(ncclDataType_t type, const Json& value) {
   return element;
 }
 
-Tensor PlaceTensor(const Json& tensor, bool strided, Arena* arena, Random* random) {
+Tensor PlaceTensor(const Json& tensor, bool strided, GuardedArena* arena, Random* random) {
   Placement placement = AnyPlacement(SizesOf(tensor), false, Random(random->Next()));
   while (!strided && !placement.dense) placement = AnyPlacement(SizesOf(tensor), false, Random(random->Next()));
   return Tensor(placement, TypeOf(tensor), arena, random);
@@ -313,8 +313,8 @@ ncclResult_t CallOp(const Json& test, const std::vector<axcclView_t>& in, const 
 
 VectorRunner::VectorRunner(harness::RankContext& context, const harness::Clique& clique, const std::string& forced)
     : context_(context), clique_(clique), forced_(forced), rank_(clique.rank(0)) {
-  arenas_[0] = Arena::Create(Memory::kMalloc, kArenaBytes);
-  arenas_[1] = Arena::Create(Memory::kMemAlloc, kArenaBytes);
+  arenas_[0] = GuardedArena::Create(Memory::kMalloc, kArenaBytes);
+  arenas_[1] = GuardedArena::Create(Memory::kMemAlloc, kArenaBytes);
 }
 
 void VectorRunner::Run(const Json& test, bool strided) {
@@ -344,7 +344,7 @@ void VectorRunner::RunData(const Json& test, bool strided) {
   EXPECT_OK(axcclGroupsDestroy(groups));
 
   Random random(Scramble(Seed(), static_cast<uint64_t>(rank_), strided));
-  Arena* const arena = arenas_[strided].get();
+  GuardedArena* const arena = arenas_[strided].get();
   std::vector<Tensor> in, out;
   for (size_t i = 0; i < expected.size(); ++i) {
     Tensor& input = in.emplace_back(PlaceTensor(inputs.at(i), strided, arena, &random));
@@ -427,7 +427,7 @@ void VectorRunner::RunSendRecv(const Json& test, bool strided) {
   }
   for (auto& [id, channel] : channels) ASSERT_OK(axcclChannelCreate(&channel, clique_.comm(), nullptr, id, 0));
   Random random(Scramble(Seed(), static_cast<uint64_t>(rank_), strided));
-  Arena* const arena = arenas_[strided].get();
+  GuardedArena* const arena = arenas_[strided].get();
   const auto rank = static_cast<size_t>(rank_);
   std::vector<Tensor> sent, received;
   for (const Json& tensor : test.at("inputs").at(rank)) {

@@ -56,7 +56,7 @@ class VectorRunner {
   const harness::Clique& clique_;
   const std::string forced_;
   const int rank_;
-  std::unique_ptr<harness::Arena> arenas_[2];
+  std::unique_ptr<harness::GuardedArena> arenas_[2];
   std::vector<int64_t> numbers_[4];  // for the ragged call
 };
 

@@ -7,9 +7,9 @@
 
 namespace axccl::tests {
 
-using harness::Arena;
 using harness::Clique;
 using harness::Cuda;
+using harness::GuardedArena;
 using harness::Memory;
 using harness::Random;
 using harness::RankContext;
@@ -22,7 +22,7 @@ constexpr size_t kArenaBytes = size_t{32} << 20;
 
 // Memory of one tensor or, in place, two tensors, and the bytes that it must hold in the end.
 struct Image {
-  Arena* arena = nullptr;
+  GuardedArena* arena = nullptr;
   char* begin = nullptr;
   std::vector<char> expected;
 
@@ -70,10 +70,10 @@ struct ViewRunner::Part {
 ViewRunner::ViewRunner(RankContext& context, Clique& clique) : context_(context), clique_(clique) {
   for (int i = 0; i < clique.size(); ++i) {
     for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc})
-      arenas_.push_back(Arena::Create(memory, kArenaBytes));
+      arenas_.push_back(GuardedArena::Create(memory, kArenaBytes));
   }
   constexpr size_t kFlatBytes = 16 * sizeof(int);
-  flat_memory_ = Arena::Create(Memory::kMalloc, Arena::Need(kFlatBytes));
+  flat_memory_ = GuardedArena::Create(Memory::kMalloc, GuardedArena::Need(kFlatBytes));
   flat_ = static_cast<int*>(flat_memory_->Take(kFlatBytes, 0));
 }
 
@@ -103,7 +103,7 @@ bool ViewRunner::Fits(std::span<const DueCall> due) const {
     for (const ViewCase& c : *cases) {
       for (const Placement& p : {InputPlacement(c, seat.rank), OutputPlacement(c, seat.rank)})
         need[static_cast<size_t>(seat.member)] +=
-            Arena::Need(static_cast<size_t>(p.before + p.after) * harness::TypeBytes(c.type));
+            GuardedArena::Need(static_cast<size_t>(p.before + p.after) * harness::TypeBytes(c.type));
     }
   }
   for (size_t i = 0; i < arenas_.size(); ++i) {

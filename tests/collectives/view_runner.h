@@ -56,9 +56,9 @@ class ViewRunner {
 
   harness::RankContext& context_;
   harness::Clique& clique_;
-  std::vector<std::unique_ptr<harness::Arena>> arenas_;  // two for each rank
+  std::vector<std::unique_ptr<harness::GuardedArena>> arenas_;  // two for each rank
   std::vector<std::unique_ptr<Part>> parts_;
-  std::unique_ptr<harness::Arena> flat_memory_;  // for the NCCL calls, an int for each member
+  std::unique_ptr<harness::GuardedArena> flat_memory_;  // for the NCCL calls, an int for each member
   int* flat_ = nullptr;
 };
 

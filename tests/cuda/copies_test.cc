@@ -12,13 +12,13 @@
 namespace axccl::tests {
 namespace {
 
-using harness::Arena;
 using harness::Call;
 using harness::CaseRunner;
 using harness::Choice;
 using harness::Clique;
 using harness::Cuda;
 using harness::Fold;
+using harness::GuardedArena;
 using harness::Layout;
 using harness::RankContext;
 using harness::RunOptions;
@@ -84,11 +84,11 @@ TEST_P(CopiesTest, OfLongRowsAreRight) {
     constexpr int64_t kRows = 60, kColumns = 1028;
     const int n = context.nranks();
     const int64_t before = BulkBytes();
-    std::vector<std::unique_ptr<Arena>> arenas;
+    std::vector<std::unique_ptr<GuardedArena>> arenas;
     std::vector<int32_t*> outs;
     ASSERT_OK(ncclGroupStart());
     for (int i = 0; i < clique.size(); ++i) {
-      arenas.push_back(Arena::Create(harness::Memory::kMalloc, size_t{4} << 20));
+      arenas.push_back(GuardedArena::Create(harness::Memory::kMalloc, size_t{4} << 20));
       auto* const in = static_cast<int32_t*>(arenas.back()->Take(kRows * kColumns * sizeof(int32_t), 0));
       outs.push_back(static_cast<int32_t*>(arenas.back()->Take(n * kRows * kColumns * sizeof(int32_t), 0)));
       for (int64_t k = 0; k < kRows * kColumns; ++k) in[k] = static_cast<int32_t>(k) + 1'000'000 * clique.rank(i);

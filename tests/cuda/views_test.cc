@@ -15,9 +15,9 @@
 namespace axccl::tests {
 namespace {
 
-using harness::Arena;
 using harness::Clique;
 using harness::Cuda;
+using harness::GuardedArena;
 using harness::LastErrorHas;
 using harness::Layout;
 using harness::RankContext;
@@ -25,7 +25,7 @@ using harness::RunRanks;
 
 // Device memory for one rank's calls.
 struct Room {
-  std::unique_ptr<Arena> arena = Arena::Create(harness::Memory::kMalloc, size_t{4} << 20);
+  std::unique_ptr<GuardedArena> arena = GuardedArena::Create(harness::Memory::kMalloc, size_t{4} << 20);
 
   int32_t* Ints(size_t count) { return static_cast<int32_t*>(arena->Take(count * sizeof(int32_t), 0)); }
 };

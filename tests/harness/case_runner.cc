@@ -58,7 +58,7 @@ CaseRunner::CaseRunner(RankContext& context, Clique& clique, size_t arena_bytes)
   for (int i = 0; i < clique.size(); ++i) {
     MemberArenas& arenas = arenas_.emplace_back();
     for (const Memory memory : {Memory::kMemAlloc, Memory::kMalloc}) {
-      arenas.by_memory[static_cast<int>(memory)] = Arena::Create(memory, arena_bytes);
+      arenas.by_memory[static_cast<int>(memory)] = GuardedArena::Create(memory, arena_bytes);
       good_ = good_ && arenas.by_memory[static_cast<int>(memory)] != nullptr;
     }
   }
@@ -77,8 +77,9 @@ bool CaseRunner::Fits(const Case& c) const {
   const size_t size = TypeBytes(c.type);
   for (size_t i = 0; i < arenas_.size(); ++i) {
     const int rank = clique_.rank(static_cast<int>(i));
-    const size_t need = Arena::Need(SendElements(c, n, rank) * size) + Arena::Need(RecvElements(c, n, rank) * size) +
-                        Arena::Need(kMostIgnored) + Arena::Need(size);
+    const size_t need = GuardedArena::Need(SendElements(c, n, rank) * size) +
+                        GuardedArena::Need(RecvElements(c, n, rank) * size) + GuardedArena::Need(kMostIgnored) +
+                        GuardedArena::Need(size);
     for (const auto& arena : arenas_[i].by_memory) {
       if (arena->Left() < need) return false;
     }

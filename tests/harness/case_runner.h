@@ -49,7 +49,7 @@ class CaseRunner {
   struct Part {
     Case c;
     int member;
-    Arena* arena;
+    GuardedArena* arena;
     void* send = nullptr;
     void* recv = nullptr;
     void* scalar = nullptr;
@@ -58,7 +58,7 @@ class CaseRunner {
     size_t ignored_bytes = 0;
   };
   struct MemberArenas {
-    std::unique_ptr<Arena> by_memory[2];
+    std::unique_ptr<GuardedArena> by_memory[2];
   };
 
   bool Fits(const Case& c) const;

@@ -30,7 +30,7 @@ size_t FirstChange(const unsigned char* base, size_t begin, size_t end) {
 
 const char* MemoryName(Memory memory) { return memory == Memory::kMemAlloc ? "MemAlloc" : "malloc"; }
 
-std::unique_ptr<Arena> Arena::Create(Memory memory, size_t bytes) {
+std::unique_ptr<GuardedArena> GuardedArena::Create(Memory memory, size_t bytes) {
   void* base = nullptr;
   if (OnGpu()) {
     base = GpuAllocate(bytes);
@@ -42,10 +42,10 @@ std::unique_ptr<Arena> Arena::Create(Memory memory, size_t bytes) {
   }
   EXPECT_NE(base, nullptr) << MemoryName(memory) << " of " << bytes << " bytes";
   if (base == nullptr) return nullptr;
-  return std::unique_ptr<Arena>(new Arena(memory, static_cast<unsigned char*>(base), bytes));
+  return std::unique_ptr<GuardedArena>(new GuardedArena(memory, static_cast<unsigned char*>(base), bytes));
 }
 
-Arena::~Arena() {
+GuardedArena::~GuardedArena() {
   if (OnGpu()) {
     GpuFree(base_);
   } else if (memory_ == Memory::kMemAlloc) {
@@ -55,9 +55,9 @@ Arena::~Arena() {
   }
 }
 
-size_t Arena::Need(size_t bytes) { return bytes + 2 * kSentinel + 3 * kAlignment; }
+size_t GuardedArena::Need(size_t bytes) { return bytes + 2 * kSentinel + 3 * kAlignment; }
 
-void* Arena::Take(size_t bytes, size_t misalignment) {
+void* GuardedArena::Take(size_t bytes, size_t misalignment) {
   const size_t address = reinterpret_cast<size_t>(base_);
   const size_t lowest = address + used_ + kSentinel;
   const size_t begin = (lowest + kAlignment - 1) / kAlignment * kAlignment + misalignment % kAlignment - address;
@@ -69,7 +69,7 @@ void* Arena::Take(size_t bytes, size_t misalignment) {
   return base_ + begin;
 }
 
-std::string Arena::CheckSentinels() const {
+std::string GuardedArena::CheckSentinels() const {
   size_t from = 0;
   for (size_t i = 0; i <= taken_.size(); ++i) {
     const size_t to = i < taken_.size() ? taken_[i].begin : used_;
@@ -86,12 +86,12 @@ std::string Arena::CheckSentinels() const {
   return "";
 }
 
-bool Arena::Untouched(const void* buffer, size_t bytes) const {
+bool GuardedArena::Untouched(const void* buffer, size_t bytes) const {
   const size_t begin = static_cast<size_t>(static_cast<const unsigned char*>(buffer) - base_);
   return FirstChange(base_, begin, begin + bytes) == begin + bytes;
 }
 
-void Arena::Reset() {
+void GuardedArena::Reset() {
   taken_.clear();
   used_ = 0;
 }

@@ -1,9 +1,9 @@
 // Memory for test buffers with sentinels on both sides of each.
 //
-// An Arena is one allocation from which buffers are taken one after another. Every byte outside the buffers, and every
-// byte of a buffer until the test writes it, holds a pattern that depends on its position. Reset makes the whole arena
-// free again. On GPU ranks (gpu.h) both kinds are managed memory. Used by one thread; the library may read and write
-// the buffers from any.
+// A GuardedArena is one allocation from which buffers are taken one after another. Every byte outside the buffers, and
+// every byte of a buffer until the test writes it, holds a pattern that depends on its position. Reset makes the whole
+// arena free again. On GPU ranks (gpu.h) both kinds are managed memory. Used by one thread; the library may read and
+// write the buffers from any.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ enum class Memory : unsigned char {
 
 const char* MemoryName(Memory memory);
 
-class Arena {
+class GuardedArena {
  public:
   // Returns null, with a GoogleTest failure, when the allocation fails.
-  static std::unique_ptr<Arena> Create(Memory memory, size_t bytes);
-  ~Arena();
+  static std::unique_ptr<GuardedArena> Create(Memory memory, size_t bytes);
+  ~GuardedArena();
 
   // The room that Take(bytes) needs, sentinels and alignment included.
   static size_t Need(size_t bytes);
@@ -38,7 +38,7 @@ class Arena {
   void Reset();
 
  private:
-  Arena(Memory memory, unsigned char* base, size_t bytes) : memory_(memory), base_(base), bytes_(bytes) {}
+  GuardedArena(Memory memory, unsigned char* base, size_t bytes) : memory_(memory), base_(base), bytes_(bytes) {}
 
   struct Range {
     size_t begin;

@@ -75,9 +75,9 @@ BoundCase::BoundCase(const ViewCase& c, const Cut& cut, int rank, harness::Memor
   const bool in_place = c.InPlace(rank);
   const Placement in = InputPlacement(c, rank), out = OutputPlacement(c, rank);
   const auto need = [size](const Placement& p) {
-    return harness::Arena::Need(static_cast<size_t>(p.before + p.after) * static_cast<size_t>(size));
+    return harness::GuardedArena::Need(static_cast<size_t>(p.before + p.after) * static_cast<size_t>(size));
   };
-  arena_ = harness::Arena::Create(memory, need(in) + need(out) + 4096);
+  arena_ = harness::GuardedArena::Create(memory, need(in) + need(out) + 4096);
   Random random(harness::Scramble(c.seed, 0xb0d, static_cast<uint64_t>(rank)));
   if (c.HasInput(rank)) input_ = std::make_unique<Tensor>(in, c.type, arena_.get(), &random);
   spec_.in.datatype = spec_.out.datatype = c.type;

@@ -55,7 +55,7 @@ class BoundCase {
   const ViewCase c_;
   const Cut cut_;
   const int rank_;
-  std::unique_ptr<harness::Arena> arena_;
+  std::unique_ptr<harness::GuardedArena> arena_;
   std::unique_ptr<Tensor> input_, output_;  // in place, the larger one of both
   Placement in_place_;                      // the smaller one
   char* in_place_data_ = nullptr;

@@ -73,7 +73,8 @@ IntCase CaseOf(axcclPipelineKind_t kind, int nranks, int64_t slices) {
 IntPipeline::IntPipeline(const IntCase& c, int rank) : c_(c), rank_(rank) {
   const int in = c.InBlocks(rank), out = c.OutBlocks(rank);
   const auto bytes = [&](int blocks) { return static_cast<size_t>(blocks * BlockElements()) * sizeof(uint32_t); };
-  arena_ = harness::Arena::Create(c.memory, harness::Arena::Need(bytes(in)) + harness::Arena::Need(bytes(out)) + 4096);
+  arena_ = harness::GuardedArena::Create(
+      c.memory, harness::GuardedArena::Need(bytes(in)) + harness::GuardedArena::Need(bytes(out)) + 4096);
   if (in != 0) in_ = static_cast<uint32_t*>(arena_->Take(bytes(in), 0));
   if (out != 0) out_ = static_cast<uint32_t*>(arena_->Take(bytes(out), 0));
   in_sizes_[0] = in * c.rows, out_sizes_[0] = out * c.rows;

@@ -93,7 +93,7 @@ class IntPipeline {
 
   const IntCase c_;
   const int rank_;
-  std::unique_ptr<harness::Arena> arena_;
+  std::unique_ptr<harness::GuardedArena> arena_;
   uint32_t *in_ = nullptr, *out_ = nullptr;
   int64_t in_sizes_[2], out_sizes_[2];
   axcclPipelineSpec_t spec_ = AXCCL_PIPELINE_SPEC_INITIALIZER;

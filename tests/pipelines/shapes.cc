@@ -202,7 +202,7 @@ Held::Held(const std::string& labels, const Box& box, ncclDataType_t type, harne
   for (const char label : labels) sizes.push_back(box[label].size());
   const Placement placement = AnyPlacement(sizes, false, Random(random->Next()));
   const auto bytes = static_cast<size_t>(placement.before + placement.after) * harness::TypeBytes(type);
-  arena_ = harness::Arena::Create(memory, harness::Arena::Need(bytes) + 4096);
+  arena_ = harness::GuardedArena::Create(memory, harness::GuardedArena::Need(bytes) + 4096);
   tensor_ = std::make_unique<Tensor>(placement, type, arena_.get(), random);
 }
 

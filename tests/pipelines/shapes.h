@@ -179,7 +179,7 @@ class Held {
   const std::string labels_;
   const Box box_;
   const ncclDataType_t type_;
-  std::unique_ptr<harness::Arena> arena_;
+  std::unique_ptr<harness::GuardedArena> arena_;
   std::unique_ptr<Tensor> tensor_;
 };
 
