@@ -166,6 +166,13 @@ class Reach {
   };
   static constexpr uint64_t kNoLine = ~uint64_t{0};
   static constexpr size_t kLineBytes = 64;
+  // A line of this rank's block, or none, and the kLineBytes that the peer is to see there.
+  struct LineAt {
+    LineAt(uint64_t line) : offset(line) {}  // with what it has now
+    LineAt(uint64_t line, const void* bytes) : offset(line), content(bytes) {}
+    uint64_t offset;
+    const void* content = nullptr;  // null: what it has now
+  };
   static constexpr size_t kLargeBytes = 16u << 10;
 
   // Keeps a mirror of memory beside the block.
@@ -225,10 +232,10 @@ class Reach {
   // kLargeBytes or more, in total, may be stored at any time from now on: the peer must have signalled that it is done
   // with what is there. Stretches must keep their bytes until the peer has answered them. `area`: null, or the memory
   // to which the offsets refer instead of the block.
-  virtual void Publish(const std::shared_ptr<Area>&, std::span<const Stretch>, uint64_t) {}
+  virtual void Publish(const std::shared_ptr<Area>&, std::span<const Stretch>, LineAt) {}
   // The same for what the peer does not need before this rank publishes something else: it may be kept until then, and
   // go with that. Its bytes are those of now.
-  virtual void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+  virtual void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
     Publish(area, stretches, line);
   }
   // Publishes what is kept. Returns whether there was anything.

@@ -50,12 +50,12 @@ class Wire final : private transport::PeerProcess, public transport::Reach, publ
   }
   bool TryCalls(uint64_t, uint64_t) override { return true; }
   Status Read(void*, uint64_t, size_t) override { return MakeStatus(Code::kInternalError, "no calls"); }
-  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
+  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, LineAt line) override {
     if (cut_) return;
     for (const Stretch& s : stretches) std::memcpy(other_->mirror_.data() + s.offset, own_ + s.offset, s.bytes);
     sent_bytes += stretches.empty() ? 0 : stretches[0].bytes;
     uint64_t word;
-    std::memcpy(&word, own_ + line, sizeof(word));
+    std::memcpy(&word, own_ + line.offset, sizeof(word));
     other_->Receive(word);
   }
   void Progress() override {}

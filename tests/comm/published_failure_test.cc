@@ -60,12 +60,12 @@ class RecordingReach : public Reach {
   const char* Name() const override { return "fake"; }
   bool TryCalls(uint64_t, uint64_t) override { return false; }
   Status Read(void*, uint64_t, size_t) override { return MakeStatus(Code::kInternalError, "no calls"); }
-  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
+  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, LineAt line) override {
     if (throws_) throw std::bad_alloc();
     ASSERT_EQ(stretches.size(), 1u);
     EXPECT_EQ(stretches[0].offset, offsetof(BlockHeader, error_text));
     EXPECT_EQ(stretches[0].bytes, exec::kErrorText);
-    EXPECT_EQ(line, offsetof(BlockHeader, error));
+    EXPECT_EQ(line.offset, offsetof(BlockHeader, error));
     ++published;
   }
   int published = 0;

@@ -41,8 +41,8 @@ class FakeMirror : public Reach {
   transport::Inbox* inbox() const override { return inbox_; }
   bool TryCalls(uint64_t, uint64_t) override { return false; }
   Status Read(void*, uint64_t, size_t) override { return MakeStatus(Code::kInternalError, "no calls"); }
-  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
-    messages.push_back({{stretches.begin(), stretches.end()}, line});
+  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, LineAt line) override {
+    messages.push_back({{stretches.begin(), stretches.end()}, line.offset});
   }
   std::vector<Message> messages;
 

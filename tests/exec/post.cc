@@ -75,13 +75,13 @@ class Post::Reach : public transport::Reach {
   Status Read(void*, uint64_t, size_t) override {
     return MakeStatus(Code::kInternalError, "there are no calls between machines");
   }
-  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
+  void Publish(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, LineAt line) override {
     PublishKept();
-    Send(stretches, line);
+    Send(stretches, line.offset);
   }
-  void PublishLater(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, uint64_t line) override {
+  void PublishLater(const std::shared_ptr<Area>&, std::span<const Stretch> stretches, LineAt line) override {
     EXPECT_TRUE(kept_.empty()) << "the operation before has kept a message, too";
-    kept_.push_back(MakeMessage(stretches, line));
+    kept_.push_back(MakeMessage(stretches, line.offset));
     for (const Stretch& stretch : stretches) {
       const std::byte* const from = own_ + stretch.offset;
       kept_.back().contents.insert(kept_.back().contents.end(), from, from + stretch.bytes);

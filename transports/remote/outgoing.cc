@@ -7,17 +7,17 @@ namespace axccl::remote {
 using Stretch = transport::Reach::Stretch;
 
 void OutgoingHeader::Write(const Direction& direction, uint32_t turn, const Memory& memory,
-                           std::span<const Stretch> stretches, uint64_t line) {
+                           std::span<const Stretch> stretches, transport::Reach::LineAt line) {
   WireHeader head{};
   head.comm = direction.comm;
   head.from = direction.from;
   head.to = direction.to;
   head.area = memory.key();
-  head.line = line;
+  head.line = line.offset;
   head.stretches = static_cast<uint32_t>(stretches.size());
   head.turn = turn;
-  if (line != transport::Reach::kNoLine)
-    std::memcpy(head.line_bytes, memory.own() + line, transport::Reach::kLineBytes);
+  const void* const content = line.content != nullptr ? line.content : memory.own() + line.offset;
+  if (line.offset != transport::Reach::kNoLine) std::memcpy(head.line_bytes, content, transport::Reach::kLineBytes);
   std::memcpy(bytes.data(), &head, sizeof(head));
   size = sizeof(head);
   for (const Stretch& s : stretches) {

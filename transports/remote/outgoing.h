@@ -24,9 +24,8 @@ struct OutgoingHeader {
   std::array<std::byte, kMostHeaderBytes> bytes;
   size_t size = 0;
 
-  // `line`: with its content of now; may be Reach::kNoLine.
   void Write(const Direction& direction, uint32_t turn, const Memory& memory,
-             std::span<const transport::Reach::Stretch> stretches, uint64_t line);
+             std::span<const transport::Reach::Stretch> stretches, transport::Reach::LineAt line);
 };
 
 // Which of several lanes to a process messages take.
@@ -58,13 +57,13 @@ inline const std::byte* BytesOf(const Memory& memory, const transport::Reach::St
 
 // Divides stretches into messages of kMaxStretches and `most_bytes` at most (more where a stretch must not be divided)
 // and passes each to `send`, the line with the last one, which may have no stretches.
-template <class Send>  // (std::span<const Stretch>, uint64_t line)
-void CutIntoMessages(std::span<const transport::Reach::Stretch> stretches, uint64_t line, size_t most_bytes,
-                     const Send& send) {
+template <class Send>  // (std::span<const Stretch>, LineAt)
+void CutIntoMessages(std::span<const transport::Reach::Stretch> stretches, transport::Reach::LineAt line,
+                     size_t most_bytes, const Send& send) {
   using Stretch = transport::Reach::Stretch;
   Stretch some[kMaxStretches];
   size_t count = 0, bytes = 0;
-  const auto pass = [&](uint64_t with_line) {
+  const auto pass = [&](transport::Reach::LineAt with_line) {
     send(std::span<const Stretch>(some, count), with_line);
     count = bytes = 0;
   };

@@ -38,11 +38,11 @@ void Reach::Detach() {
 void Reach::DropUnsent() { peer_->DropDelayed(this); }
 
 template <class Send>
-void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line,
+void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line,
                        const Send& send) {
   const auto memory = area != nullptr ? std::static_pointer_cast<remote::Memory>(area) : block_memory();
   const remote::Direction direction{options_.comm, options_.self, options_.peer};
-  remote::CutIntoMessages(stretches, line, peer_->most_bytes(), [&](std::span<const Stretch> some, uint64_t with_line) {
+  remote::CutIntoMessages(stretches, line, peer_->most_bytes(), [&](std::span<const Stretch> some, LineAt with_line) {
     remote::OutgoingHeader header;
     header.Write(direction, static_cast<uint32_t>(sent_++), *memory, some, with_line);
     std::unique_ptr<Outgoing> frame = peer_->TakeSpare();
@@ -55,13 +55,13 @@ void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretc
   });
 }
 
-void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->Send(std::move(frame)); });
 }
 
-void Reach::PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+void Reach::PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendLater(std::move(frame)); });

@@ -21,8 +21,8 @@ class Reach final : public remote::Reach {
 
   const char* Name() const override { return "tcp"; }
   transport::Inbox* inbox() const override;
-  void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
-  void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) override;
+  void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
+  void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
   bool PublishKept() override;
   bool sending() const override { return held_.load(std::memory_order_acquire) != 0; }
   void Detach() override;
@@ -34,8 +34,7 @@ class Reach final : public remote::Reach {
  private:
   Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror);
   template <class Send>  // (std::unique_ptr<Outgoing>)
-  void MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line,
-                  const Send& send);
+  void MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line, const Send& send);
   void DropUnsent() override;
   void AnswerFlush(const void* connection, const remote::WireControl& answer) override;
   std::condition_variable& changed() override;

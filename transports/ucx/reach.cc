@@ -48,7 +48,7 @@ void Reach::LoseOn(ucs_status_t status) {
 
 // ---- sending ----
 
-void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, uint64_t line) {
+void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   const auto memory = area != nullptr ? std::static_pointer_cast<remote::Memory>(area) : block_memory();
   std::lock_guard lock(worker_->mutex());
   if (endpoint_->failed || worker_->ending()) return;

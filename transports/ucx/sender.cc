@@ -29,17 +29,17 @@ void Sender::Connect(std::shared_ptr<Endpoint> endpoint, std::weak_ptr<void> own
 }
 
 ucs_status_t Sender::Send(const std::shared_ptr<remote::Memory>& memory, std::span<const Stretch> stretches,
-                          uint64_t line) {
+                          LineAt line) {
   ucs_status_t result = UCS_OK;  // after an error, the peer will not be sent anything any more
   remote::CutIntoMessages(stretches, line, endpoint_->lanes[0].rail->most_bytes(),
-                          [&](std::span<const Stretch> some, uint64_t with_line) {
+                          [&](std::span<const Stretch> some, LineAt with_line) {
                             if (result == UCS_OK) result = SendOne(memory, some, with_line);
                           });
   return result;
 }
 
 ucs_status_t Sender::SendOne(const std::shared_ptr<remote::Memory>& memory, std::span<const Stretch> stretches,
-                             uint64_t line) {
+                             LineAt line) {
   if (endpoint_->failed) return UCS_OK;
   std::unique_ptr<Outgoing> message = std::move(spare_);
   if (message == nullptr) message = std::make_unique<Outgoing>();

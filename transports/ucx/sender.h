@@ -23,6 +23,7 @@ class Worker;
 class Sender {
  public:
   using Stretch = transport::Reach::Stretch;
+  using LineAt = transport::Reach::LineAt;
 
   // Sends in the name of rank `self` of that communicator.
   Sender(Worker* worker, uint64_t comm, uint32_t self, uint32_t peer);
@@ -32,7 +33,7 @@ class Sender {
 
   // Sends the stretches, in as many messages as they need, and the line (may be kNoLine) with the last one. Returns the
   // first error of UCX.
-  ucs_status_t Send(const std::shared_ptr<remote::Memory>& memory, std::span<const Stretch> stretches, uint64_t line);
+  ucs_status_t Send(const std::shared_ptr<remote::Memory>& memory, std::span<const Stretch> stretches, LineAt line);
   // Sends a flush on that lane.
   void Flush(size_t lane, uint32_t number);
   // Sends what waited for the endpoint to open, or drops it.
@@ -44,8 +45,7 @@ class Sender {
  private:
   struct Outgoing;
 
-  ucs_status_t SendOne(const std::shared_ptr<remote::Memory>& memory, std::span<const Stretch> stretches,
-                       uint64_t line);
+  ucs_status_t SendOne(const std::shared_ptr<remote::Memory>& memory, std::span<const Stretch> stretches, LineAt line);
   ucs_status_t Post(std::unique_ptr<Outgoing> message);
   std::vector<std::unique_ptr<Outgoing>> TakeDelayed();
   static void OnSent(void* request, ucs_status_t status, void* outgoing);
