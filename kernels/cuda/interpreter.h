@@ -17,6 +17,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/portion.h"
 #include "kernels/cuda/primitives.h"
+#include "kernels/cuda/proxy.h"
 #include "kernels/cuda/views.h"
 
 namespace axccl::kernels::cuda {
@@ -434,6 +435,7 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
     StoreRelaxed(&line->value, turn << 16 | step.value);
   } else {
     StoreRelease(&line->value, turn << 16 | step.value);
+    if (channel().ring != nullptr) PostSignal(c, step, turn, line);
   }
 }
 

@@ -93,7 +93,8 @@ enum class StepKind : uint8_t { kCopy, kReduce, kSignal, kWait, kAwait, kNotify 
 
 inline constexpr int16_t kAllPeers = -1;
 
-// As exec::Step; `parts` counts the parts of each operand.
+// As exec::Step; `parts` counts the parts of each operand. Signals: `parts` slots travel with it to members on other
+// machines, from `operands` on in Program::far_slots.
 struct Step {
   StepKind kind = StepKind::kSignal;
   uint8_t finish = 0;     // the step writes final results
@@ -104,7 +105,7 @@ struct Step {
   uint16_t value = 0;  // signal: the value it sets; wait: the value it needs; await, notify: the chunk
   uint16_t num_dst = 0, num_src = 0;
   uint16_t parts = 0;
-  uint32_t operands = 0;    // moves: first of num_dst + num_src, destinations first
+  uint32_t operands = 0;    // moves: first of num_dst + num_src, destinations first; signals: see above
   uint32_t data_parts = 0;  // moves: first of `parts`
 };
 static_assert(sizeof(Step) == 24);
@@ -123,8 +124,15 @@ struct Operand {
 };
 static_assert(sizeof(Operand) == 12);
 
-// One rank's part of a plan. It is independent of sizes, so it is made once for each plan and rank. Steps, operands and
-// data parts follow it in memory, at `*_at` bytes from its start.
+// As exec::Outbound::Slot, of one step. Those for one reader follow each other.
+struct FarSlot {
+  uint16_t reader = 0, slot = 0, data_part = 0;
+  uint16_t of_reader = 0;
+};
+static_assert(sizeof(FarSlot) == 8);
+
+// One rank's part of a plan. It is independent of sizes, so it is made once for each plan and rank. Steps, operands,
+// data parts and slots for other machines follow it in memory, at `*_at` bytes from its start.
 struct Program {
   uint64_t plan_id[2] = {};  // content hash
   uint32_t bytes = 0;        // including everything that follows it
@@ -135,12 +143,13 @@ struct Program {
   uint8_t is_barrier = 0;
   Packing packing = Packing::kNone;  // how its slots may be packed; rows include words
   uint8_t reserved = 0;
-  uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0;
+  uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0, far_slots_at = 0;
   uint32_t lane_begin[kMaxLanes + 1] = {};  // steps of lane l are [lane_begin[l], lane_begin[l + 1])
 
   AXCCL_HD const Step* steps() const { return At<Step>(steps_at); }
   AXCCL_HD const Operand* operands() const { return At<Operand>(operands_at); }
   AXCCL_HD const uint16_t* data_parts() const { return At<uint16_t>(data_parts_at); }
+  AXCCL_HD const FarSlot* far_slots() const { return At<FarSlot>(far_slots_at); }
 
  private:
   template <class T>
@@ -195,6 +204,25 @@ struct alignas(kCacheLine) Wait {
   static constexpr uint32_t PositionOf(uint64_t look) { return static_cast<uint32_t>(look >> 16 & 0xffff); }
 };
 
+// What a rank's kernels publish to members on other machines, in the order in which a thread of the host is to send it:
+// slots, and the line that goes with those before it. In host memory that the device sees, one for each rank.
+struct alignas(kCacheLine) ProxyRing {
+  static constexpr uint32_t kEntries = 512;
+
+  struct alignas(kCacheLine) Entry {
+    uint64_t offset = 0;     // of the slot or line in the rank's block, or of the slot in the member's
+    uint64_t value = 0;      // of a line
+    uint64_t call = 0;       // of a line: its signature and sequence
+    uint32_t bytes = 0;      // of a slot; 0: a line
+    uint32_t rank = 0;       // of the member, in the communicator
+    uint32_t of_member = 0;  // 1: a slot of the member's block
+    uint32_t number = 0;     // of the entry, from 1; stored last
+  };
+
+  uint32_t taken = 0;  // written by the host: entries whose places may be used again
+  Entry entries[kEntries];
+};
+
 enum class Report : uint32_t {
   kNone = 0,
   kMismatch = 1,  // the member's line has the signature or sequence number of another call
@@ -225,6 +253,9 @@ struct Member {
   uint8_t* announcements = nullptr;  // Announcement[2], then Channel::view_bytes of ViewPlace for each parity
   uint8_t* scratch = nullptr;
   const uint64_t* maps = nullptr;  // addresses of its exports, by number; [0] = 0
+  uint8_t* block = nullptr;        // that has all of these
+  uint32_t rank = 0;               // in the communicator
+  uint32_t is_far = 0;             // 1: on another machine, and all of these are in a mirror
 };
 
 // The addresses of a channel's members, for channels that each member creates by itself. The host finds the members
@@ -250,6 +281,8 @@ struct Channel {
   Wait* wait = nullptr;
   Meeting* meeting = nullptr;  // used if State::unmet is set
   const Program* barrier = nullptr;
+  ProxyRing* ring = nullptr;    // null: no member is on another machine
+  uint32_t* posted = nullptr;   // entries so far, of all channels of the rank
   uint64_t half_bytes = 0;            // scratch that turns of one parity use
   uint32_t endpoints = 0, lanes = 0;  // of the lines
   uint32_t size = 0, self = 0;
