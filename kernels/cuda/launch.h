@@ -281,8 +281,8 @@ struct Channel {
   Wait* wait = nullptr;
   Meeting* meeting = nullptr;  // used if State::unmet is set
   const Program* barrier = nullptr;
-  ProxyRing* ring = nullptr;    // null: no member is on another machine
-  uint32_t* posted = nullptr;   // entries so far, of all channels of the rank
+  ProxyRing* ring = nullptr;          // null: no member is on another machine
+  uint32_t* posted = nullptr;         // entries so far, of all channels of the rank
   uint64_t half_bytes = 0;            // scratch that turns of one parity use
   uint32_t endpoints = 0, lanes = 0;  // of the lines
   uint32_t size = 0, self = 0;

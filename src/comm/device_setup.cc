@@ -4,7 +4,13 @@
 #include "transports/shm/heap.h"
 
 namespace axccl::comm {
-Result<std::vector<std::byte*>> DeviceSetup::ShareMemory(size_t least_bytes) {
+namespace {
+
+constexpr uint64_t kAreaKey = 2;  // no channel's (channels.h), nor that of a probe (net/probe.cc)
+
+}  // namespace
+
+Result<std::vector<exec::Setup::Shared>> DeviceSetup::ShareMemory(size_t least_bytes) {
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
   const size_t bytes = RoundUp(least_bytes, kPage);
   AXCCL_ASSIGN_OR_RETURN(void* memory, heap->Allocate(bytes, kPage));
@@ -14,13 +20,14 @@ Result<std::vector<std::byte*>> DeviceSetup::ShareMemory(size_t least_bytes) {
     return MakeStatus(Code::kInternalError, "the heap does not know a block it has just given out");
   std::vector<uint64_t> offsets(reaches_->size());
   AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&offset, sizeof(offset), offsets.data()));
-  std::vector<std::byte*> shared;
+  std::vector<Shared> shared(reaches_->size());
   for (size_t r = 0; r < reaches_->size(); ++r) {
-    const Result<std::byte*> there = (*reaches_)[r]->At(offsets[r], bytes);
+    const Result<std::byte*> there =
+        (*reaches_)[r]->AddArea(kAreaKey, static_cast<std::byte*>(memory), offsets[r], bytes, &shared[r].area);
     if (there.status().code() == Code::kRemoteError || offsets[r] % kPage != 0)
       return MakeStatus(Code::kRemoteError, "rank %zu announced a block outside its heap", r);
     AXCCL_RETURN_IF_ERROR(there.status());
-    shared.push_back(there.value());
+    shared[r].memory = there.value();
   }
   return shared;
 }

@@ -20,7 +20,7 @@ class DeviceSetup : public exec::Setup {
   Status AllGather(const void* mine, size_t bytes, void* all) override {
     return exchange_->AllGather(mine, bytes, all);
   }
-  Result<std::vector<std::byte*>> ShareMemory(size_t least_bytes) override;
+  Result<std::vector<Shared>> ShareMemory(size_t least_bytes) override;
 
  private:
   Exchange* const exchange_;

@@ -178,12 +178,6 @@ class Builder {
                           "of device: set AXCCL_DEVICE alike",
                           DeviceText(peers_[0]).c_str(), peer.rank, DeviceText(peer).c_str());
       spans_machines_ |= peer.address.host_id != peers_[0].address.host_id;
-      if (spans_machines_ && !platform().crosses_machines())
-        return MakeStatus(
-            Code::kInvalidUsage,
-            "rank %u cannot share memory with rank 0 (%s), and ranks on GPUs need to in this version; set "
-            "AXCCL_DEVICE=host",
-            peer.rank, shm::WhyApart(peer.address.host_id, peers_[0].address.host_id));
     }
     if (spans_machines_)
       AXCCL_INFO(kInit, "comm %s %016llx rank %zu shares no memory with these and sends them messages: %s",

@@ -17,6 +17,7 @@
 #include "tests/collectives/view_runner.h"
 #include "tests/harness/case_runner.h"
 #include "tests/harness/containers.h"
+#include "tests/harness/gpu.h"
 #include "tests/net/run_on_hosts.h"
 #include "transports/ucx/devices.h"
 
@@ -28,6 +29,7 @@ using harness::Case;
 using harness::CaseRunner;
 using harness::Clique;
 using harness::Cuda;
+using harness::DeviceVector;
 using harness::Fold;
 using harness::Layout;
 using harness::Random;
@@ -83,7 +85,7 @@ void RunViews(RankContext& context, Clique& clique, const Load& load) {
 // Gathered along dimension 1: rows of all ranks side by side.
 void GatherColumns(Clique& clique, int64_t rows, int64_t columns) {
   const int64_t n = clique.nranks();
-  std::vector<std::vector<int32_t>> in, out;
+  std::vector<DeviceVector<int32_t>> in, out;
   for (int i = 0; i < clique.size(); ++i) {
     in.emplace_back(static_cast<size_t>(rows * columns));
     for (size_t k = 0; k < in.back().size(); ++k) in.back()[k] = clique.rank(i) * 1000000 + static_cast<int32_t>(k);
@@ -107,7 +109,7 @@ void GatherColumns(Clique& clique, int64_t rows, int64_t columns) {
 // Every rank sends to the next one and receives from the previous one.
 void SendAround(Clique& clique, size_t elements) {
   const int n = clique.nranks();
-  std::vector<std::vector<int32_t>> in, out;
+  std::vector<DeviceVector<int32_t>> in, out;
   ASSERT_OK(ncclGroupStart());
   for (int i = 0; i < clique.size(); ++i) {
     const int rank = clique.rank(i);
@@ -120,7 +122,7 @@ void SendAround(Clique& clique, size_t elements) {
   ASSERT_OK(ncclGroupEnd());
   ASSERT_TRUE(clique.Synchronize());
   for (int i = 0; i < clique.size(); ++i) {
-    const std::vector<int32_t> expected(elements, (clique.rank(i) + n - 1) % n + 1);
+    const DeviceVector<int32_t> expected(elements, (clique.rank(i) + n - 1) % n + 1);
     ASSERT_EQ(out[static_cast<size_t>(i)], expected);
   }
 }
@@ -130,11 +132,12 @@ void SumOfHalf(Clique& clique) {
   const int rank = clique.rank(0), n = clique.nranks();
   ncclComm_t half = nullptr;
   ASSERT_OK(ncclCommSplit(clique.comm(), rank / ((n + 1) / 2), n - rank, &half, nullptr));
-  int sum = rank, expected = 0;
+  DeviceVector<int> sum(1, rank);
+  int expected = 0;
   for (int k = 0; k < n; ++k) expected += k / ((n + 1) / 2) == rank / ((n + 1) / 2) ? k : 0;
-  ASSERT_OK(ncclAllReduce(&sum, &sum, 1, ncclInt32, ncclSum, half, Cuda(clique.stream())));
-  ASSERT_OK(axcclStreamSynchronize(clique.stream()));
-  EXPECT_EQ(sum, expected);
+  ASSERT_OK(ncclAllReduce(sum.data(), sum.data(), 1, ncclInt32, ncclSum, half, Cuda(clique.stream())));
+  ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+  EXPECT_EQ(sum[0], expected);
   ASSERT_OK(ncclCommDestroy(half));
 }
 

@@ -23,8 +23,10 @@ Result<std::unique_ptr<Reach>> Reach::Pin(const Device& device, const transport:
                                           std::byte* memory, size_t bytes) {
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr address, cuda_ipc::Pin(device, memory, bytes));
   // What keeps kernels from the devices of other ranks keeps them from the buffers there.
-  std::unique_ptr<Reach> reach(new Reach(device, host, address, own, "pinned"));
+  const bool far = host.inbox() != nullptr;
+  std::unique_ptr<Reach> reach(new Reach(device, host, address, own, far ? host.Name() : "pinned"));
   reach->pinned_ = memory;
+  reach->inbox_ = host.inbox();
   return reach;
 }
 

@@ -39,7 +39,7 @@ Status CudaChannel::Upload() {
   CUdeviceptr barrier_program = 0;
   if (place_ != CudaPlace::kPipeline) {  // whose only plan follows itself
     AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
-    AXCCL_ASSIGN_OR_RETURN(barrier_program, parts_.programs->OnDevice(barrier->program));
+    AXCCL_ASSIGN_OR_RETURN(barrier_program, parts_.programs->OnDevice(barrier->program, barrier->outbound.get()));
   }
   const auto size = static_cast<uint32_t>(members_->size());
   const size_t members_at = RoundUp(sizeof(cuda::Channel), kCacheLine);
@@ -55,6 +55,10 @@ Status CudaChannel::Upload() {
   channel.control = parts_.control;
   channel.wait = wait_;
   channel.barrier = reinterpret_cast<const cuda::Program*>(barrier_program);
+  if (const CudaProxy* const proxy = parts_.links->proxy(); proxy != nullptr && members_->inbox() != nullptr) {
+    channel.ring = proxy->ring();
+    channel.posted = reinterpret_cast<uint32_t*>(proxy->posted());
+  }
   channel.half_bytes = members_->own().layout.scratch_bytes / plan::kRotation;
   channel.endpoints = members_->own().layout.endpoints;
   channel.lanes = members_->own().layout.lanes;
@@ -79,6 +83,9 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   on_device.rows = block + member.layout.rows;
   on_device.announcements = block + member.layout.announcements;
   on_device.scratch = block + member.layout.scratch;
+  on_device.block = block;
+  on_device.rank = static_cast<uint32_t>(member.rank);
+  on_device.is_far = IsMirror(member);
   const CudaBuffers* const buffers = parts_.links->buffers();
   on_device.maps = reinterpret_cast<const uint64_t*>(
       buffers != nullptr ? buffers->maps_of(static_cast<size_t>(member.rank)) : maps_);
@@ -114,7 +121,7 @@ Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
 }
 
 Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool captured, cuda::Task* task) {
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, parts_.programs->OnDevice(direct.program));
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, parts_.programs->OnDevice(direct.program, nullptr));
   task->staged = task->program;
   task->staged_cut = task->cut;
   task->program = reinterpret_cast<const cuda::Program*>(program);
@@ -171,7 +178,8 @@ void CudaChannel::TellWait(uint64_t sequence, const Call& call, uint32_t positio
 // Everything but the cut.
 Result<cuda::Task> CudaChannel::TaskOf(const Call& call, const Prepared& prepared, const Lent& table) {
   if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared.program));
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, parts_.programs->OnDevice(prepared.program));
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program,
+                         parts_.programs->OnDevice(prepared.program, prepared.outbound.get()));
   cuda::Task task;
   task.channel = reinterpret_cast<cuda::Channel*>(memory_);
   task.program = reinterpret_cast<const cuda::Program*>(program);

@@ -219,6 +219,8 @@ Status LaunchOnGpus(const std::vector<StreamCall>& calls) {
       return status;
     }
   }
+  if (std::any_of(ranks.begin(), ranks.end(), [](const CudaRank* rank) { return rank->links().proxy() != nullptr; }))
+    CudaProxy::Wake();
   return Status();
 }
 

@@ -44,30 +44,52 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
   cuda_ipc::Blocks::Hosts hosts;
   for (const Member& member : members) hosts.push_back(member.reach);
   one_process_ = std::all_of(hosts.begin(), hosts.end(), [](const auto* host) { return host->same_process(); });
-  AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryDevices(setup, hosts));
+  const bool far =
+      std::any_of(members.begin(), members.end(), [&](const Member& m) { return m.machine != members[0].machine; });
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryDevices(setup, hosts, far));
   if (!reason.empty()) {
     AXCCL_INFO(kInit, "rank %d meets its peers in pinned memory of the host, not of the devices: %s", options_.rank,
                reason.c_str());
-    // No rank may free its block on a device before all have unmapped it, which they have when all have reached
-    // ShareMemory.
-    Disconnect();
-    AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte*> blocks, setup->ShareMemory(layout_.bytes));
-    AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks, hosts));
-    return AgreeOnProtocols(setup);
+    return MeetOnHost(setup, members, hosts);
   }
   AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup));
   if (one_process_) return Status();
   const size_t table_bytes = cuda_ipc::ExportTable::Bytes(members.size());
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte*> tables, setup->ShareMemory(table_bytes));
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<Setup::Shared> shared, setup->ShareMemory(table_bytes));
+  std::vector<std::byte*> tables;
+  for (const Setup::Shared& table : shared) tables.push_back(table.memory);
   AXCCL_ASSIGN_OR_RETURN(buffers_, CudaBuffers::Create(*device_, static_cast<size_t>(options_.rank), tables, members));
   return Status();
 }
 
+Status CudaLinks::MeetOnHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts) {
+  // No rank may free its block on a device before all have unmapped it, which they have when all have reached
+  // ShareMemory.
+  Disconnect();
+  AXCCL_ASSIGN_OR_RETURN(std::vector<Setup::Shared> shared, setup->ShareMemory(layout_.bytes));
+  std::vector<std::byte*> blocks;
+  std::vector<CudaProxy::Far> far(shared.size());
+  for (size_t rank = 0; rank < shared.size(); ++rank) {
+    blocks.push_back(shared[rank].memory);
+    mirrors_.push_back(std::move(shared[rank].area));
+    if (IsMirror(members[rank])) far[rank] = {members[rank].reach, mirrors_.back()};
+  }
+  AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks, hosts));
+  if (std::any_of(members.begin(), members.end(), [](const Member& member) { return IsMirror(member); })) {
+    AXCCL_ASSIGN_OR_RETURN(proxy_, CudaProxy::Create(device_, std::move(far)));
+  }
+  return AgreeOnProtocols(setup);
+}
+
 // Returns why the blocks cannot be on the devices; empty if they can.
-Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts) {
+Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts, bool far) {
   const cuda_ipc::BlockAddress mine = blocks_.address();
   std::vector<cuda_ipc::BlockAddress> addresses(hosts.size());
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), addresses.data()));
+  neighbours_ = 0;
+  for (size_t rank = 0; rank < hosts.size(); ++rank)
+    neighbours_ += addresses[rank].uuid == mine.uuid && hosts[rank]->inbox() == nullptr;
+  if (far) return std::string("ranks are on several machines");
   AXCCL_ASSIGN_OR_RETURN(const std::string reason, FirstFailure(setup, hosts.size(), Connect(addresses, hosts)));
   if (!reason.empty()) return reason;
   return FirstFailure(setup, hosts.size(), blocks_.Test());
@@ -75,8 +97,6 @@ Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::
 
 // `addresses` and `hosts` of all ranks, in their order. An error names the rank whose memory is out of reach, and why.
 Status CudaLinks::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts) {
-  neighbours_ = 0;
-  for (const cuda_ipc::BlockAddress& other : addresses) neighbours_ += other.uuid == blocks_.address().uuid;
   if (!options_.direct) return MakeStatus(Code::kInvalidUsage, "NCCL_P2P_DISABLE=1 on rank %d", options_.rank);
   no_rows_ = WhyNoRows(*device_, addresses);
   return blocks_.Map(addresses, hosts);
@@ -85,6 +105,7 @@ Status CudaLinks::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, 
 Status CudaLinks::AgreeOnProtocols(Setup* setup) {
   Protocols mine = options_.protocols;
   if (blocks_.on_host() || !no_rows_.empty()) mine.ll128 = 0;
+  if (proxy_ != nullptr) mine.ll = 0;  // what travels is published by lines
   std::vector<Protocols> allowed(static_cast<size_t>(options_.ranks));
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), allowed.data()));
   protocols_ = allowed[0];
@@ -99,7 +120,9 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup) {
 
 void CudaLinks::Disconnect() {
   buffers_ = nullptr;
+  proxy_ = nullptr;
   blocks_.Unmap();
+  mirrors_.clear();
 }
 
 std::vector<Member> CudaLinks::MembersOf(const Channel& channel, CudaPlace place) const {

@@ -14,6 +14,7 @@
 #include "src/exec/channel/channel.h"
 #include "src/exec/cuda/buffers.h"
 #include "src/exec/cuda/layout.h"
+#include "src/exec/cuda/proxy.h"
 #include "src/exec/platform/platform.h"
 #include "src/exec/platform/protocols.h"
 #include "src/exec/platform/rank_device.h"
@@ -26,7 +27,8 @@ class CudaLinks {
   CudaLinks(const RankOptions& options, const device::cuda::Device* device);
 
   Status Allocate() { return blocks_.Allocate(); }
-  // As RankDevice::Share. The memory through which ranks communicate is on the devices, or otherwise on the host.
+  // As RankDevice::Share. The memory through which ranks communicate is on the devices, or otherwise on the host, as
+  // where ranks are on several machines.
   Status Share(Setup* setup, const std::vector<Member>& members);
   // Releases the peers' memory.
   void Disconnect();
@@ -46,6 +48,8 @@ class CudaLinks {
   // Resets an area of this rank.
   Status ClearArea(int area);
 
+  // Sends what kernels here publish to ranks on other machines; null if there are none.
+  CudaProxy* proxy() const { return proxy_.get(); }
   // Null if ranks do not announce their buffers.
   CudaBuffers* buffers() const { return buffers_.get(); }
   // Allowed by all ranks.
@@ -55,13 +59,16 @@ class CudaLinks {
 
  private:
   Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts);
-  Result<std::string> TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts);
+  Result<std::string> TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts, bool far);
+  Status MeetOnHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts);
   Status AgreeOnProtocols(Setup* setup);
 
   const RankOptions options_;
   const device::cuda::Device* const device_;
   const CudaLayout layout_;
   cuda_ipc::Blocks blocks_;
+  std::vector<std::shared_ptr<transport::Reach::Area>> mirrors_;  // of the blocks of ranks on other machines
+  std::unique_ptr<CudaProxy> proxy_;
   std::unique_ptr<CudaBuffers> buffers_;
   uint32_t neighbours_ = 1;
   bool one_process_ = true;  // all ranks are in one process

@@ -13,7 +13,6 @@ class CudaKind : public Platform {
   std::string NameOf(int ordinal) const override { return "CUDA device " + std::to_string(ordinal); }
   const char* log_name() const override { return "cudaDev"; }
   bool shares_devices() const override { return true; }
-  bool crosses_machines() const override { return false; }
   bool works_on_host() const override { return false; }
   DeviceId Take(int ordinal) const override { return {ordinal, this, nullptr}; }
   device::host::Device* HostDevice(int) const override { return device::host::Device::Get(0); }

@@ -1,6 +1,7 @@
 #include "src/exec/cuda/program.h"
 
 #include <cstring>
+#include <span>
 
 #include "src/exec/cuda/packing.h"
 
@@ -67,6 +68,16 @@ uint32_t Append(const std::vector<T>& table, std::vector<std::byte>* bytes) {
   return static_cast<uint32_t>(at);
 }
 
+uint32_t IndexOf(const Program& program, size_t lane, const Step& step) {
+  return static_cast<uint32_t>(&step - program.lanes[lane].data());
+}
+
+void AddFarSlots(std::span<const Outbound::Slot> slots, cuda::Step* signal, std::vector<cuda::FarSlot>* all) {
+  signal->operands = static_cast<uint32_t>(all->size());
+  signal->parts = static_cast<uint16_t>(slots.size());
+  for (const Outbound::Slot& slot : slots) all->push_back({slot.reader, slot.slot, slot.data_part, slot.of_reader});
+}
+
 Status CheckRoom(const Program& program) {
   const char* const name = program.plan->schedule.algorithm.c_str();
   const int ranks = program.plan->schedule.contract.ranks;
@@ -82,7 +93,7 @@ Status CheckRoom(const Program& program) {
 
 }  // namespace
 
-Result<std::vector<std::byte>> MakeCudaProgram(const Program& program) {
+Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Outbound* outbound) {
   AXCCL_RETURN_IF_ERROR(CheckRoom(program));
   const plan::Plan& plan = *program.plan;
   cuda::Program header;
@@ -97,9 +108,13 @@ Result<std::vector<std::byte>> MakeCudaProgram(const Program& program) {
   header.is_barrier = plan.schedule.contract.kind == plan::Kind::kBarrier;
 
   std::vector<cuda::Step> steps;
+  std::vector<cuda::FarSlot> far_slots;
   for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
     for (const Step& step : program.lanes[lane]) {
       steps.push_back(Convert(step));
+      if (outbound != nullptr && step.kind == plan::OpKind::kSignal)
+        AddFarSlots(outbound->With(static_cast<uint32_t>(lane), IndexOf(program, lane, step)), &steps.back(),
+                    &far_slots);
       const bool waits = step.kind == plan::OpKind::kWait;
       const auto rank = static_cast<size_t>(waits ? step.peer : program.rank);
       const size_t from = waits ? step.from_lane : lane;
@@ -115,6 +130,7 @@ Result<std::vector<std::byte>> MakeCudaProgram(const Program& program) {
   header.steps_at = Append(steps, &bytes);
   header.operands_at = Append(operands, &bytes);
   header.data_parts_at = Append(program.data_parts, &bytes);
+  header.far_slots_at = Append(far_slots, &bytes);
   header.bytes = static_cast<uint32_t>(bytes.size());
   std::memcpy(bytes.data(), &header, sizeof(header));
   return bytes;

@@ -13,7 +13,8 @@ namespace axccl::exec {
 
 // Returns the bytes of a kernels::cuda::Program and what follows it, for device memory aligned to 16 bytes.
 // kInvalidUsage if the interpreter has no room for it: too many lanes, or too many operands of a step.
-Result<std::vector<std::byte>> MakeCudaProgram(const Program& program);
+// `outbound`: what it sends to ranks on other machines; null: there are none.
+Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Outbound* outbound = nullptr);
 
 // The division of the call's data.
 kernels::cuda::Cut MakeCudaCut(const Prepared& prepared, kernels::cuda::Packing packing);

@@ -11,12 +11,13 @@ CudaPrograms::~CudaPrograms() {
   for (const auto& [program, uploaded] : programs_) device_->Return(uploaded.second);
 }
 
-Result<CUdeviceptr> CudaPrograms::OnDevice(const std::shared_ptr<const Program>& program) {
-  const auto it = programs_.find(program.get());
+Result<CUdeviceptr> CudaPrograms::OnDevice(const std::shared_ptr<const Program>& program, const Outbound* outbound) {
+  const std::pair key(program.get(), outbound != nullptr);
+  const auto it = programs_.find(key);
   if (it != programs_.end()) return it->second.second;
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, MakeCudaProgram(*program));
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, MakeCudaProgram(*program, outbound));
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr memory, device_->Take(bytes.size()));
-  programs_[program.get()] = {program, memory};
+  programs_[key] = {program, memory};
   AXCCL_RETURN_IF_ERROR(device_->Upload(memory, bytes.data(), bytes.size()));
   return memory;
 }

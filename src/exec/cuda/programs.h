@@ -20,12 +20,14 @@ class CudaPrograms {
   CudaPrograms(const CudaPrograms&) = delete;
   CudaPrograms& operator=(const CudaPrograms&) = delete;
 
-  // Returns the program (kernels::cuda::Program) in device memory; uploads it the first time.
-  Result<CUdeviceptr> OnDevice(const std::shared_ptr<const Program>& program);
+  // Returns the program (kernels::cuda::Program) in device memory; uploads it the first time. `outbound`: as in
+  // MakeCudaProgram, and the same for each use of the program that has any.
+  Result<CUdeviceptr> OnDevice(const std::shared_ptr<const Program>& program, const Outbound* outbound);
 
  private:
   const device::cuda::Device* const device_;
-  std::map<const Program*, std::pair<std::shared_ptr<const Program>, CUdeviceptr>> programs_;
+  // By program, and whether it sends to other machines.
+  std::map<std::pair<const Program*, bool>, std::pair<std::shared_ptr<const Program>, CUdeviceptr>> programs_;
 };
 
 }  // namespace axccl::exec

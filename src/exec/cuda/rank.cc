@@ -177,6 +177,7 @@ Status CudaRank::CheckReport() {
       const std::lock_guard attended(attended_->mutex);
       for (CudaPipeline* pipeline : attended_->pipelines) AXCCL_RETURN_IF_ERROR(pipeline->Attend());
     }
+    if (links_.proxy() != nullptr) AXCCL_RETURN_IF_ERROR(links_.proxy()->status());
     return CheckDevice();
   }
   // The host records the calls, except those of replayed graphs.
@@ -201,7 +202,13 @@ void CudaRank::Relieve() {
   for (CudaPipeline* pipeline : attended_->pipelines) pipeline->Break();
 }
 
+// The rank may part from its peers next, so what its kernels have posted is sent.
 void CudaRank::WaitIdle() {
+  AwaitKernels();
+  if (links_.proxy() != nullptr) (void)links_.proxy()->SendPosted();
+}
+
+void CudaRank::AwaitKernels() {
   const Scope scope(*device_);  // the caller may have no context yet
   std::vector<CUevent> ends;
   {

@@ -74,6 +74,7 @@ class CudaRank final : public RankDevice {
 
  private:
   CudaParts Parts();
+  void AwaitKernels();
 
   const RankOptions options_;
   const device::cuda::Device* const device_;

@@ -22,7 +22,6 @@ class HostPlatform final : public Platform {
   std::string NameOf(int) const override { return "the host"; }
   const char* log_name() const override { return "device"; }
   bool shares_devices() const override { return false; }
-  bool crosses_machines() const override { return true; }
   bool works_on_host() const override { return true; }
 
   Result<int> Count() const override { return device::host::kMaxDevices; }

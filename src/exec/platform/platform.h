@@ -61,8 +61,6 @@ class Platform {
   virtual const char* log_name() const = 0;           // "device", "cudaDev"
   // Whether several ranks of a communicator may live on one device.
   virtual bool shares_devices() const = 0;
-  // Whether ranks that share no memory can be in one communicator.
-  virtual bool crosses_machines() const = 0;
   // Whether threads of the host do a rank's work, and should be placed near its memory.
   virtual bool works_on_host() const = 0;
 

@@ -24,9 +24,15 @@ class Setup {
   virtual ~Setup() = default;
   // Collective; `bytes` is the same on all ranks.
   virtual Status AllGather(const void* mine, size_t bytes, void* all) = 0;
+  struct Shared {
+    std::byte* memory = nullptr;
+    // Of a rank on another machine: keeps `memory`, a mirror, and names both ranks' memory in messages.
+    std::shared_ptr<transport::Reach::Area> area;
+  };
   // Collective. Returns zeroed host memory of every rank, in their order, as mapped here; all ranks have arrived when
-  // it returns. The memory lives as long as the rank's block.
-  virtual Result<std::vector<std::byte*>> ShareMemory(size_t least_bytes) = 0;
+  // it returns. The memory lives as long as the rank's block. At most once where ranks are on several machines, and
+  // another collective step must come before anything is published.
+  virtual Result<std::vector<Shared>> ShareMemory(size_t least_bytes) = 0;
 };
 
 // Counts of a rank's operations so far.

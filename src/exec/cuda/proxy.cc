@@ -1,0 +1,156 @@
+#include "src/exec/cuda/proxy.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <span>
+#include <utility>
+
+#include "src/base/detached_thread.h"
+#include "src/base/sizes.h"
+
+namespace axccl::exec {
+namespace {
+
+using device::cuda::Device;
+using kernels::cuda::Line;
+using kernels::cuda::ProxyRing;
+using Clock = std::chrono::steady_clock;
+
+// How long the thread looks without sleeping, and how often it looks otherwise.
+constexpr std::chrono::milliseconds kBusy(2), kLook(1);
+constexpr uint32_t kPlacesAtOnce = 64;
+
+// The thread that looks at the rings of this process. It lives as long as there are any.
+class ProxyThread {
+ public:
+  // Never destroyed, because the thread may outlive static objects.
+  static ProxyThread& Process() {
+    static auto* const thread = new ProxyThread;
+    return *thread;
+  }
+
+  Status Add(CudaProxy* proxy) {
+    const std::lock_guard lock(mutex_);
+    proxies_.push_back(proxy);
+    if (running_) return Status();
+    Status started = StartDetached("messages of GPUs", [this] { Main(); });
+    running_ = started.ok();
+    if (!running_) proxies_.pop_back();
+    return started;
+  }
+  // From then on, the thread does not use it.
+  void Remove(CudaProxy* proxy) {
+    const std::lock_guard lock(mutex_);
+    std::erase(proxies_, proxy);
+    changed_.notify_one();
+  }
+  void Wake() {
+    woken_.store(true, std::memory_order_release);
+    changed_.notify_one();
+  }
+
+ private:
+  void Main() {
+    std::unique_lock lock(mutex_);
+    Clock::time_point busy_until = Clock::now() + kBusy;
+    while (!proxies_.empty()) {
+      bool any = woken_.exchange(false, std::memory_order_acquire);
+      for (CudaProxy* const proxy : proxies_) any |= proxy->SendPosted();
+      const Clock::time_point now = Clock::now();
+      if (any) busy_until = now + kBusy;
+      if (now >= busy_until) {
+        changed_.wait_for(lock, kLook);
+        continue;
+      }
+      lock.unlock();
+      sched_yield();
+      lock.lock();
+    }
+    running_ = false;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<CudaProxy*> proxies_;
+  bool running_ = false;
+  std::atomic<bool> woken_{false};
+};
+
+// Slots are whole lines, so a gap of less than one belongs to the slot before it.
+bool Follows(const transport::Reach::Stretch& last, const transport::Reach::Stretch& next) {
+  const uint64_t end = last.offset + last.bytes;
+  return last.of_peer == next.of_peer && next.offset >= end && next.offset - end < kCacheLine;
+}
+
+}  // namespace
+
+CudaProxy::CudaProxy(const Device* device, std::vector<Far> far)
+    : device_(device), far_(std::move(far)), waiting_(far_.size()) {}
+
+Result<std::unique_ptr<CudaProxy>> CudaProxy::Create(const Device* device, std::vector<Far> far) {
+  std::unique_ptr<CudaProxy> proxy(new CudaProxy(device, std::move(far)));
+  AXCCL_ASSIGN_OR_RETURN(void* const ring, device->TakeHost(sizeof(ProxyRing)));
+  proxy->ring_ = static_cast<ProxyRing*>(ring);
+  AXCCL_ASSIGN_OR_RETURN(proxy->posted_, device->Take(sizeof(uint32_t)));
+  AXCCL_RETURN_IF_ERROR(ProxyThread::Process().Add(proxy.get()));
+  return proxy;
+}
+
+CudaProxy::~CudaProxy() {
+  ProxyThread::Process().Remove(this);
+  if (posted_ != 0) device_->Return(posted_);
+  if (ring_ != nullptr) Device::ReturnHost(ring_);
+}
+
+void CudaProxy::Wake() { ProxyThread::Process().Wake(); }
+
+Status CudaProxy::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+bool CudaProxy::SendPosted() {
+  const std::lock_guard lock(mutex_);
+  const uint32_t before = taken_;
+  Status sent = CatchAll("a message of a GPU", [this] {
+    for (;;) {
+      const Entry& entry = ring_->entries[taken_ % ProxyRing::kEntries];
+      if (__atomic_load_n(&entry.number, __ATOMIC_ACQUIRE) != taken_ + 1) return Status();
+      Take(entry);
+      if (++taken_ % kPlacesAtOnce == 0) __atomic_store_n(&ring_->taken, taken_, __ATOMIC_RELEASE);
+    }
+  });
+  if (taken_ != before) __atomic_store_n(&ring_->taken, taken_, __ATOMIC_RELEASE);
+  if (!sent.ok()) status_ = std::move(sent);
+  return taken_ != before;
+}
+
+void CudaProxy::Take(const Entry& entry) {
+  const Far& far = far_[entry.rank];
+  Waiting& waiting = waiting_[entry.rank];
+  const auto send = [&](transport::Reach::LineAt line) {
+    far.reach->Publish(far.block, std::span<const Stretch>(waiting.slots.data(), waiting.count), line);
+    waiting.count = 0;
+  };
+  if (entry.bytes == 0) {
+    Line line{};
+    line.value = entry.value;
+    line.signature = static_cast<uint32_t>(entry.call);
+    line.sequence = static_cast<uint32_t>(entry.call >> 32);
+    return send({entry.offset, &line});
+  }
+  const Stretch slot{entry.offset, entry.bytes, entry.of_member != 0, false};
+  if (waiting.count > 0 && Follows(waiting.slots[waiting.count - 1], slot)) {
+    Stretch& last = waiting.slots[waiting.count - 1];
+    last.bytes = static_cast<uint32_t>(slot.offset + slot.bytes - last.offset);
+    return;
+  }
+  if (waiting.count == waiting.slots.size()) send(transport::Reach::kNoLine);
+  waiting.slots[waiting.count++] = slot;
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,75 @@
+// Sends what the kernels of a rank publish to ranks on other machines.
+//
+// Ranks on several machines meet in pinned memory of the host: each has its own block there, and mirrors of those of
+// the ranks on other machines, which messages keep up to date (transports/transport.h). Kernels read and write them
+// like any block. With a signal, they post the slots that travel with it, and then its line, into a ring in host
+// memory; a thread of this process, the proxy, takes that from the rings of all its ranks and sends it. The ring has
+// the line as it was signalled, because the kernel may have gone on since. Slots stay as they are until their readers
+// have signalled, as on one machine.
+//
+// A kernel cannot wake a thread. So the proxy looks again and again, giving up its core in between, for a few
+// milliseconds after the last launch or post, and a thousand times a second otherwise, because graphs are launched
+// without the library.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels/cuda/launch.h"
+#include "src/base/status.h"
+#include "src/device/cuda/device.h"
+#include "transports/transport.h"
+
+namespace axccl::exec {
+
+class CudaProxy {
+ public:
+  // A rank on another machine: how it is reached, and its block in messages.
+  struct Far {
+    transport::Reach* reach = nullptr;  // null: it shares memory with this rank
+    std::shared_ptr<transport::Reach::Area> block;
+  };
+  // `far` of all ranks. The reaches must live as long as this object.
+  static Result<std::unique_ptr<CudaProxy>> Create(const device::cuda::Device* device, std::vector<Far> far);
+  // No kernel of the rank runs any more.
+  ~CudaProxy();
+
+  // For kernels.
+  kernels::cuda::ProxyRing* ring() const { return ring_; }
+  CUdeviceptr posted() const { return posted_; }
+
+  // Kernels have been launched that may post.
+  static void Wake();
+  // Sends what has been posted. Returns whether there was anything. Any thread may call it.
+  bool SendPosted();
+  // An error of sending that is not the peer's.
+  Status status() const;
+
+ private:
+  using Stretch = transport::Reach::Stretch;
+  using Entry = kernels::cuda::ProxyRing::Entry;
+
+  CudaProxy(const device::cuda::Device* device, std::vector<Far> far);
+  void Take(const Entry& entry);
+
+  const device::cuda::Device* const device_;
+  kernels::cuda::ProxyRing* ring_ = nullptr;
+  CUdeviceptr posted_ = 0;
+
+  mutable std::mutex mutex_;  // of what follows
+  std::vector<Far> far_;
+  // Slots for one rank that have not been sent.
+  struct Waiting {
+    std::array<Stretch, 32> slots;
+    size_t count = 0;
+  };
+  std::vector<Waiting> waiting_;
+  uint32_t taken_ = 0;
+  Status status_;
+};
+
+}  // namespace axccl::exec
