@@ -14,9 +14,10 @@ namespace axccl::tests {
 constexpr int kRevokedCell = 40;  // when, ns
 constexpr int kCalledCell = 41;
 
-inline ncclResult_t RevokeCaseSum(ncclComm_t comm, axcclStream_t stream, std::vector<int>* data) {
+inline ncclResult_t RevokeCaseSum(ncclComm_t comm, axcclStream_t stream, harness::DeviceVector<int>* data) {
   return harness::AwaitCall(
-      ncclAllReduce(data->data(), data->data(), data->size(), ncclInt32, ncclSum, comm, harness::Cuda(stream)), stream);
+      ncclAllReduce(data->data(), data->data(), data->size(), ncclInt32, ncclSum, comm, harness::Cuda(stream)), stream,
+      comm);
 }
 
 inline void ExpectRevoked(harness::RankContext& context, ncclComm_t comm, int by) {
@@ -38,9 +39,9 @@ inline void MakeAnother(harness::RankContext& context, ncclComm_t comm, axcclStr
   } else {
     ASSERT_OK(ncclCommSplit(comm, 0, 0, &next, nullptr));
   }
-  std::vector<int> data(1000, 1);
+  harness::DeviceVector<int> data(1000, 1);
   ASSERT_OK(RevokeCaseSum(next, stream, &data));
-  EXPECT_EQ(data, std::vector<int>(1000, context.nranks()));
+  EXPECT_EQ(data, harness::DeviceVector<int>(1000, context.nranks()));
   EXPECT_OK(ncclCommDestroy(next));
 }
 
@@ -48,7 +49,7 @@ inline void MakeAnother(harness::RankContext& context, ncclComm_t comm, axcclStr
 inline void RunRevoke(harness::RankContext& context, int by, bool busy, size_t count) {
   harness::Clique clique;
   ASSERT_TRUE(clique.Init(context));
-  std::vector<int> data(count, 1);
+  harness::DeviceVector<int> data(count, 1);
   ASSERT_OK(RevokeCaseSum(clique.comm(), clique.stream(), &data));
   ASSERT_TRUE(context.Barrier());
   const bool mine = context.rank() == by;

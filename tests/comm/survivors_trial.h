@@ -60,8 +60,12 @@ constexpr int kTrialWorksCell = 52;  // + rank: when the survivors' communicator
 
 // Combines `mine` over all ranks.
 inline ncclResult_t Combine(ncclComm_t comm, axcclStream_t stream, uint64_t mine, uint64_t* sum) {
-  *sum = 0;
-  return harness::AwaitCall(ncclAllReduce(&mine, sum, 1, ncclUint64, ncclSum, comm, harness::Cuda(stream)), stream);
+  thread_local harness::DeviceVector<uint64_t> words(2);
+  words = {mine, 0};
+  const ncclResult_t result = harness::AwaitCall(
+      ncclAllReduce(&words[0], &words[1], 1, ncclUint64, ncclSum, comm, harness::Cuda(stream)), stream, comm);
+  *sum = words[1];
+  return result;
 }
 
 // Calls until all survivors, and nobody else, are in a communicator that works.

@@ -12,6 +12,7 @@
 
 #include "axccl/axccl.h"
 #include "nccl.h"
+#include "tests/harness/gpu.h"
 #include "tests/harness/run_ranks.h"
 
 namespace axccl::harness {
@@ -40,6 +41,11 @@ inline cudaStream_t Cuda(axcclStream_t stream) { return axcclStreamToCuda(stream
 // because it keeps its error until then.
 inline ncclResult_t AwaitCall(ncclResult_t called, axcclStream_t stream) {
   const ncclResult_t ended = axcclStreamSynchronize(stream);
+  return called == ncclSuccess ? ended : called;
+}
+// The same on either kind of device.
+inline ncclResult_t AwaitCall(ncclResult_t called, axcclStream_t stream, ncclComm_t comm) {
+  const ncclResult_t ended = EndOf(stream, comm);
   return called == ncclSuccess ? ended : called;
 }
 

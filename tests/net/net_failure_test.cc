@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tests/harness/client.h"
+#include "tests/harness/gpu.h"
 #include "tests/harness/residue.h"
 #include "tests/harness/timing.h"
 #include "tests/net/run_on_hosts.h"
@@ -27,6 +28,7 @@ namespace {
 
 using harness::Clique;
 using harness::Cuda;
+using harness::DeviceVector;
 using harness::Entries;
 using harness::NowNs;
 using harness::RankContext;
@@ -78,24 +80,24 @@ void ExpectLost(RankContext& context, Clique* clique, ncclResult_t result, const
   clique->ForgetComms();
 }
 
-ncclResult_t AllReduce(Clique& clique, std::vector<int>* data) {
-  const ncclResult_t result =
-      ncclAllReduce(data->data(), data->data(), data->size(), ncclInt32, ncclMax, clique.comm(), Cuda(clique.stream()));
-  return result == ncclSuccess ? axcclStreamSynchronize(clique.stream()) : result;
+ncclResult_t AllReduce(Clique& clique, DeviceVector<int>* data) {
+  return harness::AwaitCall(
+      ncclAllReduce(data->data(), data->data(), data->size(), ncclInt32, ncclMax, clique.comm(), Cuda(clique.stream())),
+      clique.stream(), clique.comm());
 }
 
 // Makes a communicator and uses it on every rank, and publishes the ranks' processes.
 void Begin(RankContext& context, Clique* clique) {
   ASSERT_TRUE(clique->Init(context));
   context.Set(kPidCell + context.rank(), static_cast<uint64_t>(getpid()));
-  std::vector<int> data(50000, context.rank());
+  DeviceVector<int> data(50000, context.rank());
   ASSERT_OK(AllReduce(*clique, &data));
-  ASSERT_EQ(data, std::vector<int>(50000, context.nranks() - 1));
+  ASSERT_EQ(data, DeviceVector<int>(50000, context.nranks() - 1));
   ASSERT_TRUE(context.Barrier(1));
 }
 
 // Makes calls until one fails. If idle, waits until the network has broken, and expects no error until then.
-ncclResult_t AwaitTrouble(RankContext& context, Clique& clique, bool busy, std::vector<int>* data) {
+ncclResult_t AwaitTrouble(RankContext& context, Clique& clique, bool busy, DeviceVector<int>* data) {
   ncclResult_t result = ncclSuccess;
   if (!busy) {
     context.Await(kTimeCell);
@@ -123,7 +125,7 @@ TEST_P(PartitionTest, BothSidesLearnOfItAndMeetAgain) {
         const int rank = context.rank();
         Clique clique;
         ASSERT_NO_FATAL_FAILURE(Begin(context, &clique));
-        std::vector<int> data(50000, 7);
+        DeviceVector<int> data(50000, 7);
         std::thread breaker;
         if (rank == 0)
           breaker = std::thread([&] {
@@ -164,7 +166,7 @@ TEST_P(KillTest, EverySurvivorLearnsWhichRankDied) {
     constexpr int kVictim = 4;  // on the same host as rank 1
     Clique clique;
     ASSERT_NO_FATAL_FAILURE(Begin(context, &clique));
-    std::vector<int> data(50000, 7);
+    DeviceVector<int> data(50000, 7);
     if (context.rank() == kVictim) {
       std::thread killer([&] {
         usleep(30000);
@@ -205,7 +207,7 @@ TEST_P(ResetTest, BothSidesNameEachOther) {
   RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
     Clique clique;
     ASSERT_NO_FATAL_FAILURE(Begin(context, &clique));
-    std::vector<int> data(50000, 7);
+    DeviceVector<int> data(50000, 7);
     const std::vector<int> connections = TestHosts::Connections();
     if (context.rank() == 0) {
       ASSERT_GE(connections.size(), 2u) << "one for messages and one that shows that the peer lives";
@@ -234,7 +236,7 @@ TEST(Patience, AStoppedProcessIsNotDead) {
   RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
     Clique clique;
     ASSERT_NO_FATAL_FAILURE(Begin(context, &clique));
-    std::vector<int> data(1000, 7);
+    DeviceVector<int> data(1000, 7);
     std::thread stopper;
     if (context.rank() == 0)
       stopper = std::thread([&] {
@@ -266,9 +268,9 @@ TEST(Patience, APartitionThatHealsInTimeCostsOnlyTime) {
         EXPECT_TRUE(hosts.Heal(1));
       });
     for (int round = 0; round < 5; ++round) {
-      std::vector<int> data(100000, context.rank() + round);
+      DeviceVector<int> data(100000, context.rank() + round);
       ASSERT_OK(AllReduce(clique, &data));
-      ASSERT_EQ(data, std::vector<int>(100000, 3 + round));
+      ASSERT_EQ(data, DeviceVector<int>(100000, 3 + round));
     }
     if (healer.joinable()) healer.join();
     EXPECT_NE(context.Get(kTimeCell), 0u) << "nothing was cut";
@@ -279,7 +281,7 @@ TEST(Patience, ShortInterruptionsAreSurvived) {
   const auto body = [](const TestHosts& hosts, RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    std::vector<int> data(10000);
+    DeviceVector<int> data(10000);
     std::atomic<bool> over{false};
     std::thread breaker;
     if (context.rank() == 0)
@@ -324,7 +326,7 @@ TEST_P(Residue, NothingIsLeftOfACommunicator) {
         for (int round = 0; round < 12; ++round) {
           Clique clique;
           ASSERT_TRUE(clique.Init(context));
-          std::vector<int> data(50000, round);
+          DeviceVector<int> data(50000, round);
           ASSERT_OK(AllReduce(clique, &data));
           ASSERT_TRUE(context.Barrier(1));
           if (round % 2 == 0) {
@@ -356,7 +358,7 @@ TEST_P(Residue, NothingIsLeftOfADeadPeer) {
       [](const TestHosts&, RankContext& context) {
         Clique clique;
         ASSERT_TRUE(clique.Init(context));
-        std::vector<int> data(1 << 20, 7);
+        DeviceVector<int> data(1 << 20, 7);
         ASSERT_OK(AllReduce(clique, &data));
         const int with_peer = Entries("/proc/self/fd");
         ASSERT_TRUE(context.Barrier(1));
@@ -398,7 +400,7 @@ TEST_P(Residue, NothingIsLeftToTheNextProgram) {
         const std::multiset<std::string> before = KeptByExec();
         Clique clique;
         ASSERT_TRUE(clique.Init(context));
-        std::vector<int> data(1 << 20, 7);
+        DeviceVector<int> data(1 << 20, 7);
         ASSERT_OK(AllReduce(clique, &data));
         const uint64_t limit = NowNs() + kSettledNs;
         while (KeptByExec() != before && NowNs() < limit) usleep(1000);
