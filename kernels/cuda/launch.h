@@ -215,6 +215,8 @@ struct alignas(kCacheLine) ProxyRing {
     uint64_t call = 0;       // of a line: its signature and sequence
     uint32_t bytes = 0;      // of a slot; 0: a line
     uint32_t rank = 0;       // of the member, in the communicator
+    uint32_t position = 0;   // of the member, in the group of the channel
+    uint32_t channel = 0;    // Channel::number
     uint32_t of_member = 0;  // 1: a slot of the member's block
     uint32_t number = 0;     // of the entry, from 1; stored last
   };
@@ -283,6 +285,7 @@ struct Channel {
   const Program* barrier = nullptr;
   ProxyRing* ring = nullptr;          // null: no member is on another machine
   uint32_t* posted = nullptr;         // entries so far, of all channels of the rank
+  uint32_t number = 0;                // in entries of the ring
   uint64_t half_bytes = 0;            // scratch that turns of one parity use
   uint32_t endpoints = 0, lanes = 0;  // of the lines
   uint32_t size = 0, self = 0;

@@ -23,6 +23,8 @@ AXCCL_DEVICE void Post(Channel& channel, const ProxyRing::Entry& entry) {
   StoreRelaxed(&place.call, entry.call);
   StoreRelaxed(&place.bytes, entry.bytes);
   StoreRelaxed(&place.rank, entry.rank);
+  StoreRelaxed(&place.position, entry.position);
+  StoreRelaxed(&place.channel, channel.number);
   StoreRelaxed(&place.of_member, entry.of_member);
   StoreRelease(&place.number, before + 1);
 }
@@ -64,6 +66,7 @@ AXCCL_DEVICE_CALL inline void PostSignal(const Context& c, const Step& step, uin
     entry.value = turn << 16 | step.value;
     entry.call = uint64_t{c.signature} | (c.sequence + 1) << 32;
     entry.rank = member.rank;
+    entry.position = p;
     Post(channel, entry);
   }
 }

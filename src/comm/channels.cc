@@ -222,6 +222,9 @@ void GroupChannel::PublishArea() {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   ChannelSlot* slot = layout.SlotOf(table_->comm_->block().data(), part_.slot);
   slot->area.store(static_cast<uint32_t>(part_.area) + 1, std::memory_order_seq_cst);
+  const auto at = static_cast<uint64_t>(reinterpret_cast<std::byte*>(&slot->area) - table_->comm_->block().data());
+  const transport::Reach::Stretch area{at, sizeof(uint64_t), false, false};
+  for (transport::Reach* const reach : part_.reaches) reach->Publish(nullptr, {&area, 1}, transport::Reach::kNoLine);
 }
 
 bool GroupChannel::HasJoined(int position) const {
@@ -502,7 +505,21 @@ void ChannelTable::PublishEntry(const GroupChannel::Part& part,
   }
 }
 
+// Whether a rank of another machine still has its part of that channel, and may read the area of this rank's device in
+// its mirror. (It counts as user of the slot only there.)
+bool ChannelTable::MayReadArea(const transport::Reach& reach, uint64_t key) const {
+  if (reach.inbox() == nullptr || reach.Died()) return false;
+  const exec::BlockLayout& layout = comm_->block().layout();
+  for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
+    const uint64_t word = layout.KeyOf(reach.block(), exec::PlaceOfKey(key, probe))->load(std::memory_order_seq_cst);
+    if (KeyIn(word) == key && SlotIn(word) != exec::kGoneSlot) return true;
+  }
+  return false;
+}
+
 bool ChannelTable::TryFree(const GroupChannel::Part& part) {
+  const auto reads_area = [&](const transport::Reach* reach) { return MayReadArea(*reach, part.key); };
+  if (part.area >= 0 && std::any_of(part.reaches.begin(), part.reaches.end(), reads_area)) return false;
   const ChannelSlot* slot = comm_->block().layout().SlotOf(comm_->block().data(), part.slot);
   if (slot->users.load(std::memory_order_seq_cst) != 0) return false;
   // Operations that are still running hold the areas, too.

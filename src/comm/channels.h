@@ -173,6 +173,7 @@ class ChannelTable {
   // Makes the members see the word at the part's place, and `stretches` before it.
   void PublishEntry(const GroupChannel::Part& part, std::span<const transport::Reach::Stretch> stretches) const;
   bool TryFree(const GroupChannel::Part& part);
+  bool MayReadArea(const transport::Reach& reach, uint64_t key) const;
   void Sweep();
   // With the lock: returns an error unless that many areas of the rank's device are free.
   Status CheckAreas(size_t needed);

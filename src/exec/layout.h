@@ -191,8 +191,10 @@ struct ChannelSlot {
   std::atomic<uint64_t> offset;  // of the part in the owner's heap
   std::atomic<int64_t> id;
   std::atomic<uint32_t> users;
-  std::atomic<uint32_t>
-      area;  // for GPU ranks: 1 + the area of the rank's device that the channel has, 0 before it has one
+  uint32_t reserved;
+  // For GPU ranks: 1 + the area of the rank's device that the channel has, 0 before it has one. It is sent with the next
+  // word, as one of 8 bytes.
+  alignas(8) std::atomic<uint32_t> area;
   uint32_t generation;
   uint32_t size;
   // kMessages and kPipeline: of, or on, the channel that the application knows as `on`, or the communicator's own.

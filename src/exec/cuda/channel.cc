@@ -27,6 +27,7 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& parts,
 }
 
 CudaChannel::~CudaChannel() {
+  if (number_) parts_.links->proxy()->RemoveChannel(*number_);
   if (wait_ != nullptr) parts_.waits->Leave(wait_);
   if (memory_ != 0) parts_.device->Return(memory_);
   if (meeting_ != nullptr) Device::ReturnHost(meeting_);
@@ -55,9 +56,10 @@ Status CudaChannel::Upload() {
   channel.control = parts_.control;
   channel.wait = wait_;
   channel.barrier = reinterpret_cast<const cuda::Program*>(barrier_program);
-  if (const CudaProxy* const proxy = parts_.links->proxy(); proxy != nullptr && members_->inbox() != nullptr) {
+  if (CudaProxy* const proxy = parts_.links->proxy(); proxy != nullptr && members_->inbox() != nullptr) {
     channel.ring = proxy->ring();
     channel.posted = reinterpret_cast<uint32_t*>(proxy->posted());
+    number_ = channel.number = proxy->AddChannel(channel_);
   }
   channel.half_bytes = members_->own().layout.scratch_bytes / plan::kRotation;
   channel.endpoints = members_->own().layout.endpoints;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
@@ -88,6 +89,7 @@ class CudaChannel {
   CUdeviceptr memory_ = 0, maps_ = 0;
   kernels::cuda::Wait* wait_ = nullptr;
   uint32_t looks_ = 0;                         // of TellWait
+  std::optional<uint32_t> number_;             // for the proxy
   std::shared_ptr<Channel> hold_;              // for created channels: `channel_`, while kernels may use it
   kernels::cuda::Meeting* meeting_ = nullptr;  // for created channels
   bool met_ = true;

@@ -76,7 +76,7 @@ Status CudaLinks::MeetOnHost(Setup* setup, const std::vector<Member>& members, c
   }
   AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks, hosts));
   if (std::any_of(members.begin(), members.end(), [](const Member& member) { return IsMirror(member); })) {
-    AXCCL_ASSIGN_OR_RETURN(proxy_, CudaProxy::Create(device_, std::move(far)));
+    AXCCL_ASSIGN_OR_RETURN(proxy_, CudaProxy::Create(device_, std::move(far), layout_.areas));
   }
   return AgreeOnProtocols(setup);
 }
@@ -157,6 +157,7 @@ bool CudaLinks::AreInProcess(const Channel& channel) const {
 
 Status CudaLinks::ClearArea(int area) {
   const ChannelLayout layout = layout_.Area(static_cast<uint32_t>(area));
+  if (proxy_ != nullptr) proxy_->ClearLines(layout.lines, layout.announcements);
   return device_->Clear(of(options_.rank).address() + layout.lines, layout.announcements - layout.lines);
 }
 

@@ -16,8 +16,8 @@ namespace axccl::exec {
 namespace {
 
 using device::cuda::Device;
-using kernels::cuda::Line;
 using kernels::cuda::ProxyRing;
+using DeviceLine = kernels::cuda::Line;
 using Clock = std::chrono::steady_clock;
 
 // How long the thread looks without sleeping, and how often it looks otherwise.
@@ -88,11 +88,12 @@ bool Follows(const transport::Reach::Stretch& last, const transport::Reach::Stre
 
 }  // namespace
 
-CudaProxy::CudaProxy(const Device* device, std::vector<Far> far)
-    : device_(device), far_(std::move(far)), waiting_(far_.size()) {}
+CudaProxy::CudaProxy(const Device* device, std::vector<Far> far, uint64_t cleared_from)
+    : device_(device), cleared_from_(cleared_from), far_(std::move(far)), waiting_(far_.size()) {}
 
-Result<std::unique_ptr<CudaProxy>> CudaProxy::Create(const Device* device, std::vector<Far> far) {
-  std::unique_ptr<CudaProxy> proxy(new CudaProxy(device, std::move(far)));
+Result<std::unique_ptr<CudaProxy>> CudaProxy::Create(const Device* device, std::vector<Far> far,
+                                                     uint64_t cleared_from) {
+  std::unique_ptr<CudaProxy> proxy(new CudaProxy(device, std::move(far), cleared_from));
   AXCCL_ASSIGN_OR_RETURN(void* const ring, device->TakeHost(sizeof(ProxyRing)));
   proxy->ring_ = static_cast<ProxyRing*>(ring);
   AXCCL_ASSIGN_OR_RETURN(proxy->posted_, device->Take(sizeof(uint32_t)));
@@ -113,8 +114,24 @@ Status CudaProxy::status() const {
   return status_;
 }
 
+void CudaProxy::ClearLines(uint64_t begin, uint64_t end) {
+  const DeviceLine zero{};
+  const std::lock_guard lock(mutex_);
+  (void)SendPostedLocked();
+  for (size_t rank = 0; rank < far_.size(); ++rank) {
+    std::set<uint64_t>& lines = waiting_[rank].lines;
+    const auto first = lines.lower_bound(begin), last = lines.lower_bound(end);
+    for (auto line = first; line != last; ++line) far_[rank].reach->Publish(far_[rank].block, {}, {*line, &zero});
+    lines.erase(first, last);
+  }
+}
+
 bool CudaProxy::SendPosted() {
   const std::lock_guard lock(mutex_);
+  return SendPostedLocked();
+}
+
+bool CudaProxy::SendPostedLocked() {
   const uint32_t before = taken_;
   Status sent = CatchAll("a message of a GPU", [this] {
     for (;;) {
@@ -129,6 +146,38 @@ bool CudaProxy::SendPosted() {
   return taken_ != before;
 }
 
+uint32_t CudaProxy::AddChannel(const Channel* channel) {
+  const std::lock_guard lock(mutex_);
+  const auto free =
+      std::find_if(channels_.begin(), channels_.end(), [](const auto& c) { return c.channel == nullptr; });
+  const auto place = free != channels_.end() ? free : channels_.insert(free, Posting());
+  *place = {channel, std::vector<uint32_t>(static_cast<size_t>(channel->size()))};
+  return static_cast<uint32_t>(place - channels_.begin());
+}
+
+void CudaProxy::RemoveChannel(uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  (void)SendPostedLocked();
+  channels_[number] = {};
+}
+
+// The record of a call goes with the first line of it that a member gets, so that ranks whose calls differ can name
+// both. The host keeps the records of the last calls only, and graphs have none.
+void CudaProxy::SendRecord(const Entry& line) {
+  Posting& posting = channels_[line.channel];
+  const auto sequence = static_cast<uint32_t>(line.call >> 32);
+  if (posting.channel == nullptr || posting.recorded[line.position] == sequence) return;
+  posting.recorded[line.position] = sequence;
+  const Member& own = posting.channel->own();
+  const Member& member = posting.channel->member(static_cast<int>(line.position));
+  const OpRecord& record = *own.layout.RecordOf(own.block, sequence - 1);
+  if (static_cast<uint32_t>(record.sequence.load(std::memory_order_acquire)) != sequence) return;
+  constexpr size_t kBegin = offsetof(OpRecord, sequence);
+  constexpr size_t kEnd = offsetof(OpRecord, word) + OpRecord::kWords * sizeof(uint64_t);
+  const Stretch stretch{own.layout.OffsetOfRecord(sequence - 1) + kBegin, kEnd - kBegin, false, true};
+  member.reach->PublishLater(member.mirror, {&stretch, 1}, transport::Reach::kNoLine);
+}
+
 void CudaProxy::Take(const Entry& entry) {
   const Far& far = far_[entry.rank];
   Waiting& waiting = waiting_[entry.rank];
@@ -137,10 +186,12 @@ void CudaProxy::Take(const Entry& entry) {
     waiting.count = 0;
   };
   if (entry.bytes == 0) {
-    Line line{};
+    DeviceLine line{};
     line.value = entry.value;
     line.signature = static_cast<uint32_t>(entry.call);
     line.sequence = static_cast<uint32_t>(entry.call >> 32);
+    SendRecord(entry);
+    if (entry.offset >= cleared_from_) waiting.lines.insert(entry.offset);
     return send({entry.offset, &line});
   }
   const Stretch slot{entry.offset, entry.bytes, entry.of_member != 0, false};

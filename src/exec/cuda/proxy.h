@@ -17,11 +17,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
+#include "src/exec/channel/channel.h"
 #include "transports/transport.h"
 
 namespace axccl::exec {
@@ -33,10 +35,17 @@ class CudaProxy {
     transport::Reach* reach = nullptr;  // null: it shares memory with this rank
     std::shared_ptr<transport::Reach::Area> block;
   };
-  // `far` of all ranks. The reaches must live as long as this object.
-  static Result<std::unique_ptr<CudaProxy>> Create(const device::cuda::Device* device, std::vector<Far> far);
+  // `far` of all ranks. The reaches must live as long as this object. `cleared_from`: lines from this offset on may be
+  // cleared.
+  static Result<std::unique_ptr<CudaProxy>> Create(const device::cuda::Device* device, std::vector<Far> far,
+                                                   uint64_t cleared_from);
   // No kernel of the rank runs any more.
   ~CudaProxy();
+
+  // From now on, what kernels post for the channel goes with the records of its calls. Returns its number for kernels.
+  // Remove must follow; no kernel uses the channel any more then.
+  uint32_t AddChannel(const Channel* channel);
+  void RemoveChannel(uint32_t number);
 
   // For kernels.
   kernels::cuda::ProxyRing* ring() const { return ring_; }
@@ -46,6 +55,9 @@ class CudaProxy {
   static void Wake();
   // Sends what has been posted. Returns whether there was anything. Any thread may call it.
   bool SendPosted();
+  // Lines of this rank's block become 0 in all mirrors, before anything that is sent from now on takes effect. Nothing
+  // posts to them meanwhile.
+  void ClearLines(uint64_t begin, uint64_t end);
   // An error of sending that is not the peer's.
   Status status() const;
 
@@ -53,10 +65,13 @@ class CudaProxy {
   using Stretch = transport::Reach::Stretch;
   using Entry = kernels::cuda::ProxyRing::Entry;
 
-  CudaProxy(const device::cuda::Device* device, std::vector<Far> far);
+  CudaProxy(const device::cuda::Device* device, std::vector<Far> far, uint64_t cleared_from);
+  bool SendPostedLocked();
   void Take(const Entry& entry);
+  void SendRecord(const Entry& line);
 
   const device::cuda::Device* const device_;
+  const uint64_t cleared_from_;
   kernels::cuda::ProxyRing* ring_ = nullptr;
   CUdeviceptr posted_ = 0;
 
@@ -66,8 +81,14 @@ class CudaProxy {
   struct Waiting {
     std::array<Stretch, 32> slots;
     size_t count = 0;
+    std::set<uint64_t> lines;  // that have been sent and may be cleared
   };
   std::vector<Waiting> waiting_;
+  struct Posting {
+    const Channel* channel = nullptr;  // null: none has this number
+    std::vector<uint32_t> recorded;  // by position: sequence numbers, from 1, of the last calls whose records were sent
+  };
+  std::vector<Posting> channels_;
   uint32_t taken_ = 0;
   Status status_;
 };
