@@ -207,7 +207,7 @@ struct alignas(kCacheLine) Wait {
 // What a rank's kernels publish to members on other machines, in the order in which a thread of the host is to send it:
 // slots, and the line that goes with those before it. In host memory that the device sees, one for each rank.
 struct alignas(kCacheLine) ProxyRing {
-  static constexpr uint32_t kEntries = 512;
+  static constexpr uint32_t kEntries = 64;
 
   struct alignas(kCacheLine) Entry {
     uint64_t offset = 0;     // of the slot or line in the rank's block, or of the slot in the member's

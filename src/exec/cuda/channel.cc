@@ -57,8 +57,8 @@ Status CudaChannel::Upload() {
   channel.wait = wait_;
   channel.barrier = reinterpret_cast<const cuda::Program*>(barrier_program);
   if (CudaProxy* const proxy = parts_.links->proxy(); proxy != nullptr && members_->inbox() != nullptr) {
-    channel.ring = proxy->ring();
-    channel.posted = reinterpret_cast<uint32_t*>(proxy->posted());
+    channel.ring = parts_.links->ring();
+    channel.posted = reinterpret_cast<uint32_t*>(parts_.links->posted());
     number_ = channel.number = proxy->AddChannel(channel_);
   }
   channel.half_bytes = members_->own().layout.scratch_bytes / plan::kRotation;

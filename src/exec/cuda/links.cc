@@ -1,6 +1,7 @@
 #include "src/exec/cuda/links.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/format.h"
 #include "src/base/log.h"
@@ -75,10 +76,17 @@ Status CudaLinks::MeetOnHost(Setup* setup, const std::vector<Member>& members, c
     if (IsMirror(members[rank])) far[rank] = {members[rank].reach, mirrors_.back()};
   }
   AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks, hosts));
-  if (std::any_of(members.begin(), members.end(), [](const Member& member) { return IsMirror(member); })) {
-    AXCCL_ASSIGN_OR_RETURN(proxy_, CudaProxy::Create(device_, std::move(far), layout_.areas));
-  }
+  if (std::any_of(members.begin(), members.end(), [](const Member& member) { return IsMirror(member); }))
+    AXCCL_RETURN_IF_ERROR(StartProxy(std::move(far)));
   return AgreeOnProtocols(setup);
+}
+
+Status CudaLinks::StartProxy(std::vector<CudaProxy::Far> far) {
+  AXCCL_ASSIGN_OR_RETURN(void* const ring, device_->TakeHost(sizeof(*ring_)));
+  ring_ = static_cast<kernels::cuda::ProxyRing*>(ring);
+  AXCCL_ASSIGN_OR_RETURN(posted_, device_->Take(sizeof(uint32_t)));
+  proxy_ = std::make_unique<CudaProxy>(ring_, std::move(far), layout_.areas);
+  return proxy_->Start();
 }
 
 // Returns why the blocks cannot be on the devices; empty if they can.
@@ -121,6 +129,8 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup) {
 void CudaLinks::Disconnect() {
   buffers_ = nullptr;
   proxy_ = nullptr;
+  if (posted_ != 0) device_->Return(std::exchange(posted_, 0));
+  if (ring_ != nullptr) device::cuda::Device::ReturnHost(std::exchange(ring_, nullptr));
   blocks_.Unmap();
   mirrors_.clear();
 }

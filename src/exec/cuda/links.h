@@ -50,6 +50,8 @@ class CudaLinks {
 
   // Sends what kernels here publish to ranks on other machines; null if there are none.
   CudaProxy* proxy() const { return proxy_.get(); }
+  kernels::cuda::ProxyRing* ring() const { return ring_; }
+  CUdeviceptr posted() const { return posted_; }
   // Null if ranks do not announce their buffers.
   CudaBuffers* buffers() const { return buffers_.get(); }
   // Allowed by all ranks.
@@ -60,6 +62,7 @@ class CudaLinks {
  private:
   Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts);
   Result<std::string> TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts, bool far);
+  Status StartProxy(std::vector<CudaProxy::Far> far);
   Status MeetOnHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts);
   Status AgreeOnProtocols(Setup* setup);
 
@@ -68,6 +71,9 @@ class CudaLinks {
   const CudaLayout layout_;
   cuda_ipc::Blocks blocks_;
   std::vector<std::shared_ptr<transport::Reach::Area>> mirrors_;  // of the blocks of ranks on other machines
+  // What kernels post, and how much that is so far, on the device.
+  kernels::cuda::ProxyRing* ring_ = nullptr;
+  CUdeviceptr posted_ = 0;
   std::unique_ptr<CudaProxy> proxy_;
   std::unique_ptr<CudaBuffers> buffers_;
   uint32_t neighbours_ = 1;

@@ -15,7 +15,6 @@
 namespace axccl::exec {
 namespace {
 
-using device::cuda::Device;
 using kernels::cuda::ProxyRing;
 using DeviceLine = kernels::cuda::Line;
 using Clock = std::chrono::steady_clock;
@@ -88,24 +87,9 @@ bool Follows(const transport::Reach::Stretch& last, const transport::Reach::Stre
 
 }  // namespace
 
-CudaProxy::CudaProxy(const Device* device, std::vector<Far> far, uint64_t cleared_from)
-    : device_(device), cleared_from_(cleared_from), far_(std::move(far)), waiting_(far_.size()) {}
+CudaProxy::~CudaProxy() { ProxyThread::Process().Remove(this); }
 
-Result<std::unique_ptr<CudaProxy>> CudaProxy::Create(const Device* device, std::vector<Far> far,
-                                                     uint64_t cleared_from) {
-  std::unique_ptr<CudaProxy> proxy(new CudaProxy(device, std::move(far), cleared_from));
-  AXCCL_ASSIGN_OR_RETURN(void* const ring, device->TakeHost(sizeof(ProxyRing)));
-  proxy->ring_ = static_cast<ProxyRing*>(ring);
-  AXCCL_ASSIGN_OR_RETURN(proxy->posted_, device->Take(sizeof(uint32_t)));
-  AXCCL_RETURN_IF_ERROR(ProxyThread::Process().Add(proxy.get()));
-  return proxy;
-}
-
-CudaProxy::~CudaProxy() {
-  ProxyThread::Process().Remove(this);
-  if (posted_ != 0) device_->Return(posted_);
-  if (ring_ != nullptr) Device::ReturnHost(ring_);
-}
+Status CudaProxy::Start() { return ProxyThread::Process().Add(this); }
 
 void CudaProxy::Wake() { ProxyThread::Process().Wake(); }
 

@@ -18,11 +18,11 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/launch.h"
 #include "src/base/status.h"
-#include "src/device/cuda/device.h"
 #include "src/exec/channel/channel.h"
 #include "transports/transport.h"
 
@@ -35,21 +35,20 @@ class CudaProxy {
     transport::Reach* reach = nullptr;  // null: it shares memory with this rank
     std::shared_ptr<transport::Reach::Area> block;
   };
-  // `far` of all ranks. The reaches must live as long as this object. `cleared_from`: lines from this offset on may be
-  // cleared.
-  static Result<std::unique_ptr<CudaProxy>> Create(const device::cuda::Device* device, std::vector<Far> far,
-                                                   uint64_t cleared_from);
-  // No kernel of the rank runs any more.
+  // `far` of all ranks. The ring and the reaches must live as long as this object. `cleared_from`: lines from this
+  // offset on may be cleared.
+  CudaProxy(kernels::cuda::ProxyRing* ring, std::vector<Far> far, uint64_t cleared_from)
+      : ring_(ring), cleared_from_(cleared_from), far_(std::move(far)), waiting_(far_.size()) {}
   ~CudaProxy();
+  CudaProxy(const CudaProxy&) = delete;
+  CudaProxy& operator=(const CudaProxy&) = delete;
+  // From now on, the thread sends what is posted.
+  Status Start();
 
   // From now on, what kernels post for the channel goes with the records of its calls. Returns its number for kernels.
   // Remove must follow; no kernel uses the channel any more then.
   uint32_t AddChannel(const Channel* channel);
   void RemoveChannel(uint32_t number);
-
-  // For kernels.
-  kernels::cuda::ProxyRing* ring() const { return ring_; }
-  CUdeviceptr posted() const { return posted_; }
 
   // Kernels have been launched that may post.
   static void Wake();
@@ -65,15 +64,12 @@ class CudaProxy {
   using Stretch = transport::Reach::Stretch;
   using Entry = kernels::cuda::ProxyRing::Entry;
 
-  CudaProxy(const device::cuda::Device* device, std::vector<Far> far, uint64_t cleared_from);
   bool SendPostedLocked();
   void Take(const Entry& entry);
   void SendRecord(const Entry& line);
 
-  const device::cuda::Device* const device_;
+  kernels::cuda::ProxyRing* const ring_;
   const uint64_t cleared_from_;
-  kernels::cuda::ProxyRing* ring_ = nullptr;
-  CUdeviceptr posted_ = 0;
 
   mutable std::mutex mutex_;  // of what follows
   std::vector<Far> far_;
