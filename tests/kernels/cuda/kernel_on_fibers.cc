@@ -10,4 +10,13 @@ void RunKernel(const Launch& launch) {
   Interpreter(launch, block).Run();
 }
 
+void PostAll(Channel& channel, const ProxyRing::Entry* entries, size_t count) {
+  if (!IsFirst()) return;
+  for (size_t i = 0; i < count; ++i) {
+    ProxyRing::Entry entry = entries[i];
+    entry.rank = BlockIndex();
+    Post(channel, entry);
+  }
+}
+
 }  // namespace axccl::kernels::cuda
