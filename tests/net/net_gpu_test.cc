@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "axccl/pipelines.h"
 #include "tests/cuda/graph.h"
 #include "tests/harness/channels.h"
 #include "tests/harness/timing.h"
@@ -164,6 +165,26 @@ TEST(NetGpu, AMismatchNamesBothCalls) {
     ASSERT_TRUE(context.Barrier());
     EXPECT_OK(ncclCommAbort(clique.comm()));
     clique.ForgetComms();
+  });
+}
+
+TEST(NetGpu, PipelinesAreRefused) {
+  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    DeviceVector<float> data(24);
+    const int64_t one[1] = {8}, all[1] = {16};
+    axcclPipelineSpec_t spec = AXCCL_PIPELINE_SPEC_INITIALIZER;
+    spec.in.data = data.data(), spec.in.num_dims = 1, spec.in.sizes = one, spec.in.datatype = ncclFloat32;
+    spec.out.data = data.data() + 8, spec.out.num_dims = 1, spec.out.sizes = all, spec.out.datatype = ncclFloat32;
+    spec.slices = 2;
+    axcclPipeline_t pipeline = nullptr;
+    EXPECT_EQ(axcclPipelineCreate(&pipeline, &spec, axcclDefaultChannel(clique.comm())), ncclInvalidUsage);
+    EXPECT_TRUE(LastErrorHas("axcclPipelineCreate") && LastErrorHas("read each other's memory"))
+        << ncclGetLastError(nullptr);
+    ASSERT_OK(AwaitCall(
+        ncclAllReduce(data.data(), data.data(), 8, ncclFloat32, ncclSum, clique.comm(), Cuda(clique.stream())),
+        clique.stream(), clique.comm()));
   });
 }
 
