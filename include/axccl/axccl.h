@@ -137,8 +137,8 @@ typedef struct axcclCommInfo {
 ncclResult_t axcclCommGetInfo(ncclComm_t comm, axcclCommInfo_t* info);
 
 /* *link = how this rank reaches `peer`. "self"; host ranks: "inproc" (same process), "shm" (mapped memory), "shm+cma"
- * (other memory also by system call), "tcp" or "ucx" (messages to another machine); GPU ranks: "inproc", "cuda_ipc", or
- * "pinned" (through host memory). The text is static. */
+ * (other memory also by system call); GPU ranks: "inproc", "cuda_ipc", or "pinned" (through host memory); either kind:
+ * "tcp" or "ucx" (messages to another machine). The text is static. */
 ncclResult_t axcclCommGetLink(ncclComm_t comm, int peer, const char** link);
 
 /* *algorithm = the algorithm of the communicator's last operation that has ended (not of one that is still enqueued or

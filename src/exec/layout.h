@@ -192,8 +192,8 @@ struct ChannelSlot {
   std::atomic<int64_t> id;
   std::atomic<uint32_t> users;
   uint32_t reserved;
-  // For GPU ranks: 1 + the area of the rank's device that the channel has, 0 before it has one. It is sent with the next
-  // word, as one of 8 bytes.
+  // For GPU ranks: 1 + the area of the rank's device that the channel has, 0 before it has one. Sent together with the
+  // next one, as a word of 8 bytes.
   alignas(8) std::atomic<uint32_t> area;
   uint32_t generation;
   uint32_t size;
