@@ -161,8 +161,9 @@ class Reach {
   struct Stretch {
     uint64_t offset = 0;
     uint32_t bytes = 0;
-    bool of_peer = false;  // of the peer's block, as it is here; otherwise of this rank's block
-    bool guarded = false;  // the first word is a sequence number, 0 while the rest is being written
+    bool of_peer = false;                // of the peer's block, as it is here; otherwise of this rank's block
+    bool guarded = false;                // the first word is a sequence number, 0 while the rest is being written
+    const std::byte* content = nullptr;  // what the peer is to see there; null: what is there
   };
   static constexpr uint64_t kNoLine = ~uint64_t{0};
   static constexpr size_t kLineBytes = 64;

@@ -173,7 +173,7 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
   const uint64_t offset = slot->offset.load(std::memory_order_relaxed);
   if (offset % kPage != 0 || !IsOurs(slot)) return not_ours();
   if (table_->comm_->device().traits().takes_areas) {
-    const uint32_t area = slot->area.load(std::memory_order_acquire);
+    const uint64_t area = slot->area.load(std::memory_order_acquire);
     created_[position] = true;
     if (area == 0) return false;
     if (area > table_->comm_->settings().gpu_channels)
@@ -221,7 +221,7 @@ Result<int> GroupChannel::TakeArea() {
 void GroupChannel::PublishArea() {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   ChannelSlot* slot = layout.SlotOf(table_->comm_->block().data(), part_.slot);
-  slot->area.store(static_cast<uint32_t>(part_.area) + 1, std::memory_order_seq_cst);
+  slot->area.store(static_cast<uint64_t>(part_.area) + 1, std::memory_order_seq_cst);
   const auto at = static_cast<uint64_t>(reinterpret_cast<std::byte*>(&slot->area) - table_->comm_->block().data());
   const transport::Reach::Stretch area{at, sizeof(uint64_t), false, false};
   for (transport::Reach* const reach : part_.reaches) reach->Publish(nullptr, {&area, 1}, transport::Reach::kNoLine);

@@ -192,9 +192,8 @@ struct ChannelSlot {
   std::atomic<int64_t> id;
   std::atomic<uint32_t> users;
   uint32_t reserved;
-  // For GPU ranks: 1 + the area of the rank's device that the channel has, 0 before it has one. Sent together with the
-  // next one, as a word of 8 bytes.
-  alignas(8) std::atomic<uint32_t> area;
+  // For GPU ranks: 1 + the area of the rank's device that the channel has, 0 before it has one.
+  std::atomic<uint64_t> area;
   uint32_t generation;
   uint32_t size;
   // kMessages and kPipeline: of, or on, the channel that the application knows as `on`, or the communicator's own.

@@ -52,6 +52,7 @@ class LaneChoice {
 
 // The bytes of a stretch of this rank's block, or of the peer's as they are here.
 inline const std::byte* BytesOf(const Memory& memory, const transport::Reach::Stretch& stretch) {
+  if (stretch.content != nullptr) return stretch.content;
   return (stretch.of_peer ? memory.mirror() : memory.own()) + stretch.offset;
 }
 
@@ -75,7 +76,8 @@ void CutIntoMessages(std::span<const transport::Reach::Stretch> stretches, trans
   for (Stretch rest : stretches) {
     while (!rest.guarded && bytes + rest.bytes > most_bytes) {
       const auto first = static_cast<uint32_t>(most_bytes - std::min(bytes, most_bytes));
-      if (first > 0) add({rest.offset, first, rest.of_peer, false});
+      if (first > 0) add({rest.offset, first, rest.of_peer, false, rest.content});
+      if (rest.content != nullptr) rest.content += first;
       rest.offset += first;
       rest.bytes -= first;
       pass(transport::Reach::kNoLine);

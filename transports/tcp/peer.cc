@@ -110,8 +110,9 @@ void Peer::Send(std::unique_ptr<Outgoing> frame) {
 }
 
 void Peer::SendLater(std::unique_ptr<Outgoing> frame) {
-  if (!open_ || frame->bytes() > kMostKept) return Send(std::move(frame));
-  frame->CopyData();
+  const bool small = frame->bytes() <= kMostKept;
+  if (small) frame->CopyData();
+  if (!open_ || !small) return Send(std::move(frame));
   kept_.push_back(std::move(frame));
 }
 

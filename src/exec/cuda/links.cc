@@ -128,7 +128,7 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup) {
 
 void CudaLinks::Disconnect() {
   buffers_ = nullptr;
-  proxy_ = nullptr;
+  if (proxy_ != nullptr) proxy_->Stop();
   if (posted_ != 0) device_->Return(std::exchange(posted_, 0));
   if (ring_ != nullptr) device::cuda::Device::ReturnHost(std::exchange(ring_, nullptr));
   blocks_.Unmap();

@@ -91,6 +91,12 @@ CudaProxy::~CudaProxy() { ProxyThread::Process().Remove(this); }
 
 Status CudaProxy::Start() { return ProxyThread::Process().Add(this); }
 
+void CudaProxy::Stop() {
+  ProxyThread::Process().Remove(this);
+  const std::lock_guard lock(mutex_);
+  ring_ = nullptr;
+}
+
 void CudaProxy::Wake() { ProxyThread::Process().Wake(); }
 
 Status CudaProxy::status() const {
@@ -116,6 +122,7 @@ bool CudaProxy::SendPosted() {
 }
 
 bool CudaProxy::SendPostedLocked() {
+  if (ring_ == nullptr) return false;
   const uint32_t before = taken_;
   Status sent = CatchAll("a message of a GPU", [this] {
     for (;;) {
@@ -135,14 +142,29 @@ uint32_t CudaProxy::AddChannel(const Channel* channel) {
   const auto free =
       std::find_if(channels_.begin(), channels_.end(), [](const auto& c) { return c.channel == nullptr; });
   const auto place = free != channels_.end() ? free : channels_.insert(free, Posting());
-  *place = {channel, std::vector<uint32_t>(static_cast<size_t>(channel->size()))};
+  place->channel = channel;
+  place->recorded.assign(static_cast<size_t>(channel->size()), 0);
+  place->copies = {};
   return static_cast<uint32_t>(place - channels_.begin());
 }
 
 void CudaProxy::RemoveChannel(uint32_t number) {
   const std::lock_guard lock(mutex_);
   (void)SendPostedLocked();
-  channels_[number] = {};
+  channels_[number].channel = nullptr;
+}
+
+// As a peer would read it (CallLog::Compare). Returns false if the host has no record of that call.
+bool CudaProxy::CopyRecord(const Channel& channel, uint32_t sequence, Posting::Copy* copy) {
+  const OpRecord& record = *channel.own().layout.RecordOf(channel.own().block, sequence - 1);
+  copy->sequence = 0;
+  copy->words[0] = record.sequence.load(std::memory_order_acquire);
+  if (static_cast<uint32_t>(copy->words[0]) != sequence) return false;
+  for (size_t w = 0; w < OpRecord::kWords; ++w) copy->words[1 + w] = record.word[w].load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (record.sequence.load(std::memory_order_relaxed) != copy->words[0]) return false;
+  copy->sequence = sequence;
+  return true;
 }
 
 // The record of a call goes with the first line of it that a member gets, so that ranks whose calls differ can name
@@ -152,13 +174,12 @@ void CudaProxy::SendRecord(const Entry& line) {
   const auto sequence = static_cast<uint32_t>(line.call >> 32);
   if (posting.channel == nullptr || posting.recorded[line.position] == sequence) return;
   posting.recorded[line.position] = sequence;
+  Posting::Copy& copy = posting.copies[sequence % posting.copies.size()];
+  if (copy.sequence != sequence && !CopyRecord(*posting.channel, sequence, &copy)) return;
   const Member& own = posting.channel->own();
   const Member& member = posting.channel->member(static_cast<int>(line.position));
-  const OpRecord& record = *own.layout.RecordOf(own.block, sequence - 1);
-  if (static_cast<uint32_t>(record.sequence.load(std::memory_order_acquire)) != sequence) return;
-  constexpr size_t kBegin = offsetof(OpRecord, sequence);
-  constexpr size_t kEnd = offsetof(OpRecord, word) + OpRecord::kWords * sizeof(uint64_t);
-  const Stretch stretch{own.layout.OffsetOfRecord(sequence - 1) + kBegin, kEnd - kBegin, false, true};
+  const uint64_t at = own.layout.OffsetOfRecord(sequence - 1) + offsetof(OpRecord, sequence);
+  const Stretch stretch{at, sizeof(copy.words), false, true, reinterpret_cast<const std::byte*>(copy.words.data())};
   member.reach->PublishLater(member.mirror, {&stretch, 1}, transport::Reach::kNoLine);
 }
 

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -35,8 +36,8 @@ class CudaProxy {
     transport::Reach* reach = nullptr;  // null: it shares memory with this rank
     std::shared_ptr<transport::Reach::Area> block;
   };
-  // `far` of all ranks. The ring and the reaches must live as long as this object. `cleared_from`: lines from this
-  // offset on may be cleared.
+  // `far` of all ranks. The ring must live until Stop, the reaches as long as this object. `cleared_from`: lines from
+  // this offset on may be cleared.
   CudaProxy(kernels::cuda::ProxyRing* ring, std::vector<Far> far, uint64_t cleared_from)
       : ring_(ring), cleared_from_(cleared_from), far_(std::move(far)), waiting_(far_.size()) {}
   ~CudaProxy();
@@ -44,6 +45,9 @@ class CudaProxy {
   CudaProxy& operator=(const CudaProxy&) = delete;
   // From now on, the thread sends what is posted.
   Status Start();
+  // No kernel of the rank runs any more. The ring is not used from now on; what is being sent may still need this
+  // object.
+  void Stop();
 
   // From now on, what kernels post for the channel goes with the records of its calls. Returns its number for kernels.
   // Remove must follow; no kernel uses the channel any more then.
@@ -64,11 +68,24 @@ class CudaProxy {
   using Stretch = transport::Reach::Stretch;
   using Entry = kernels::cuda::ProxyRing::Entry;
 
+  struct Posting {
+    const Channel* channel = nullptr;  // null: none has this number
+    std::vector<uint32_t> recorded;  // by position: sequence numbers, from 1, of the last calls whose records were sent
+    // Copies of records that are being sent, because the host writes those of later calls in their place. A peer that
+    // signals for a call has got the record of the one before.
+    struct Copy {
+      uint32_t sequence = 0;
+      std::array<uint64_t, 1 + OpRecord::kWords> words;  // the first is the number
+    };
+    std::array<Copy, 8> copies;
+  };
+
   bool SendPostedLocked();
   void Take(const Entry& entry);
   void SendRecord(const Entry& line);
+  static bool CopyRecord(const Channel& channel, uint32_t sequence, Posting::Copy* copy);
 
-  kernels::cuda::ProxyRing* const ring_;
+  kernels::cuda::ProxyRing* ring_;  // null: stopped
   const uint64_t cleared_from_;
 
   mutable std::mutex mutex_;  // of what follows
@@ -80,11 +97,7 @@ class CudaProxy {
     std::set<uint64_t> lines;  // that have been sent and may be cleared
   };
   std::vector<Waiting> waiting_;
-  struct Posting {
-    const Channel* channel = nullptr;  // null: none has this number
-    std::vector<uint32_t> recorded;  // by position: sequence numbers, from 1, of the last calls whose records were sent
-  };
-  std::vector<Posting> channels_;
+  std::deque<Posting> channels_;  // which stay where they are
   uint32_t taken_ = 0;
   Status status_;
 };
