@@ -193,7 +193,7 @@ bool Communicator::TakenBack(const void* p, size_t bytes) const {
 // Operations that wait check their peers themselves (Operation::SlowCheck, CudaWaits), so a peer that leaves does not
 // affect ranks that need nothing from it. But calls that differ are an error on all ranks, including those that have
 // done their part of one.
-Status Communicator::AsyncError() {
+void Communicator::LookForFailures() {
   if (failure_.only_revoked()) {
     Fail(Failure());
     SpreadRevoke(failure_.revoked_by());
@@ -204,6 +204,10 @@ Status Communicator::AsyncError() {
   } else {
     device_->Relieve();
   }
+}
+
+Status Communicator::AsyncError() {
+  if (!device_->traits().needs_watch || (!failed() && device_->has_report())) LookForFailures();
   return failed() ? Failure() : Status();
 }
 
@@ -260,6 +264,7 @@ void Communicator::WaitUntilUnreached() {
 
 bool Communicator::WaitIdle(const std::atomic<bool>* give_up) {
   device_->WaitIdle();
+  if (device_->traits().needs_watch) LookForFailures();  // the watchdog may not have seen how the work ended
   std::vector<device::host::Mark> marks = channels_.Outstanding();
   marks.push_back({launches_, launches_->issued()});
   return Scheduler::Process().Wait(

@@ -28,7 +28,7 @@ Watched& Process() {
 void Tick(service::Loop* loop) {
   Watched& watched = Process();
   std::lock_guard lock(watched.mutex);
-  for (Communicator* comm : watched.comms) (void)comm->AsyncError().ok();
+  for (Communicator* comm : watched.comms) comm->LookForFailures();
   watched.ticking = !watched.comms.empty();
   if (watched.ticking) loop->CallAt(service::Clock::now() + kInterval, [loop] { Tick(loop); });
 }

@@ -165,9 +165,12 @@ Status CudaRank::CheckDevice() const {
                     health.message().data());
 }
 
+bool CudaRank::has_report() const {
+  return static_cast<cuda::Report>(__atomic_load_n(&control_->report, __ATOMIC_ACQUIRE)) == cuda::Report::kMismatch;
+}
+
 Status CudaRank::CheckReport() {
-  const auto report = static_cast<cuda::Report>(__atomic_load_n(&control_->report, __ATOMIC_ACQUIRE));
-  if (report != cuda::Report::kMismatch) {
+  if (!has_report()) {
     AXCCL_RETURN_IF_ERROR(waits_->Check(launching_));
     // Threads that enqueue meanwhile also look for the members, so there is nothing to wait for.
     if (const std::unique_lock lock(launching_, std::try_to_lock); lock.owns_lock()) {

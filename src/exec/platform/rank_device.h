@@ -81,6 +81,8 @@ class RankDevice : public StateMaker {
   // Returns an error of the device, or if something there waits for a member that is gone or for too long; otherwise
   // ok. To be called repeatedly if the device needs a watch.
   virtual Status CheckReport() = 0;
+  // Whether the device itself has reported an error, which CheckReport will return. One load.
+  virtual bool has_report() const { return false; }
   // Makes everything that runs on the device end soon.
   virtual void Abort() = 0;
   // After that: ends what would wait all the same. To be called repeatedly.

@@ -83,6 +83,7 @@ Settings Read() {
   s.host_register = Flag("SOFTGPU_HOST_REGISTER", true);
   s.implicit_sync = Implicit("SOFTGPU_IMPLICIT_SYNC");
   s.queues = static_cast<uint32_t>(Number("SOFTGPU_QUEUES", 0));
+  s.count_calls = Flag("SOFTGPU_COUNT_CALLS", false);
   s.verbose = Flag("SOFTGPU_VERBOSE", false);
   s.engine.seed = Number("SOFTGPU_SEED", s.engine.seed);
   s.engine.burst = static_cast<uint32_t>(Number("SOFTGPU_BURST", s.engine.burst));
