@@ -1,7 +1,7 @@
 // How many calls of the driver the library's calls make, which the software GPU counts.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 
 #include "tests/cuda/words.h"
@@ -15,9 +15,10 @@ using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
 
-RunOptions Counting() {
+RunOptions Counting(int arch = 90) {
   RunOptions options;
-  options.environment = {{"SOFTGPU_COUNT_CALLS", "1"}};
+  options.environment = {
+      {"SOFTGPU_COUNT_CALLS", "1"}, {"SOFTGPU_DEVICES", "1"}, {"SOFTGPU_ARCH", std::to_string(arch)}};
   return options;
 }
 
@@ -25,20 +26,14 @@ RunOptions Counting() {
 class DriverCalls {
  public:
   DriverCalls() {
-    void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-    count_ = reinterpret_cast<uint64_t (*)()>(dlsym(library, "softgpu_calls"));
-    list_ = reinterpret_cast<const char* (*)()>(dlsym(library, "softgpu_list_calls"));
-    forget_ = reinterpret_cast<void (*)()>(dlsym(library, "softgpu_forget_calls"));
-    if (count_ != nullptr) forget_();
+    if (are_counted()) CounterOf("softgpu_forget_calls")();
   }
   bool are_counted() const { return count_ != nullptr; }
   uint64_t count() const { return count_(); }
-  std::string list() const { return list_(); }
+  std::string list() const { return reinterpret_cast<const char*>(CounterOf("softgpu_list_calls")()); }
 
  private:
-  uint64_t (*count_)() = nullptr;
-  const char* (*list_)() = nullptr;
-  void (*forget_)() = nullptr;
+  const GpuCounter count_ = CounterOf("softgpu_calls");
 };
 
 TEST(DriverCalls, AreCounted) {
@@ -68,6 +63,7 @@ TEST(DriverCalls, AsyncErrorMakesNone) {
       return state;
     };
     EXPECT_EQ(ask(), ncclSuccess);
+    ASSERT_TRUE(context.Barrier());
     if (context.rank() == 0) {
       ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
       EXPECT_EQ(ask(), ncclSuccess);
@@ -95,6 +91,73 @@ TEST(DriverCalls, AsyncErrorKnowsWhatKernelsReport) {
     EXPECT_TRUE(called != ncclSuccess || state == ncclInvalidUsage) << state;
     ASSERT_NO_FATAL_FAILURE(AbortTogether(context, &clique));
   });
+}
+
+// ---- calls that have been made before ----
+
+void ExpectAtMost(uint64_t limit, const std::function<void()>& call) {
+  for (int i = 0; i < 3; ++i) call();
+  const DriverCalls calls;
+  call();
+  if (!calls.are_counted()) return;
+  EXPECT_LE(calls.count(), limit) << calls.list();
+}
+
+// One call each for the current context, the capture that the stream may be part of, the stream's number, the launch
+// and the event behind it. The legacy stream needs no number.
+TEST(WarmCalls, OfOneRank) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000);
+    for (const bool legacy : {false, true}) {
+      const axcclStream_t stream = legacy ? nullptr : clique.stream();
+      ExpectAtMost(legacy ? 4 : 5, [&] { EXPECT_OK(Sum(&data, &data, clique.comm(), stream)); });
+      ASSERT_OK(harness::SynchronizeStream(stream));
+    }
+  };
+  RunRanks(harness::OneThread(1), body, Counting());
+}
+
+// The launch is behind what all streams have and before what they will get, and each rank's next call may come alone.
+TEST(WarmCalls, OfAGroupOnManyStreams) {
+  constexpr int kRanks = 8;
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(3000);
+    // The current context for checks and for the launch, the number of the first stream, the launch; for each rank, the
+    // capture and the event behind the launch; for each further stream, an event and a wait for it, and a wait for the
+    // launch.
+    ExpectAtMost(4 + 2 * kRanks + 3 * (kRanks - 1), [&] {
+      ASSERT_OK(ncclGroupStart());
+      for (int i = 0; i < kRanks; ++i) ASSERT_OK(Sum(&data, &data, clique.comm(i), clique.stream(i)));
+      ASSERT_OK(ncclGroupEnd());
+    });
+    ASSERT_TRUE(clique.Synchronize());
+  };
+  RunRanks(harness::OneThread(kRanks), body, Counting());
+}
+
+// Parameters are as long as their tasks, and kernels publish in a domain of their own where devices have domains.
+TEST(WarmCalls, LaunchesAreShort) {
+  for (const int arch : {80, 90}) {
+    const auto body = [arch](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      Words data(3000);
+      const auto sum = [&] { EXPECT_OK(Sum(&data, &data, clique.comm(), clique.stream())); };
+      sum();
+      const GpuCounter bytes = CounterOf("softgpu_parameter_bytes"), remote = CounterOf("softgpu_remote_launches");
+      if (bytes == nullptr) return;
+      const uint64_t bytes_before = bytes(), remote_before = remote();
+      sum();
+      EXPECT_LE(bytes() - bytes_before, 300u);
+      EXPECT_EQ(remote() - remote_before, arch >= 90 ? 1u : 0u);
+      ASSERT_TRUE(clique.Synchronize());
+    };
+    RunRanks(harness::OneThread(1), body, Counting(arch));
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace axccl::device::cuda {
@@ -223,19 +224,35 @@ Result<CUmodule> Device::Load(const void* image) const {
   return module;
 }
 
-Scope::Scope(const Device& device) {
+namespace {
+
+thread_local const Device* t_current = nullptr;  // of the innermost Current
+thread_local bool t_relaxed = false;             // within a Scope
+
+}  // namespace
+
+Current::Current(const Device& device) : outer_(std::exchange(t_current, &device)) {
+  if (outer_ == &device) return;
   const Driver& driver = Driver::Loaded();
   CUcontext current = nullptr;
   driver.cuCtxGetCurrent(&current);
   if (current != device.context()) pushed_ = driver.cuCtxPushCurrent(device.context()) == CUDA_SUCCESS;
-  driver.cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+Current::~Current() {
+  t_current = outer_;
+  CUcontext popped = nullptr;
+  if (pushed_) Driver::Loaded().cuCtxPopCurrent(&popped);
+}
+
+Scope::Scope(const Device& device) : current_(device), outermost_(!std::exchange(t_relaxed, true)) {
+  if (outermost_) Driver::Loaded().cuThreadExchangeStreamCaptureMode(&mode_);
 }
 
 Scope::~Scope() {
-  const Driver& driver = Driver::Loaded();
-  driver.cuThreadExchangeStreamCaptureMode(&mode_);
-  CUcontext popped = nullptr;
-  if (pushed_) driver.cuCtxPopCurrent(&popped);
+  if (!outermost_) return;
+  t_relaxed = false;
+  Driver::Loaded().cuThreadExchangeStreamCaptureMode(&mode_);
 }
 
 }  // namespace axccl::device::cuda

@@ -12,6 +12,7 @@
 namespace axccl::exec {
 namespace {
 
+using device::cuda::Current;
 using device::cuda::Device;
 using device::cuda::Driver;
 using device::cuda::Scope;
@@ -105,6 +106,7 @@ Status CudaRank::FindStream(void* handle, const char* call, StreamRef* stream) c
 
 Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) {
   AXCCL_RETURN_IF_ERROR(CheckCall(call));
+  const Current current(*device_);
   return LaunchGroup({StreamCall{owner->shared_from_this(), this, channel, call, stream, nullptr, channel->Hold()}});
 }
 

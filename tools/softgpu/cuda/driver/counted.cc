@@ -58,7 +58,7 @@ struct Counting<kFunction, kName> {
   X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                      \
   X(cuGraphAddEventRecordNode)                                                                                      \
   X(cuModuleLoadData) X(cuModuleGetFunction)                                                                        \
-  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel) X(cuLaunchKernelEx)
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernelEx)
 // clang-format on
 
 }  // namespace
