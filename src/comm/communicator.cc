@@ -201,9 +201,13 @@ void Communicator::LookForFailures() {
     Status status = channel_.members().CheckFailures();
     if (status.ok()) status = device_->CheckReport();
     if (!status.ok()) Fail(status);
-  } else {
-    device_->Relieve();
   }
+}
+
+void Communicator::AttendDevice() {
+  if (failed()) return device_->Relieve();
+  const Status status = device_->Attend();
+  if (!status.ok()) Fail(status);
 }
 
 Status Communicator::AsyncError() {
@@ -215,6 +219,7 @@ void Communicator::Abort(const Status& reason) {
   const bool first =
       failure_.Set(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
   device_->Abort();
+  device_->Relieve();
   if (first) failure_.Publish(members_);
   StopAsking(this);
   LeaveOperations();
@@ -264,7 +269,10 @@ void Communicator::WaitUntilUnreached() {
 
 bool Communicator::WaitIdle(const std::atomic<bool>* give_up) {
   device_->WaitIdle();
-  if (device_->traits().needs_watch) LookForFailures();  // the watchdog may not have seen how the work ended
+  if (device_->traits().needs_watch) {  // the watchdog may not have seen how the work ended
+    LookForFailures();
+    AttendDevice();
+  }
   std::vector<device::host::Mark> marks = channels_.Outstanding();
   marks.push_back({launches_, launches_->issued()});
   return Scheduler::Process().Wait(

@@ -194,7 +194,8 @@ Status Device::Upload(CUdeviceptr to, const void* from, size_t bytes) const {
 Status Device::CheckHealth() const {
   const Scope scope(*this);
   const CUresult result = Driver::Loaded().cuStreamQuery(stream_);
-  if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) return Status();
+  // The last: the process exits.
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_DEINITIALIZED) return Status();
   const Status what = Check(result, "cuStreamQuery");
   return MakeStatus(Code::kUnhandledCudaError, "CUDA device %d (%s) no longer runs work of this process: %.*s",
                     ordinal_, name_.c_str(), static_cast<int>(what.message().size()), what.message().data());

@@ -301,7 +301,7 @@ bool CudaPipeline::IsBroken() const {
   return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.end->broken(); });
 }
 
-// A member that fails breaks what others have not got yet, and publishes its failure after that.
+// A member that fails breaks what others have not got yet, and may publish its failure after that.
 Status CudaPipeline::CheckBroken() const {
   const uint32_t start = starts_.load(std::memory_order_relaxed);
   if (start == 0 || !IsBroken()) return Status();

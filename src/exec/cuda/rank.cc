@@ -1,6 +1,7 @@
 #include "src/exec/cuda/rank.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "src/base/service_fd.h"
 #include "src/exec/cuda/interpreter.h"
@@ -172,23 +173,14 @@ bool CudaRank::has_report() const {
 }
 
 Status CudaRank::CheckReport() {
-  if (!has_report()) {
-    AXCCL_RETURN_IF_ERROR(waits_->Check(launching_));
-    // Threads that enqueue meanwhile also look for the members, so there is nothing to wait for.
-    if (const std::unique_lock lock(launching_, std::try_to_lock); lock.owns_lock()) {
-      AXCCL_RETURN_IF_ERROR(channels_.CheckMeetings());
-      // Releases memory of peers' pipelines that are gone.
-      if (channels_.any_created() && links_.buffers() != nullptr) AXCCL_RETURN_IF_ERROR(links_.buffers()->Look());
-      const std::lock_guard attended(attended_->mutex);
-      for (CudaPipeline* pipeline : attended_->pipelines) AXCCL_RETURN_IF_ERROR(pipeline->Attend());
-    }
-    return CheckDevice();
-  }
-  // The host records the calls, except those of replayed graphs.
-  {
-    std::lock_guard lock(launching_);
+  if (!has_report()) return waits_->Check(launching_);
+  // The host records the calls, except those of replayed graphs. Does without when the thread that launches waits for
+  // the driver.
+  constexpr std::chrono::seconds kPatience(1);
+  std::unique_lock lock(launching_, std::defer_lock);
+  const auto take = [&] { return lock.try_lock(); };
+  if (service::PollUntil(-1, 0, service::Clock::now() + kPatience, take) == service::Wait::kStopped)
     AXCCL_RETURN_IF_ERROR(channels_.FindMismatch());
-  }
   return MakeStatus(
       Code::kInvalidUsage,
       "mismatch at operation %llu: rank %d and the member at position %u of its group made different calls; all "
@@ -196,10 +188,19 @@ Status CudaRank::CheckReport() {
       static_cast<unsigned long long>(control_->sequence), options_.rank, control_->position);
 }
 
-void CudaRank::Abort() {
-  __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE);
-  Relieve();
+Status CudaRank::Attend() {
+  // Threads that enqueue meanwhile also look for the members, so there is nothing to wait for.
+  if (const std::unique_lock lock(launching_, std::try_to_lock); lock.owns_lock()) {
+    AXCCL_RETURN_IF_ERROR(channels_.CheckMeetings());
+    // Releases memory of peers' pipelines that are gone.
+    if (channels_.any_created() && links_.buffers() != nullptr) AXCCL_RETURN_IF_ERROR(links_.buffers()->Look());
+    const std::lock_guard attended(attended_->mutex);
+    for (CudaPipeline* pipeline : attended_->pipelines) AXCCL_RETURN_IF_ERROR(pipeline->Attend());
+  }
+  return CheckDevice();
 }
+
+void CudaRank::Abort() { __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE); }
 
 void CudaRank::Relieve() {
   const std::lock_guard lock(attended_->mutex);
