@@ -1,5 +1,5 @@
-// The device code in the form that cuModuleLoadData and similar functions accept. Its one kernel is `axccl_run`, see
-// launch.h.
+// The device code in the form that cuModuleLoadData and similar functions accept. Its kernels are `axccl_run` and
+// `axccl_run_one`, see launch.h.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,19 @@
-// The device code of the library: one kernel that interprets plans (launch.h).
+// The device code of the library: one kernel that interprets plans, in two sizes (launch.h).
 #include "kernels/cuda/bulk_copy.h"
 #include "kernels/cuda/interpreter.h"
 #include "kernels/cuda/reduce.h"
 
+using namespace axccl::kernels::cuda;  // NOLINT: the entry points
+
 // At most as many registers as let two blocks run on a multiprocessor.
-extern "C" __global__ void __launch_bounds__(axccl::kernels::cuda::kMaxThreads, 2)
-    axccl_run(const __grid_constant__ axccl::kernels::cuda::Launch launch) {
-  AXCCL_SHARED(axccl::kernels::cuda::BlockState, block);
-  axccl::kernels::cuda::Interpreter(launch, block).Run();
+#define AXCCL_ENTRY extern "C" __global__ void __launch_bounds__(kMaxThreads, 2)
+
+AXCCL_ENTRY axccl_run(const __grid_constant__ Launch launch) {
+  AXCCL_SHARED(BlockState, block);
+  Interpreter(launch, block).Run();
+}
+
+AXCCL_ENTRY axccl_run_one(const __grid_constant__ OneTask launch) {
+  AXCCL_SHARED(BlockState, block);
+  Interpreter(reinterpret_cast<const Launch&>(launch), block).Run();
 }

@@ -409,4 +409,9 @@ struct Launch {
 };
 static_assert(sizeof(Launch) <= 4096);
 
+// The beginning of a Launch of one task, as most are: parameters are copied with every launch.
+struct alignas(Launch) OneTask {
+  uint8_t bytes[offsetof(Launch, tasks) + sizeof(Task)];
+};
+
 }  // namespace axccl::kernels::cuda

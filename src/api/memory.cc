@@ -2,6 +2,7 @@
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
+#include "src/base/param.h"
 #include "src/comm/create.h"
 #include "src/exec/platform/rank_device.h"
 
@@ -14,11 +15,18 @@ Result<void*> Allocate(size_t bytes) {
   return platform->Allocate(bytes);
 }
 
-// Checks that `buff` may be a window: memory that peers can map.
+// Checks that `buff` may be a window: memory that peers can map. A kernel that uses a window of NCCL takes the handle
+// for an address of the device, and ours is none.
 Status CheckWindow(const comm::CommHandle& comm, const void* buff, size_t bytes, const char* call) {
   const comm::Phase phase = comm.phase();
   if (phase == comm::Phase::kInitialising || phase == comm::Phase::kFailed) return comm.Ready(call).status();
-  return Prefixed(call, comm.core()->device().CheckMemory(buff, bytes, "argument buff"));
+  const exec::RankDevice& device = comm.core()->device();
+  AXCCL_RETURN_IF_ERROR(Prefixed(call, device.CheckMemory(buff, bytes, "argument buff")));
+  if (&device.platform() != &exec::Platform::Cuda() || param::GetInt("AXCCL_GPU_WINDOWS") != 0) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "%s: argument comm is of a rank on a GPU, and kernels cannot use the windows of such ranks; use "
+                    "ncclCommRegister, or set AXCCL_GPU_WINDOWS=1 if no kernel of the program uses a window's handle",
+                    call);
 }
 
 Status Free(const char* call, void* memory) {

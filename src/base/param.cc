@@ -78,17 +78,20 @@ File ReadFile(const std::string& path, std::vector<std::string>* warnings) {
 }
 
 // A misspelled name would have no effect, silently. A name with our prefix is certainly wrong and gives a warning. NCCL
-// has many variables that mean nothing here, so those are reported at INFO only.
-void ReportUnknownNames(std::vector<std::string>* warnings, std::vector<std::string>* notes) {
+// has many variables that mean nothing here, so one line at INFO lists those.
+void ReportNamesWithoutEffect(std::vector<std::string>* warnings, std::vector<std::string>* notes) {
+  std::string of_nccl;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    const bool ours = name.starts_with("AXCCL_") && !name.starts_with("AXCCL_TEST_");
-    if (!ours && (!name.starts_with("NCCL_") || name.starts_with("NCCL_TESTS_"))) continue;
-    if (Find(name) != nullptr) continue;
-    (ours ? warnings : notes)
-        ->push_back("environment variable " + std::string(name) + " is not known and has no effect");
+    const std::string name(text.substr(0, text.find('=')));
+    const Info* const info = Find(name);
+    if (name.starts_with("AXCCL_") && !name.starts_with("AXCCL_TEST_") && info == nullptr)
+      warnings->push_back("environment variable " + name + " is not known and has no effect");
+    if (!name.starts_with("NCCL_") || name.starts_with("NCCL_TESTS_")) continue;
+    const bool has_effect = info != nullptr && std::strstr(info->meaning, "(no effect") == nullptr;
+    if (!has_effect) of_nccl += (of_nccl.empty() ? "" : ", ") + name;
   }
+  if (!of_nccl.empty()) notes->push_back("these variables of NCCL are set and have no effect here: " + of_nccl);
 }
 
 bool ParseWord(const Info& info, std::string_view text, std::string* canonical) {
@@ -163,7 +166,7 @@ Value GetValue(const Info& info) {
       state.user_path = UserPath();
       state.user = ReadFile(state.user_path, &warnings);
       state.system = ReadFile(kSystemFile, &warnings);
-      ReportUnknownNames(&warnings, &notes);
+      ReportNamesWithoutEffect(&warnings, &notes);
       state.files_read = true;
     }
     state.values.resize(Table().size());

@@ -83,10 +83,11 @@ const std::vector<Info>& Table() {
             "peers map"),
       Int("AXCCL_MALLOC_EARLY", "0", 0, 1,
           "1: libaxccl-malloc.so uses that heap from the moment libaxccl.so is loaded, not from the first "
-          "communicator; "
-          "children forked later cannot use the library"),
+          "communicator; children forked later cannot use the library"),
       Int("AXCCL_GPU_CHANNELS", "16", 0, 1024,
           "created channels that a GPU rank may use at a time; each takes up to 1 MiB of its device"),
+      Int("AXCCL_GPU_WINDOWS", "0", 0, 1,
+          "1: ncclCommWindowRegister takes memory of GPUs, for programs whose kernels do not use the handle"),
       Bytes("AXCCL_SCRATCH_BYTES", "2M", 64 * kKilo, kTera, "scratch memory a rank of a communicator may use"),
       Bytes("AXCCL_MAP_BYTES", "512K", 0, kTera,
             "GPU ranks of several processes move data from buffer to buffer in calls of at least so many bytes; rank "
@@ -124,9 +125,8 @@ const std::vector<Info>& Table() {
               "how long ranks wait for each other when a communicator is made, split, shrunk or grown"),
       Seconds("AXCCL_TIMEOUT", "600", kYear,
               "how long an operation of this rank may wait for peers before it fails; 0: forever"),
-      Seconds(
-          "AXCCL_WAIT_NOTICE", "30", kYear,
-          "how long an operation of this rank waits for a peer before a line on stderr reports it; 0: no such line"),
+      Seconds("AXCCL_WAIT_NOTICE", "30", kYear,
+              "how long an operation waits for a peer before a line on stderr reports it; 0: no such line"),
   };
   return *table;
 }

@@ -193,7 +193,7 @@ bool Communicator::TakenBack(const void* p, size_t bytes) const {
 // Operations that wait check their peers themselves (Operation::SlowCheck, CudaWaits), so a peer that leaves does not
 // affect ranks that need nothing from it. But calls that differ are an error on all ranks, including those that have
 // done their part of one.
-Status Communicator::AsyncError() {
+void Communicator::LookForFailures() {
   if (failure_.only_revoked()) {
     Fail(Failure());
     SpreadRevoke(failure_.revoked_by());
@@ -201,9 +201,17 @@ Status Communicator::AsyncError() {
     Status status = channel_.members().CheckFailures();
     if (status.ok()) status = device_->CheckReport();
     if (!status.ok()) Fail(status);
-  } else {
-    device_->Relieve();
   }
+}
+
+void Communicator::AttendDevice() {
+  if (failed()) return device_->Relieve();
+  const Status status = device_->Attend();
+  if (!status.ok()) Fail(status);
+}
+
+Status Communicator::AsyncError() {
+  if (!device_->traits().needs_watch || (!failed() && device_->has_report())) LookForFailures();
   return failed() ? Failure() : Status();
 }
 
@@ -211,6 +219,7 @@ void Communicator::Abort(const Status& reason) {
   const bool first =
       failure_.Set(reason, MakeStatus(Code::kRemoteError, "rank %d aborted its communicator", identity_.rank));
   device_->Abort();
+  device_->Relieve();
   if (first) failure_.Publish(members_);
   StopAsking(this);
   LeaveOperations();
@@ -260,6 +269,10 @@ void Communicator::WaitUntilUnreached() {
 
 bool Communicator::WaitIdle(const std::atomic<bool>* give_up) {
   device_->WaitIdle();
+  if (device_->traits().needs_watch) {  // the watchdog may not have seen how the work ended
+    LookForFailures();
+    AttendDevice();
+  }
   std::vector<device::host::Mark> marks = channels_.Outstanding();
   marks.push_back({launches_, launches_->issued()});
   return Scheduler::Process().Wait(

@@ -95,8 +95,12 @@ class Communicator : public exec::ChannelOwner, public NoticeListener {
   double notice_seconds() const override { return settings_.notice_seconds; }
 
   // The failure of this rank, or of a peer that one of its operations needs; ok when there is none. Cheap enough to be
-  // called after every call.
+  // called after every call: where the watchdog looks for failures, it reads what is known.
   Status AsyncError();
+  // Looks for failures in memory of the host, and fails if there is one. Does not wait for the device's driver.
+  void LookForFailures();
+  // The same on the device (RankDevice::Attend).
+  void AttendDevice();
   // Ends all operations, here and on all other ranks, and refuses new ones there, too.
   void Revoke();
   bool revoked() const { return failure_.revoked(); }

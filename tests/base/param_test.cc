@@ -165,10 +165,23 @@ TEST(Param, ValueStaysUntilForgotten) {
 }
 
 TEST(Param, MisspeltNamesAreReported) {
-  Environment environment{{"NCCL_DEBUG", "INFO"}, {"AXCCL_DEVISE", "host"}, {"NCCL_NVLS_ENABLE", "1"}};
+  Environment environment{{"NCCL_DEBUG", "INFO"}, {"AXCCL_DEVISE", "host"}};
   (void)Get("AXCCL_DEVICE");
   EXPECT_EQ(environment.CountLog({"NCCL WARN", "AXCCL_DEVISE"}), 1);
-  EXPECT_EQ(environment.CountLog({"NCCL INFO", "NCCL_NVLS_ENABLE"}), 1);
+}
+
+TEST(Param, OneLineListsVariablesOfNcclWithoutEffect) {
+  Environment environment{{"NCCL_DEBUG", "INFO"},
+                          {"NCCL_NVLS_ENABLE", "1"},
+                          {"NCCL_SHM_DISABLE", "1"},
+                          {"NCCL_CUMEM_ENABLE", "0"},
+                          {"NCCL_ALGO", "ring"}};
+  (void)Get("AXCCL_DEVICE");
+  EXPECT_EQ(
+      environment.CountLog({"NCCL INFO", "no effect", "NCCL_NVLS_ENABLE", "NCCL_SHM_DISABLE", "NCCL_CUMEM_ENABLE"}), 1);
+  EXPECT_EQ(environment.CountLog({"no effect"}), 1);
+  EXPECT_EQ(environment.CountLog({"no effect", "NCCL_ALGO"}), 0);
+  EXPECT_EQ(environment.CountLog({"no effect", "NCCL_DEBUG"}), 0);
 }
 
 TEST(Param, SecretIsNeverShown) {

@@ -109,6 +109,7 @@ TEST_P(ChannelFailureTest, DifferentGroupsAreAnErrorOnAllRanks) {
       ASSERT_TRUE(clique.Init(context));
       const Lists& lists = context.rank() == 0 ? c.odd : c.others;
       axcclChannel_t channel = MakeChannel(clique.comm(), 3, lists, 4);
+      ASSERT_TRUE(context.Barrier());  // once ranks have seen the error, no rank can create a channel
       axcclChannelInfo_t info{};
       info.size = sizeof(info);
       ASSERT_OK(axcclChannelGetInfo(channel, &info));

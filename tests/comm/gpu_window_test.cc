@@ -1,6 +1,8 @@
-// Windows and registrations of GPU memory. Runs with AXCCL_TEST_DEVICE=cuda only.
+// Windows and registrations of GPU memory. Runs with AXCCL_TEST_DEVICE=cuda only; windows are refused unless
+// AXCCL_GPU_WINDOWS is 1.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -35,8 +37,24 @@ class GpuWindow : public testing::Test {
 };
 
 constexpr size_t kBytes = 1 << 20;
+const bool kTaken = std::getenv("AXCCL_GPU_WINDOWS") != nullptr;
+
+// A kernel that used it as one of NCCL would access an illegal address.
+TEST_F(GpuWindow, IsRefusedUnlessTheProgramSaysThatNoKernelUsesIt) {
+  if (kTaken) GTEST_SKIP() << "AXCCL_GPU_WINDOWS is set";
+  void* memory = nullptr;
+  ASSERT_OK(ncclMemAlloc(&memory, kBytes));
+  EXPECT_EQ(Register(memory, kBytes), ncclInvalidUsage);
+  EXPECT_EQ(window_, nullptr);
+  ExpectLastErrorHas({"ncclCommWindowRegister", "kernels", "AXCCL_GPU_WINDOWS=1"});
+  void* handle = nullptr;
+  ASSERT_OK(ncclCommRegister(comm_, memory, kBytes, &handle));
+  EXPECT_OK(ncclCommDeregister(comm_, handle));
+  EXPECT_OK(ncclMemFree(memory));
+}
 
 TEST_F(GpuWindow, TakesMemoryOfTheDevice) {
+  if (!kTaken) GTEST_SKIP() << "AXCCL_GPU_WINDOWS is not set";
   void* allocated = nullptr;
   ASSERT_OK(ncclMemAlloc(&allocated, kBytes));
   void* managed = GpuAllocate(kBytes);
@@ -63,8 +81,10 @@ TEST_F(GpuWindow, RefusesInvalidMemory) {
   EXPECT_EQ(window_, nullptr);
   std::vector<char> host(4096);
   const ncclResult_t result = Register(host.data(), host.size());
-  if (result == ncclSuccess) {
-    EXPECT_OK(ncclCommWindowDeregister(comm_, window_));
+  if (result == ncclSuccess || result == ncclInvalidUsage) {
+    if (result == ncclSuccess) {
+      EXPECT_OK(ncclCommWindowDeregister(comm_, window_));
+    }
     GTEST_SKIP() << "this device can use all memory of the host";
   }
   EXPECT_EQ(result, ncclInvalidArgument);

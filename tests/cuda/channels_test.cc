@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/cuda/graph.h"
+#include "tests/cuda/words.h"
 #include "tests/harness/timing.h"
 
 namespace axccl::tests {
@@ -107,6 +109,28 @@ TEST(CudaChannels, CanBeCaptured) {
     ASSERT_TRUE(context.Barrier());
     EXPECT_OK(axcclChannelDestroy(channel));
   });
+}
+
+// What a rank of 8 takes of its device before its first call: 9 MiB, and 1 MiB for each channel that it may create.
+TEST(CudaChannels, TakeTheirMemoryAtOnce) {
+  constexpr int kRanks = 8;
+  constexpr size_t kMiB = size_t{1} << 20;
+  for (const int most : {0, 16}) {
+    RunOptions options = Channels(std::to_string(most).c_str());
+    options.environment.emplace_back("SOFTGPU_DEVICES", "1");
+    const auto body = [most](RankContext& context) {
+      const harness::GpuDriver* const driver = harness::EnterGpu();
+      size_t before = 0, after = 0, total = 0;
+      ASSERT_EQ(driver->memory_info(&before, &total), 0);
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      ASSERT_EQ(driver->memory_info(&after, &total), 0);
+      if (CounterOf("softgpu_calls") == nullptr) return;  // others use the device, too, and drivers keep memory there
+      EXPECT_LE((before - after) / kRanks, 9 * kMiB + static_cast<size_t>(most) * kMiB);
+      EXPECT_GE((before - after) / kRanks, 4 * kMiB) << "the memory is not where this test looks";
+    };
+    RunRanks(harness::OneThread(kRanks), body, options);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Shared by the tests of GPU ranks: memory of the GPU that the test reads and writes, and small calls on it.
 #pragma once
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,6 +75,12 @@ inline harness::RunOptions Within(const std::string& seconds) {
   harness::RunOptions options;
   options.environment = {{"AXCCL_TIMEOUT", seconds}};
   return options;
+}
+
+// A counter of the software GPU (tools/softgpu/cuda/driver), null elsewhere.
+using GpuCounter = uint64_t (*)();
+inline GpuCounter CounterOf(const char* name) {
+  return reinterpret_cast<GpuCounter>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
 }
 
 // Makes `then` wait for what is on `first` now.

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace axccl::device::cuda {
@@ -193,7 +194,8 @@ Status Device::Upload(CUdeviceptr to, const void* from, size_t bytes) const {
 Status Device::CheckHealth() const {
   const Scope scope(*this);
   const CUresult result = Driver::Loaded().cuStreamQuery(stream_);
-  if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) return Status();
+  // The last: the process exits.
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_DEINITIALIZED) return Status();
   const Status what = Check(result, "cuStreamQuery");
   return MakeStatus(Code::kUnhandledCudaError, "CUDA device %d (%s) no longer runs work of this process: %.*s",
                     ordinal_, name_.c_str(), static_cast<int>(what.message().size()), what.message().data());
@@ -223,19 +225,35 @@ Result<CUmodule> Device::Load(const void* image) const {
   return module;
 }
 
-Scope::Scope(const Device& device) {
+namespace {
+
+thread_local const Device* t_current = nullptr;  // of the innermost Current
+thread_local bool t_relaxed = false;             // within a Scope
+
+}  // namespace
+
+Current::Current(const Device& device) : outer_(std::exchange(t_current, &device)) {
+  if (outer_ == &device) return;
   const Driver& driver = Driver::Loaded();
   CUcontext current = nullptr;
   driver.cuCtxGetCurrent(&current);
   if (current != device.context()) pushed_ = driver.cuCtxPushCurrent(device.context()) == CUDA_SUCCESS;
-  driver.cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+Current::~Current() {
+  t_current = outer_;
+  CUcontext popped = nullptr;
+  if (pushed_) Driver::Loaded().cuCtxPopCurrent(&popped);
+}
+
+Scope::Scope(const Device& device) : current_(device), outermost_(!std::exchange(t_relaxed, true)) {
+  if (outermost_) Driver::Loaded().cuThreadExchangeStreamCaptureMode(&mode_);
 }
 
 Scope::~Scope() {
-  const Driver& driver = Driver::Loaded();
-  driver.cuThreadExchangeStreamCaptureMode(&mode_);
-  CUcontext popped = nullptr;
-  if (pushed_) driver.cuCtxPopCurrent(&popped);
+  if (!outermost_) return;
+  t_relaxed = false;
+  Driver::Loaded().cuThreadExchangeStreamCaptureMode(&mode_);
 }
 
 }  // namespace axccl::device::cuda

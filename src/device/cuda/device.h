@@ -80,7 +80,21 @@ class Device {
   std::unique_ptr<Arena> memory_;
 };
 
-// Makes a device's context current to the calling thread, and allows calls that would break the capture of a stream.
+// Makes a device's context current to the calling thread, for calls that may be part of a capture. What lies within
+// another scope of the device asks the driver for nothing again; the application's code does not run there.
+class Current {
+ public:
+  explicit Current(const Device& device);
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const Device* const outer_;
+  bool pushed_ = false;
+};
+
+// The same for calls that would break the capture of a stream: these are allowed, too.
 class Scope {
  public:
   explicit Scope(const Device& device);
@@ -89,7 +103,8 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 
  private:
-  bool pushed_ = false;
+  const Current current_;
+  const bool outermost_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 

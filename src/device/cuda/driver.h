@@ -33,7 +33,7 @@ namespace axccl::device::cuda {
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                         \
   X(cuGraphAddEventRecordNode)                                                                                        \
   X(cuModuleLoadData) X(cuModuleGetFunction)                                                                        \
-  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel)
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernelEx)
 // clang-format on
 
 struct Driver {

@@ -25,6 +25,7 @@ Result<std::unique_ptr<CudaBuffers>> CudaBuffers::Create(const device::cuda::Dev
 }
 
 Status CudaBuffers::Place(const Call& call, const Members& members, bool captured, kernels::cuda::Task* task) {
+  const device::cuda::Scope scope(device_);
   AXCCL_RETURN_IF_ERROR(Look());
   const plan::Contract contract{call.kind, members.size(), call.root};
   const uint64_t block = call.count * ElementSize(call.type);
@@ -42,6 +43,11 @@ Result<cuda_ipc::Exports::Place> CudaBuffers::Hold(const void* memory, uint64_t 
   if (mapped.ok()) return place;
   exports_.Release(pointer, place);
   return mapped;
+}
+
+Status CudaBuffers::Look() {
+  const device::cuda::Scope scope(device_);
+  return imports_->Look();
 }
 
 // An empty buffer counts as mapped.

@@ -27,7 +27,7 @@ class CudaBuffers {
   // number of times.
   Status Place(const Call& call, const Members& members, bool captured, kernels::cuda::Task* task);
   // Imports what the members have offered, and releases what they have freed.
-  Status Look() { return imports_->Look(); }
+  Status Look();
 
   // For pipelines (pipeline_buffers.h): offers the memory until it is released. An error says why it cannot be shared.
   Result<cuda_ipc::Exports::Place> Hold(const void* memory, uint64_t bytes);
@@ -48,9 +48,10 @@ class CudaBuffers {
 
  private:
   CudaBuffers(const device::cuda::Device& device, size_t rank, std::vector<cuda_ipc::ExportTable*> tables)
-      : exports_(device, rank, std::move(tables)) {}
+      : device_(device), exports_(device, rank, std::move(tables)) {}
   uint32_t Find(const void* buffer, uint64_t bytes, const Members& members, bool captured, uint64_t* offset);
 
+  const device::cuda::Device& device_;
   cuda_ipc::Exports exports_;
   std::unique_ptr<cuda_ipc::Imports> imports_;
 };

@@ -19,13 +19,16 @@ Status CudaInterpreter::Load(const Device& device) {
   AXCCL_ASSIGN_OR_RETURN(const CUmodule module, device.Load(axccl_cuda_fatbin));
   const Scope scope(device);
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&run_, module, "axccl_run"));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&run_one_, module, "axccl_run_one"));
+  has_domains_ = device.capability() >= 90;
   int of_multiprocessor = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(
       driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, run_, kMostThreads, 0));
   resident_blocks_ = static_cast<uint32_t>(std::max(1, of_multiprocessor * device.multiprocessors()));
   // The first launch of a kernel may load it, and wait for others.
   kernels::cuda::Launch nothing;
-  AXCCL_RETURN_IF_ERROR(Launch(&nothing, 1, kLeastThreads, device.stream()));
+  for (const CUfunction function : {run_, run_one_})
+    AXCCL_RETURN_IF_ERROR(Launch(function, &nothing, 1, kLeastThreads, device.stream()));
   return Check(driver.cuStreamSynchronize(device.stream()), "cuStreamSynchronize");
 }
 
@@ -46,9 +49,26 @@ unsigned CudaInterpreter::ThreadsFor(uint64_t bytes) {
 
 Status CudaInterpreter::Launch(kernels::cuda::Launch* launch, unsigned blocks, unsigned threads,
                                CUstream stream) const {
+  const bool one = launch->num_tasks == 1 && launch->more == nullptr;
+  return Launch(one ? run_one_ : run_, launch, blocks, threads, stream);
+}
+
+// What the kernel publishes would otherwise wait for what kernels of the application store meanwhile, too. Fences order
+// across domains because theirs reach the whole system.
+Status CudaInterpreter::Launch(CUfunction function, kernels::cuda::Launch* launch, unsigned blocks, unsigned threads,
+                               CUstream stream) const {
+  CUlaunchAttribute domain = {};
+  domain.id = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
+  domain.value.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+  CUlaunchConfig config = {};
+  config.gridDimX = blocks;
+  config.blockDimX = threads;
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  config.attrs = &domain;
+  config.numAttrs = has_domains_ ? 1 : 0;
   void* parameters[] = {launch};
-  return Check(Driver::Loaded().cuLaunchKernel(run_, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr),
-               "cuLaunchKernel");
+  return Check(Driver::Loaded().cuLaunchKernelEx(&config, function, parameters, nullptr), "cuLaunchKernelEx");
 }
 
 }  // namespace axccl::exec

@@ -27,7 +27,11 @@ class CudaInterpreter {
  private:
   Status Load(const device::cuda::Device& device);
 
-  CUfunction run_ = nullptr;
+  Status Launch(CUfunction function, kernels::cuda::Launch* launch, unsigned blocks, unsigned threads,
+                CUstream stream) const;
+
+  CUfunction run_ = nullptr, run_one_ = nullptr;
+  bool has_domains_ = false;  // of memory: the device orders the accesses of each apart
   uint32_t resident_blocks_ = 1;
 };
 

@@ -15,9 +15,9 @@ namespace axccl::exec {
 namespace {
 
 using device::cuda::Check;
+using device::cuda::Current;
 using device::cuda::Device;
 using device::cuda::Driver;
-using device::cuda::Scope;
 namespace cuda = kernels::cuda;
 
 unsigned ThreadsFor(const cuda::Task& task) {
@@ -44,9 +44,9 @@ class DeviceLaunch {
   // Any of the ranks on the device.
   const CudaRank* rank() const { return ranks_[0]; }
 
-  // All that may take memory from the driver, which may wait for all kernels, on whichever device.
+  // All that may take memory from the driver, which may wait for all kernels, on whichever device. Asks the driver for
+  // nothing if all calls were made before.
   Status Prepare() {
-    const Scope scope(*device_);
     capture_ = calls_[0]->capture;
     AXCCL_RETURN_IF_ERROR(LendTables());
     AXCCL_RETURN_IF_ERROR(MakeWaves());
@@ -56,17 +56,22 @@ class DeviceLaunch {
 
   // The first stream does the work; it waits for the others first, and they wait for it afterwards.
   Status Enqueue() {
-    const Scope scope(*device_);
-    AXCCL_RETURN_IF_ERROR(Join());
+    const Current current(*device_);
+    AXCCL_ASSIGN_OR_RETURN(const OrderedStream first, OrderedStream::Of(streams_[0], capture_));
+    AXCCL_RETURN_IF_ERROR(Join(first));
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(Send(tables_, table_bytes_));
     for (const Wave& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(ranks_[0]->loans().Return(tables_, streams_[0]));
     for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) AXCCL_RETURN_IF_ERROR(Copy(call->call));
     }
-    for (const auto& [rank, order] : orders_)
-      AXCCL_RETURN_IF_ERROR(rank->orders().Launched(order, streams_[0], capture_));
-    return Part();
+    CUevent end = nullptr;
+    for (const auto& [rank, order] : orders_) {
+      AXCCL_ASSIGN_OR_RETURN(end, rank->orders().Launched(order, first));
+    }
+    for (size_t i = 1; i < streams_.size(); ++i)
+      AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuStreamWaitEvent(streams_[i], end, 0));
+    return Status();
   }
 
  private:
@@ -127,22 +132,16 @@ class DeviceLaunch {
     return Status();
   }
 
-  Status Join() {
-    for (const auto& [rank, order] : orders_)
-      AXCCL_RETURN_IF_ERROR(rank->orders().Follow(order, streams_[0], capture_));
-    for (size_t i = 1; i < streams_.size(); ++i) AXCCL_RETURN_IF_ERROR(Order(streams_[i], streams_[0]));
-    return Status();
-  }
-  Status Part() {
-    for (size_t i = 1; i < streams_.size(); ++i) AXCCL_RETURN_IF_ERROR(Order(streams_[0], streams_[i]));
-    return Status();
-  }
-  // Makes what follows on `then` wait for what is on `first` now.
-  Status Order(CUstream first, CUstream then) {
+  // A wait refers to the last record, so one event serves all streams.
+  Status Join(const OrderedStream& first) {
+    for (const auto& [rank, order] : orders_) AXCCL_RETURN_IF_ERROR(rank->orders().Follow(order, first));
     const Driver& driver = Driver::Loaded();
-    AXCCL_ASSIGN_OR_RETURN(const CUevent event, ranks_[0]->orders().OrderingEvent());
-    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(event, first));
-    return Check(driver.cuStreamWaitEvent(then, event, 0), "cuStreamWaitEvent");
+    for (size_t i = 1; i < streams_.size(); ++i) {
+      AXCCL_ASSIGN_OR_RETURN(const CUevent event, ranks_[0]->orders().OrderingEvent());
+      AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(event, streams_[i]));
+      AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(first.stream, event, 0));
+    }
+    return Status();
   }
 
   Status Run(const Wave& wave) {

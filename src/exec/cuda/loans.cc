@@ -19,6 +19,7 @@ CudaLoans::~CudaLoans() {
 
 Result<Lent> CudaLoans::Lend(size_t bytes, bool captured) {
   const Driver& driver = Driver::Loaded();
+  const Scope scope(*device_);
   if (!captured) {
     for (Loan& old : loans_) {
       if (old.lent || old.done == nullptr || old.bytes < bytes || driver.cuEventQuery(old.done) != CUDA_SUCCESS)

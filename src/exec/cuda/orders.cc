@@ -73,6 +73,7 @@ Result<CudaOrders::Order*> CudaOrders::OrderOf(const Timeline* timeline) {
     if (order.of == nullptr) free = &order;
   }
   if (free == nullptr) {
+    const Scope scope(*device_);
     Order order;
     AXCCL_RETURN_IF_CUDA_ERROR(
         Driver::Loaded().cuEventCreate(&order.done, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
@@ -84,24 +85,38 @@ Result<CudaOrders::Order*> CudaOrders::OrderOf(const Timeline* timeline) {
   return free;
 }
 
-Status CudaOrders::Follow(const Timeline* timeline, CUstream stream, uint64_t capture) {
-  const Driver& driver = Driver::Loaded();
-  AXCCL_ASSIGN_OR_RETURN(const Order* order, OrderOf(timeline));
-  if (capture != 0) return FollowInGraph(*order, stream, capture);
-  unsigned long long id = 0;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &id));
-  if (!order->in_graphs && (!order->launched || id == order->stream)) return Status();
-  return Check(driver.cuStreamWaitEvent(stream, order->done, 0), "cuStreamWaitEvent");
+// The legacy stream has two handles and cannot be destroyed.
+Result<OrderedStream> OrderedStream::Of(CUstream stream, uint64_t capture) {
+  OrderedStream ordered{stream, capture};
+  if (capture != 0) return ordered;
+  constexpr unsigned long long kLegacy = ~0ull;
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) {
+    ordered.id = kLegacy;
+  } else {
+    AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuStreamGetId(stream, &ordered.id));
+  }
+  return ordered;
 }
 
-Status CudaOrders::Launched(const Timeline* timeline, CUstream stream, uint64_t capture) {
-  const Driver& driver = Driver::Loaded();
+Status CudaOrders::Follow(const Timeline* timeline, const OrderedStream& stream) {
+  AXCCL_ASSIGN_OR_RETURN(const Order* order, OrderOf(timeline));
+  if (stream.capture != 0) return FollowInGraph(*order, stream.stream, stream.capture);
+  if (!order->in_graphs && (!order->launched || stream.id == order->stream)) return Status();
+  return Check(Driver::Loaded().cuStreamWaitEvent(stream.stream, order->done, 0), "cuStreamWaitEvent");
+}
+
+// Recorded at once: when another stream has to follow, the application may have destroyed this one, and work that it
+// has enqueued here meanwhile would be waited for, too.
+Result<CUevent> CudaOrders::Launched(const Timeline* timeline, const OrderedStream& stream) {
   AXCCL_ASSIGN_OR_RETURN(Order * order, OrderOf(timeline));
-  if (capture != 0) return LaunchedInGraph(order, stream, capture);
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(order->done, stream));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetId(stream, &order->stream));
+  if (stream.capture != 0) {
+    AXCCL_RETURN_IF_ERROR(LaunchedInGraph(order, stream.stream, stream.capture));
+    return order->captured;
+  }
+  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventRecord(order->done, stream.stream));
+  order->stream = stream.id;
   order->launched = true;
-  return Status();
+  return order->done;
 }
 
 Status CudaOrders::FollowInGraph(const Order& order, CUstream stream, uint64_t capture) {
@@ -113,8 +128,10 @@ Status CudaOrders::FollowInGraph(const Order& order, CUstream stream, uint64_t c
 // The record is a node beside the stream's way, so that what follows on the stream does not wait for it.
 Status CudaOrders::LaunchedInGraph(Order* order, CUstream stream, uint64_t capture) {
   const Driver& driver = Driver::Loaded();
-  if (order->captured == nullptr)
+  if (order->captured == nullptr) {
+    const Scope scope(*device_);
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&order->captured, CU_EVENT_DISABLE_TIMING));
+  }
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(order->captured, stream));
   order->capture = capture;
   AXCCL_ASSIGN_OR_RETURN(const CapturedEnd end, EndOfCapture(stream));
@@ -126,8 +143,9 @@ Status CudaOrders::LaunchedInGraph(Order* order, CUstream stream, uint64_t captu
 }
 
 Result<CUevent> CudaOrders::OrderingEvent() {
-  if (ordering_ == nullptr)
-    AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventCreate(&ordering_, CU_EVENT_DISABLE_TIMING));
+  if (ordering_ != nullptr) return ordering_;
+  const Scope scope(*device_);
+  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventCreate(&ordering_, CU_EVENT_DISABLE_TIMING));
   return ordering_;
 }
 

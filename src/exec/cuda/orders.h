@@ -17,6 +17,18 @@
 
 namespace axccl::exec {
 
+// The stream of a launch.
+struct OrderedStream {
+  // `capture`: the id of the stream's (CaptureOf); 0: none.
+  static Result<OrderedStream> Of(CUstream stream, uint64_t capture);
+
+  CUstream stream = nullptr;
+  uint64_t capture = 0;
+  // Outside of captures. A new stream may have the handle of one that was destroyed while its work goes on, so handles
+  // do not tell whether two launches follow each other by themselves.
+  unsigned long long id = 0;
+};
+
 class CudaOrders {
  public:
   explicit CudaOrders(const device::cuda::Device* device) : device_(device) {}
@@ -26,11 +38,10 @@ class CudaOrders {
 
   const device::cuda::Device* device() const { return device_; }
 
-  // Makes what follows on `stream` wait for what was launched in that order. `capture`: the id of the stream's
-  // (CaptureOf); 0: none.
-  Status Follow(const device::host::Timeline* timeline, CUstream stream, uint64_t capture);
-  // Records that work was enqueued on `stream`.
-  Status Launched(const device::host::Timeline* timeline, CUstream stream, uint64_t capture);
+  // Makes what follows on the stream wait for what was launched in that order.
+  Status Follow(const device::host::Timeline* timeline, const OrderedStream& stream);
+  // Records that work was enqueued on the stream. Returns the event that has recorded it.
+  Result<CUevent> Launched(const device::host::Timeline* timeline, const OrderedStream& stream);
   // An event for ordering one stream behind another. A wait refers to the last record, so one event can be reused.
   Result<CUevent> OrderingEvent();
 
@@ -46,7 +57,7 @@ class CudaOrders {
   struct Order {
     const device::host::Timeline* of = nullptr;  // null: unused at present
     CUevent done = nullptr;                      // of the last launch
-    unsigned long long stream = 0;               // its id: a new stream may have the handle of one that was destroyed
+    unsigned long long stream = 0;               // OrderedStream::id of the last launch
     bool launched = false;                       // outside of graphs
     bool in_graphs = false;                      // captured, so that a graph may record `done` at any time
     uint64_t capture = 0;                        // the last one
@@ -54,7 +65,7 @@ class CudaOrders {
   };
 
   static Status FollowInGraph(const Order& order, CUstream stream, uint64_t capture);
-  static Status LaunchedInGraph(Order* order, CUstream stream, uint64_t capture);
+  Status LaunchedInGraph(Order* order, CUstream stream, uint64_t capture);
 
   Result<Order*> OrderOf(const device::host::Timeline* timeline);
   static bool IsDone(const Order& order);

@@ -102,7 +102,7 @@ class CudaPipeline final : public Pipeline {
   Status Record(uint32_t stamp, bool captured);
   Status Advance();
   Status Reserve(uint32_t start);
-  Status TakeTurn(bool captured);
+  Status TakeTurn(const OrderedStream& own);
   Result<bool> Bind();
   Result<bool> BindPart(Part* part);
   Status Run(uint32_t stamp, bool captured);

@@ -136,19 +136,19 @@ Status CudaPipeline::Advance() {
 // What is called on the channel after a start that is not enqueued yet comes behind it, as on other ranks.
 Status CudaPipeline::Reserve(uint32_t start) {
   const Driver& driver = Driver::Loaded();
-  AXCCL_RETURN_IF_ERROR(rank_->orders().Follow(order_.get(), turn_, 0));
+  AXCCL_ASSIGN_OR_RETURN(const OrderedStream turn, OrderedStream::Of(turn_, 0));
+  AXCCL_RETURN_IF_ERROR(rank_->orders().Follow(order_.get(), turn));
   CUevent before = nullptr;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&before, CU_EVENT_DISABLE_TIMING));
   before_.push_back(before);
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(before, turn_));
   AXCCL_RETURN_IF_ERROR(copying_->AwaitEnded(start, turn_));
-  return rank_->orders().Launched(order_.get(), turn_, 0);
+  return rank_->orders().Launched(order_.get(), turn).status();
 }
 
 // Makes the pipeline's stream wait for what is before the next start.
-Status CudaPipeline::TakeTurn(bool captured) {
-  if (captured) return rank_->orders().Follow(order_.get(), stream_, capture_.load(std::memory_order_relaxed));
-  if (before_.empty()) return rank_->orders().Follow(order_.get(), stream_, 0);
+Status CudaPipeline::TakeTurn(const OrderedStream& own) {
+  if (own.capture != 0 || before_.empty()) return rank_->orders().Follow(order_.get(), own);
   const Driver& driver = Driver::Loaded();
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream_, before_.front(), 0));
   driver.cuEventDestroy(before_.front());
@@ -199,12 +199,13 @@ Status CudaPipeline::Run(uint32_t stamp, bool captured) {
     AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream_, events.reset, 0));
   }
   const bool reserved = !before_.empty();
-  AXCCL_RETURN_IF_ERROR(TakeTurn(captured));
+  const uint64_t capture = captured ? capture_.load(std::memory_order_relaxed) : 0;
+  AXCCL_ASSIGN_OR_RETURN(const OrderedStream own, OrderedStream::Of(stream_, capture));
+  AXCCL_RETURN_IF_ERROR(TakeTurn(own));
   AXCCL_RETURN_IF_ERROR(FillZeros(stamp));
   AXCCL_RETURN_IF_ERROR(Launch(stamp, captured));
   AXCCL_RETURN_IF_ERROR(Copy(stamp));
-  const uint64_t capture = captured ? capture_.load(std::memory_order_relaxed) : 0;
-  if (captured || !reserved) AXCCL_RETURN_IF_ERROR(rank_->orders().Launched(order_.get(), stream_, capture));
+  if (captured || !reserved) AXCCL_RETURN_IF_ERROR(rank_->orders().Launched(order_.get(), own).status());
   return device::cuda::Check(driver.cuEventRecord(events.done, stream_), "cuEventRecord");
 }
 
@@ -300,7 +301,7 @@ bool CudaPipeline::IsBroken() const {
   return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.end->broken(); });
 }
 
-// A member that fails breaks what others have not got yet, and publishes its failure after that.
+// A member that fails breaks what others have not got yet, and may publish its failure after that.
 Status CudaPipeline::CheckBroken() const {
   const uint32_t start = starts_.load(std::memory_order_relaxed);
   if (start == 0 || !IsBroken()) return Status();

@@ -2,6 +2,7 @@
 // and whether their channels have room on the device.
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "src/exec/cuda/rank.h"
@@ -10,9 +11,9 @@ namespace axccl::exec {
 namespace {
 
 using device::cuda::Check;
+using device::cuda::Current;
 using device::cuda::Device;
 using device::cuda::Driver;
-using device::cuda::Scope;
 
 const Device* DeviceOf(const StreamCall& call) { return static_cast<CudaRank*>(call.device)->device(); }
 
@@ -43,12 +44,16 @@ Status CheckTogether(const StreamCall& a, const StreamCall& b) {
 
 Status CheckStreams(std::vector<StreamCall>* calls) {
   const StreamCall* before = nullptr;
+  std::optional<Current> current;
   for (StreamCall& call : *calls) {
     // Most groups use one stream only, so this saves a call of the driver for every further call.
     if (before != nullptr && before->stream.cuda == call.stream.cuda && DeviceOf(*before) == DeviceOf(call)) {
       call.capture = before->capture;
     } else {
-      const Scope scope(*DeviceOf(call));
+      if (before == nullptr || DeviceOf(*before) != DeviceOf(call)) {
+        current.reset();
+        current.emplace(*DeviceOf(call));
+      }
       AXCCL_ASSIGN_OR_RETURN(call.capture, CaptureOf(static_cast<CUstream>(call.stream.cuda)));
     }
     before = &call;

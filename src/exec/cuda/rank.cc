@@ -1,6 +1,7 @@
 #include "src/exec/cuda/rank.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "src/base/service_fd.h"
 #include "src/exec/cuda/interpreter.h"
@@ -12,6 +13,7 @@
 namespace axccl::exec {
 namespace {
 
+using device::cuda::Current;
 using device::cuda::Device;
 using device::cuda::Driver;
 using device::cuda::Scope;
@@ -105,6 +107,7 @@ Status CudaRank::FindStream(void* handle, const char* call, StreamRef* stream) c
 
 Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) {
   AXCCL_RETURN_IF_ERROR(CheckCall(call));
+  const Current current(*device_);
   return LaunchGroup({StreamCall{owner->shared_from_this(), this, channel, call, stream, nullptr, channel->Hold()}});
 }
 
@@ -165,26 +168,22 @@ Status CudaRank::CheckDevice() const {
                     health.message().data());
 }
 
+bool CudaRank::has_report() const {
+  return static_cast<cuda::Report>(__atomic_load_n(&control_->report, __ATOMIC_ACQUIRE)) == cuda::Report::kMismatch;
+}
+
 Status CudaRank::CheckReport() {
-  const auto report = static_cast<cuda::Report>(__atomic_load_n(&control_->report, __ATOMIC_ACQUIRE));
-  if (report != cuda::Report::kMismatch) {
-    AXCCL_RETURN_IF_ERROR(waits_->Check(launching_));
-    // Threads that enqueue meanwhile also look for the members, so there is nothing to wait for.
-    if (const std::unique_lock lock(launching_, std::try_to_lock); lock.owns_lock()) {
-      AXCCL_RETURN_IF_ERROR(channels_.CheckMeetings());
-      // Releases memory of peers' pipelines that are gone.
-      if (channels_.any_created() && links_.buffers() != nullptr) AXCCL_RETURN_IF_ERROR(links_.buffers()->Look());
-      const std::lock_guard attended(attended_->mutex);
-      for (CudaPipeline* pipeline : attended_->pipelines) AXCCL_RETURN_IF_ERROR(pipeline->Attend());
-    }
+  if (!has_report()) {
     if (links_.proxy() != nullptr) AXCCL_RETURN_IF_ERROR(links_.proxy()->status());
-    return CheckDevice();
+    return waits_->Check(launching_);
   }
-  // The host records the calls, except those of replayed graphs.
-  {
-    std::lock_guard lock(launching_);
+  // The host records the calls, except those of replayed graphs. Does without when the thread that launches waits for
+  // the driver.
+  constexpr std::chrono::seconds kPatience(1);
+  std::unique_lock lock(launching_, std::defer_lock);
+  const auto take = [&] { return lock.try_lock(); };
+  if (service::PollUntil(-1, 0, service::Clock::now() + kPatience, take) == service::Wait::kStopped)
     AXCCL_RETURN_IF_ERROR(channels_.FindMismatch());
-  }
   return MakeStatus(
       Code::kInvalidUsage,
       "mismatch at operation %llu: rank %d and the member at position %u of its group made different calls; all "
@@ -192,10 +191,19 @@ Status CudaRank::CheckReport() {
       static_cast<unsigned long long>(control_->sequence), options_.rank, control_->position);
 }
 
-void CudaRank::Abort() {
-  __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE);
-  Relieve();
+Status CudaRank::Attend() {
+  // Threads that enqueue meanwhile also look for the members, so there is nothing to wait for.
+  if (const std::unique_lock lock(launching_, std::try_to_lock); lock.owns_lock()) {
+    AXCCL_RETURN_IF_ERROR(channels_.CheckMeetings());
+    // Releases memory of peers' pipelines that are gone.
+    if (channels_.any_created() && links_.buffers() != nullptr) AXCCL_RETURN_IF_ERROR(links_.buffers()->Look());
+    const std::lock_guard attended(attended_->mutex);
+    for (CudaPipeline* pipeline : attended_->pipelines) AXCCL_RETURN_IF_ERROR(pipeline->Attend());
+  }
+  return CheckDevice();
 }
+
+void CudaRank::Abort() { __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE); }
 
 void CudaRank::Relieve() {
   const std::lock_guard lock(attended_->mutex);

@@ -42,6 +42,8 @@ class CudaRank final : public RankDevice {
   std::unique_ptr<ChannelState> MakeState(const Members&) override { return nullptr; }
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
   Status CheckReport() override;
+  Status Attend() override;
+  bool has_report() const override;
   void Abort() override;
   void Relieve() override;
   void WaitIdle() override;

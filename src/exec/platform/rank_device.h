@@ -50,7 +50,7 @@ class RankDevice : public StateMaker {
   // What the layers above have to mind.
   struct Traits {
     bool runs_uneven = false;           // calls may have blocks of different sizes; otherwise they are made in pieces
-    bool needs_watch = false;           // CheckReport must be called repeatedly
+    bool needs_watch = false;           // CheckReport and Attend must be called repeatedly
     bool outlives_rank = false;         // peers may use its memory after Disconnect: it must live as long as the block
     bool stages_in_block = false;       // data on its way between ranks is in their blocks of shared memory
     bool maps_registered = false;       // peers map registered memory of the application that is on pages of the heap
@@ -84,12 +84,18 @@ class RankDevice : public StateMaker {
   // has none for these ranks.
   virtual Result<std::shared_ptr<Pipeline>> MakePipeline(Channel* on, std::vector<PipelinePart> parts) = 0;
 
-  // Returns an error of the device, or if something there waits for a member that is gone or for too long; otherwise
-  // ok. To be called repeatedly if the device needs a watch.
+  // Returns an error that the device has reported, or if something there waits for a member that is gone or for too
+  // long; otherwise ok. To be called repeatedly if the device needs a watch. Reads memory of the host: does not wait
+  // for the device's driver.
   virtual Status CheckReport() = 0;
-  // Makes everything that runs on the device end soon.
+  // Does what has to be done on the device from time to time, and returns an error if the device has failed. Likewise
+  // to be called repeatedly; may wait for the driver.
+  virtual Status Attend() { return Status(); }
+  // Whether the device itself has reported an error, which CheckReport will return. One load.
+  virtual bool has_report() const { return false; }
+  // Makes everything that runs on the device end soon. Does not wait for the driver.
   virtual void Abort() = 0;
-  // After that: ends what would wait all the same. To be called repeatedly.
+  // After that: ends what would wait all the same. To be called repeatedly; may wait for the driver.
   virtual void Relieve() {}
   // Waits until everything that was launched on the device is done. It returns only after an abort or the end of the
   // work. Work of the host's queues is waited for through its timelines instead.

@@ -46,7 +46,8 @@ unsigned Implicit(const char* name) {
                                                               {"host", kSyncHost},
                                                               {"free", kSyncFree},
                                                               {"module", kSyncModule},
-                                                              {"first-launch", kSyncFirstLaunch}};
+                                                              {"first-launch", kSyncFirstLaunch},
+                                                              {"query", kSyncQuery}};
   const char* text = std::getenv(name);
   unsigned bits = 0;
   for (std::string_view rest = text == nullptr ? "" : text; !rest.empty();) {
@@ -55,7 +56,7 @@ unsigned Implicit(const char* name) {
     const auto* const found =
         std::find_if(std::begin(kWords), std::end(kWords), [word](const auto& known) { return known.first == word; });
     if (found == std::end(kWords))
-      Report("%s: %s is none of alloc, host, free, module and first-launch", name, std::string(word).c_str());
+      Report("%s: %s is none of alloc, host, free, module, first-launch and query", name, std::string(word).c_str());
     else
       bits |= found->second;
   }
@@ -83,6 +84,8 @@ Settings Read() {
   s.host_register = Flag("SOFTGPU_HOST_REGISTER", true);
   s.implicit_sync = Implicit("SOFTGPU_IMPLICIT_SYNC");
   s.queues = static_cast<uint32_t>(Number("SOFTGPU_QUEUES", 0));
+  s.count_calls = Flag("SOFTGPU_COUNT_CALLS", false);
+  s.shutdown = Flag("SOFTGPU_SHUTDOWN", false);
   s.verbose = Flag("SOFTGPU_VERBOSE", false);
   s.engine.seed = Number("SOFTGPU_SEED", s.engine.seed);
   s.engine.burst = static_cast<uint32_t>(Number("SOFTGPU_BURST", s.engine.burst));

@@ -10,11 +10,12 @@ namespace softgpu::cuda {
 
 // What a driver may do only when the work of all devices is done, as CUDA documents it.
 enum ImplicitSync : unsigned {
-  kSyncAlloc = 1,        // "alloc": memory of devices, managed memory
-  kSyncHost = 2,         // "host": pinned memory, and pinning
-  kSyncFree = 4,         // "free": all of these back
-  kSyncModule = 8,       // "module": code is loaded or unloaded
-  kSyncFirstLaunch = 16  // "first-launch": of a kernel
+  kSyncAlloc = 1,         // "alloc": memory of devices, managed memory
+  kSyncHost = 2,          // "host": pinned memory, and pinning
+  kSyncFree = 4,          // "free": all of these back
+  kSyncModule = 8,        // "module": code is loaded or unloaded
+  kSyncFirstLaunch = 16,  // "first-launch": of a kernel
+  kSyncQuery = 32  // "query": whether a stream is idle; no driver does that, but any call may wait for another one
 };
 
 struct Settings {
@@ -32,6 +33,8 @@ struct Settings {
   bool host_register = true;        // SOFTGPU_HOST_REGISTER=0: no cuMemHostRegister
   unsigned implicit_sync = 0;       // SOFTGPU_IMPLICIT_SYNC: bits of ImplicitSync
   uint32_t queues = 0;              // SOFTGPU_QUEUES: of a device, which its streams share; 0: one for each
+  bool count_calls = false;         // SOFTGPU_COUNT_CALLS=1: of the functions of cuGetProcAddress (driver/counted.h)
+  bool shutdown = false;            // SOFTGPU_SHUTDOWN=1: the driver ends at exit, and later calls say so
   bool verbose = false;             // SOFTGPU_VERBOSE=1: print on stderr what is refused and why
   engine::Options engine;           // SOFTGPU_SEED, SOFTGPU_BURST, SOFTGPU_RESIDENT_BLOCKS, SOFTGPU_RACES
 };

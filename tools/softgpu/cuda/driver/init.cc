@@ -2,6 +2,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cstdlib>
 
 #include "tools/softgpu/cuda/driver/entry.h"
 #include "tools/softgpu/cuda/settings.h"
@@ -9,7 +10,7 @@
 namespace softgpu::cuda {
 namespace {
 
-enum class Stage { kNew, kReady, kForked };
+enum class Stage { kNew, kReady, kForked, kEnded };
 std::atomic<Stage> g_stage{Stage::kNew};
 
 // The threads of the driver do not exist in a child.
@@ -20,12 +21,21 @@ void AfterFork() {
 }  // namespace
 
 CUresult Ready() {
-  return g_stage.load(std::memory_order_acquire) == Stage::kReady ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+  switch (g_stage.load(std::memory_order_acquire)) {
+    case Stage::kReady:
+      return CUDA_SUCCESS;
+    case Stage::kEnded:
+      return CUDA_ERROR_DEINITIALIZED;
+    default:
+      return CUDA_ERROR_NOT_INITIALIZED;
+  }
 }
 
 void MarkReady() {
   Stage stage = Stage::kNew;
-  if (g_stage.compare_exchange_strong(stage, Stage::kReady)) pthread_atfork(nullptr, nullptr, AfterFork);
+  if (!g_stage.compare_exchange_strong(stage, Stage::kReady)) return;
+  pthread_atfork(nullptr, nullptr, AfterFork);
+  if (Knobs().shutdown) std::atexit([] { g_stage.store(Stage::kEnded); });
 }
 
 CUresult UsableContext(ContextPtr* context) {

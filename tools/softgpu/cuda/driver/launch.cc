@@ -9,6 +9,9 @@ using namespace softgpu::cuda;  // NOLINT: the C entry points
 
 namespace {
 
+// Of this thread, for softgpu_parameter_bytes and softgpu_remote_launches.
+thread_local uint64_t t_parameter_bytes = 0, t_remote_launches = 0;
+
 CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream, void** arguments, void** extra) {
   return WithStream(stream, [&](const StreamPtr& found) {
     FunctionPtr function;
@@ -18,6 +21,7 @@ CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream, vo
     if (const CUresult error = CheckLaunch(*function, shape); error != CUDA_SUCCESS) return error;
     std::vector<std::byte> packed;
     if (const CUresult error = PackArguments(*function, arguments, extra, &packed); error != CUDA_SUCCESS) return error;
+    t_parameter_bytes += packed.size();
     if (!function->launched.exchange(true)) SynchronizeFor(kSyncFirstLaunch);
     return Enqueue(found, std::make_shared<KernelOperation>(function, shape, std::move(packed)));
   });
@@ -46,6 +50,12 @@ CUresult ReadAttribute(const CUlaunchAttribute& attribute, Extras* extras) {
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
       extras->events_after.push_back(value.launchCompletionEvent.event);
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      if (value.memSyncDomain != CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT &&
+          value.memSyncDomain != CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE)
+        return CUDA_ERROR_INVALID_VALUE;
+      t_remote_launches += value.memSyncDomain == CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
       return value.deviceUpdatableKernelNode.deviceUpdatable == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
@@ -158,3 +168,10 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle, const CU
     return CUDA_SUCCESS;
   });
 }
+
+#define SOFTGPU_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Counters that no real driver has, for tests: of the launches of this thread, the bytes of their parameters, and how
+// many were in the remote domain of memory.
+SOFTGPU_EXPORT uint64_t softgpu_parameter_bytes() { return t_parameter_bytes; }
+SOFTGPU_EXPORT uint64_t softgpu_remote_launches() { return t_remote_launches; }

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include "tools/softgpu/cuda/driver/counted.h"
 #include "tools/softgpu/cuda/driver/entry.h"
 #include "tools/softgpu/cuda/settings.h"
 
@@ -136,6 +137,8 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pointer, int version, cu
   *pointer = nullptr;
   if (version <= Knobs().driver_version)
     *pointer = Find(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, &known);
+  // A function that cannot be counted is missing rather than overlooked.
+  if (Knobs().count_calls && *pointer != nullptr) *pointer = CountingForm(*pointer);
   if (status != nullptr) {
     *status = *pointer != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
               : known             ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT

@@ -64,7 +64,12 @@ CUresult cuStreamDestroy(CUstream handle) {
 }
 
 CUresult cuStreamSynchronize(CUstream handle) { return WithStream(handle, Synchronize); }
-CUresult cuStreamQuery(CUstream handle) { return WithStream(handle, Query); }
+CUresult cuStreamQuery(CUstream handle) {
+  return WithStream(handle, [](const StreamPtr& stream) {
+    SynchronizeFor(kSyncQuery);
+    return Query(stream);
+  });
+}
 
 CUresult cuStreamGetPriority(CUstream handle, int* priority) {
   return WithStream(handle, [&](const StreamPtr& stream) {
