@@ -51,7 +51,7 @@ struct Signalled {
 class Paper {
  public:
   Paper(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement, int copies,
-        int like)
+        int like, int sharers)
       : schedule_(schedule),
         machine_(machine),
         by_call_(by_call),
@@ -62,7 +62,7 @@ class Paper {
         received_(placement.machines(), 0) {
     const double cores = std::max(1, machine.cores), lanes = schedule.lanes * copies;
     if (placement.is_flat()) {
-      load_ = std::max(1.0, schedule.contract.ranks * lanes / cores);
+      load_ = std::max(1.0, (sharers > 0 ? sharers : schedule.contract.ranks) * lanes / cores);
       hop_ = load_ > 1 ? machine.switch_seconds * load_ : machine.signal_seconds;
     } else {
       // Lanes share the rank's core: one moves data while others wait for the network.
@@ -246,11 +246,11 @@ std::vector<double> Paper::Run(double Weight::*member) const {
 }  // namespace
 
 Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement,
-             int copies, int like)
+             int copies, int like, int sharers)
     : parts_(schedule.parts),
       lanes_(schedule.lanes * copies),
       cache_bytes_(static_cast<double>(machine.RankCacheBytes())) {
-  const Paper paper(schedule, machine, by_call, placement, copies, like);
+  const Paper paper(schedule, machine, by_call, placement, copies, like, sharers);
   const auto derive = [&](double Weight::*member, double Cost::*into) {
     const std::vector<double> ends = paper.Run(member);
     first_.*into = ends[0];

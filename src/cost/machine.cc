@@ -313,7 +313,7 @@ Machine GpuMachine(int multiprocessors, int ranks) {
   machine.cached_bytes_per_second = 4e10;
   machine.memory_bytes_per_second = 2.5e10;
   machine.cache_bytes = 32u << 20;
-  machine.cache_cores = static_cast<uint64_t>(ranks);
+  machine.cache_cores = static_cast<uint64_t>(multiprocessors);
   machine.cores = multiprocessors;
   machine.ranks = ranks;
   return machine;

@@ -27,8 +27,9 @@ struct Machine {
   double link_bytes_per_second = 2e9;
   uint64_t cache_bytes = 32u << 20;  // what stays in the caches of cores that share the last one: see usable_cache.h
   uint64_t cache_cores = 2;          // their number
-  int32_t cores = 2;                 // cores the ranks of this machine share
-  int32_t ranks = 2;                 // ranks of the communicator on this machine
+  // What ranks share: a machine, or a GPU, whose cores are its multiprocessors.
+  int32_t cores = 2;
+  int32_t ranks = 2;  // of the communicator, that share them
 
   // What of that one rank has. Ranks that may be on cores with other caches are taken to share this one.
   uint64_t RankCacheBytes() const {
@@ -52,8 +53,8 @@ Machine Measure();
 // last file stays.
 Machine MeasureOnce();
 
-// The model of one GPU with that many multiprocessors, for ranks that share it. Fixed figures: "cores" are
-// multiprocessors and the bandwidths those of one block; nothing is measured.
+// The model of one GPU with that many multiprocessors, on which so many ranks of the communicator live; others may live
+// on other GPUs. Fixed figures: the bandwidths are those of one block; nothing is measured.
 Machine GpuMachine(int multiprocessors, int ranks);
 
 // The file in which MeasureOnce keeps its result; empty when the environment names no folder for it.

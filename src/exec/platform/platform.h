@@ -4,6 +4,7 @@
 // Thread-safe. Errors say which call of the platform failed and why.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,6 +43,12 @@ struct RankOptions {
   Protocols protocols;  // allowed by the user
 };
 
+// The cores of a device. Ranks of a machine share them whose `device` is the same. Plain data that ranks send.
+struct Cores {
+  std::array<uint8_t, 16> device{};  // identifies a GPU, in all processes; 0: all ranks share the machine's processors
+  int32_t count = 0;                 // multiprocessors of a GPU
+};
+
 // The abilities of a device: how long things take there, and how many lanes an operation may have.
 struct Capacity {
   cost::Machine machine;
@@ -75,6 +82,7 @@ class Platform {
   // The host device that serves the exchanges of ranks on a device apart from their calls.
   virtual device::host::Device* HostDevice(int ordinal) const = 0;
 
+  virtual Result<Cores> CoresOf(int ordinal) const = 0;
   // `known`: the figures of a parent communicator, or null. `min_lanes`: as configured.
   virtual Result<Capacity> Measure(int ordinal, int ranks, int min_lanes, const cost::Machine* known) const = 0;
   // Reads the settings of this platform from the environment.
