@@ -91,10 +91,12 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
   // Rank 0 decides: if all measured, they would disturb each other.
   const bool measures = options.inherit == nullptr && options.identity.rank == 0;
   AXCCL_ASSIGN_OR_RETURN(const exec::Capacity capacity,
-                         device.platform->Measure(device.ordinal, options.identity.ranks, options.min_lanes,
+                         device.platform->Measure(device.ordinal, options.identity.ranks, options.lanes,
                                                   measures ? nullptr : &settings.machine));
   settings.machine = capacity.machine;
   settings.lanes = capacity.lanes;
+  settings.least_lanes = capacity.least_lanes;
+  settings.most_blocks = static_cast<uint32_t>(options.lanes.most);
   return settings;
 }
 
@@ -219,8 +221,9 @@ class Builder {
   // If several threads of a process create ranks, each parses the filter, and all get the same error.
   Status MakeChooser() {
     AXCCL_ASSIGN_OR_RETURN(
-        chooser_, tune::Chooser::Create(settings_.machine, settings_.algorithms,
-                                        settings_.scratch_bytes / plan::kRotation, static_cast<int>(settings_.lanes)));
+        chooser_,
+        tune::Chooser::Create(settings_.machine, settings_.algorithms, settings_.scratch_bytes / plan::kRotation,
+                              static_cast<int>(settings_.lanes), static_cast<int>(settings_.least_lanes)));
     return Status();
   }
 
@@ -379,6 +382,7 @@ class Builder {
     device_options_.rank = options_.identity.rank;
     device_options_.ranks = options_.identity.ranks;
     device_options_.lanes = settings_.lanes;
+    device_options_.most_blocks = std::max(1u, settings_.most_blocks);
     device_options_.scratch_bytes = settings_.scratch_bytes;
     device_options_.areas = settings_.gpu_channels;
     device_options_.notice_seconds = settings_.notice_seconds;

@@ -47,5 +47,21 @@ TEST(GpuLanes, TakeTimeOnlyFromRanksOfTheirGpu) {
 
 TEST(GpuLanes, SmallOperationsHaveOne) { EXPECT_EQ(OfGpus()->Choose(Sum(1, 8)).lanes, 1); }
 
+TEST(GpuLanes, AreAsManyAsAllowed) {
+  for (const int most : {1, 3, 20, 64}) {
+    const auto counts = LaneCounts(*OfGpus(1, most), Sum(1, 64 << 20));
+    EXPECT_EQ(*counts.begin(), 1);
+    EXPECT_EQ(*counts.rbegin(), most);
+  }
+}
+
+TEST(GpuLanes, AreAtLeastTheLeastOfLargeOperations) {
+  const auto chooser = OfGpus(6, 20);
+  EXPECT_EQ(LaneCounts(*chooser, Sum(1, 6 * 8192)), (std::set<int>{6, 12, 20}));
+  EXPECT_EQ(LaneCounts(*chooser, Sum(1, 6 * 8192 - 4)), (std::set<int>{1, 2, 4, 8, 16, 20}));
+  EXPECT_EQ(LaneCounts(*chooser, Sum(33, 64 << 20)), (std::set<int>{4}));  // there is no room for more
+  EXPECT_EQ(LaneCounts(*OfGpus(9, 5), Sum(1, 64 << 20)), (std::set<int>{5}));
+}
+
 }  // namespace
 }  // namespace axccl::tune

@@ -1,5 +1,6 @@
 #include "src/exec/cuda/platform.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/base/param.h"
@@ -11,7 +12,7 @@ namespace {
 
 using device::cuda::Device;
 
-constexpr uint32_t kMaxLanes = 64;
+constexpr int kMaxLanes = kernels::cuda::kMaxLanes;
 
 class CudaPlatform final : public CudaKind {
  public:
@@ -28,9 +29,10 @@ class CudaPlatform final : public CudaKind {
     return cores;
   }
   // Fixed figures. A device without other ranks of the communicator; how many there are is known later (comm/setup.cc).
-  Result<Capacity> Measure(int ordinal, int, int, const cost::Machine*) const override {
+  Result<Capacity> Measure(int ordinal, int, LaneBounds bounds, const cost::Machine*) const override {
     AXCCL_ASSIGN_OR_RETURN(const Cores cores, CoresOf(ordinal));
-    return Capacity{cost::GpuMachine(cores.count, 1), kMaxLanes};
+    const auto most = static_cast<uint32_t>(std::clamp(bounds.most, 1, kMaxLanes));
+    return Capacity{cost::GpuMachine(cores.count, 1), most, std::min(most, static_cast<uint32_t>(bounds.least))};
   }
   Status ReadOptions(RankOptions* options) const override {
     AXCCL_ASSIGN_OR_RETURN(options->protocols, Protocols::Parse(param::Get("NCCL_PROTO")));

@@ -34,6 +34,7 @@ struct RankOptions {
   DeviceId device;
   int rank = 0, ranks = 1;
   uint32_t lanes = 1;
+  uint32_t most_blocks = 64;  // of a device: that a launch may have for this rank
   uint64_t scratch_bytes = 0;
   uint32_t areas = 0;         // of a device: created channels that the rank may use at a time
   double notice_seconds = 0;  // after which the user gets a notice about a wait, 0 = never
@@ -49,10 +50,16 @@ struct Cores {
   int32_t count = 0;                 // multiprocessors of a GPU
 };
 
-// The abilities of a device: how long things take there, and how many lanes an operation may have.
+// How many lanes operations are to have, as configured (minCTAs, maxCTAs).
+struct LaneBounds {
+  int least = 1, most = 64;
+};
+
+// The abilities of a device: how long things take there, and how many lanes an operation may have, and has if it is
+// large.
 struct Capacity {
   cost::Machine machine;
-  uint32_t lanes = 1;
+  uint32_t lanes = 1, least_lanes = 1;
 };
 
 class Platform {
@@ -83,8 +90,8 @@ class Platform {
   virtual device::host::Device* HostDevice(int ordinal) const = 0;
 
   virtual Result<Cores> CoresOf(int ordinal) const = 0;
-  // `known`: the figures of a parent communicator, or null. `min_lanes`: as configured.
-  virtual Result<Capacity> Measure(int ordinal, int ranks, int min_lanes, const cost::Machine* known) const = 0;
+  // `known`: the figures of a parent communicator, or null.
+  virtual Result<Capacity> Measure(int ordinal, int ranks, LaneBounds bounds, const cost::Machine* known) const = 0;
   // Reads the settings of this platform from the environment.
   virtual Status ReadOptions(RankOptions* options) const = 0;
   virtual Result<std::unique_ptr<RankDevice>> Create(const RankOptions& options) const = 0;
