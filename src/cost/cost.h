@@ -10,6 +10,9 @@
 // time at both ends, and moves at the speed of the machine's link. All ranks of a machine share that link, so no turn
 // is shorter than the time that its data takes on any link in either direction.
 //
+// Ranks on several GPUs read and write each other's memory at the speed of one block's loads over a link, and no turn
+// is shorter than the time that its data takes on the links of a GPU and in its memory.
+//
 // The predictions have the right magnitude and are good enough to order algorithms and sizes; they claim no more.
 // Immutable, thread-safe, deterministic in its arguments.
 #pragma once

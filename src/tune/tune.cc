@@ -30,8 +30,9 @@ constexpr std::string_view kPush = "push", kLeader = "hierarchical_leader";
 // cores, a switch costs more than the cache saves, and turns may be longer.
 constexpr uint64_t kTurnBytes[] = {64u << 10, 128u << 10, 256u << 10};
 constexpr uint64_t kSharedCoreTurnBytes = 1u << 20;
-// Between machines, a turn must be long compared with the time that a message travels.
-constexpr uint64_t kNetworkTurnBytes[] = {512u << 10, 1u << 20, 2u << 20};
+// Between machines, a turn must be long compared with the time that a message travels; on a GPU, with that of an
+// operation.
+constexpr uint64_t kLongTurnBytes[] = {512u << 10, 1u << 20, 2u << 20};
 
 // For groups from this size on, evaluating algorithms that ignore the machines takes longer than it can ever save.
 constexpr int kManyRanks = 64;
@@ -305,11 +306,9 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
   }
   std::vector<uint64_t> turns(std::begin(kTurnBytes), std::end(kTurnBytes));
   if (SharersOf(query) * choice.lanes > machine_.cores) turns.push_back(kSharedCoreTurnBytes);
-  uint64_t room = scratch_bytes_;
-  if (!query.placement.is_flat()) {
-    turns.insert(turns.end(), std::begin(kNetworkTurnBytes), std::end(kNetworkTurnBytes));
-    room /= static_cast<uint64_t>(choice.lanes);
-  }
+  if (!query.placement.is_flat() || machine_.peer_bytes_per_second > 0)
+    turns.insert(turns.end(), std::begin(kLongTurnBytes), std::end(kLongTurnBytes));
+  const uint64_t room = scratch_bytes_ / static_cast<uint64_t>(choice.lanes);
   for (uint64_t turn_bytes : turns) {
     const uint64_t tile = TileFor(*c, std::min(turn_bytes, room));
     if (tile == 0) continue;
@@ -407,6 +406,8 @@ Split Chooser::SplitTime(const Query& query, const Choice& choice) const {
   machine.network_signal_seconds = machine.network_message_seconds = 0;
   const double no_network = seconds();
   machine.cached_bytes_per_second = machine.memory_bytes_per_second = machine.call_bytes_per_second = kInfinite;
+  if (machine.peer_bytes_per_second > 0) machine.peer_bytes_per_second = kInfinite;
+  machine.gpu_memory_bytes_per_second = machine.gpu_link_bytes_per_second = 0;
   const double no_bytes = seconds();
   return Split{no_bytes, no_network - no_bytes, no_link - no_network, all - no_link};
 }

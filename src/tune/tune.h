@@ -104,8 +104,8 @@ struct Split {
 class Chooser {
  public:
   // `filter`: NCCL_ALGO's grammar, `list` or `kind:list;kind:list`, `^list` excludes, case-insensitive; empty = all.
-  // kInvalidArgument names the token that is unknown and lists the known ones. `scratch_bytes`: shared scratch that a
-  // rank may use per lane and rotation copy, which bounds the tile. `min_lanes`: of operations that are large enough,
+  // kInvalidArgument names the token that is unknown and lists the known ones. `scratch_bytes`: shared scratch that the
+  // lanes of a rank may use per rotation copy, which bounds the tile. `min_lanes`: of operations that are large enough,
   // as far as there are cores for them.
   static Result<std::unique_ptr<Chooser>> Create(const cost::Machine& machine, std::string_view filter,
                                                  uint64_t scratch_bytes, int max_lanes, int min_lanes = 1);
