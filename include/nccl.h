@@ -177,16 +177,16 @@ typedef struct ncclConfig_v23100 {
   size_t size; /* the first three fields belong to the initializer */
   unsigned int magic;
   unsigned int version;
-  int blocking;       /* 0: calls may return ncclInProgress. Default 1 */
-  int cgaClusterSize; /* 0..8 */
-  int minCTAs;        /* >= 1, <= maxCTAs: lanes an operation may use */
-  int maxCTAs;
+  int blocking;        /* 0: calls may return ncclInProgress. Default 1 */
+  int cgaClusterSize;  /* 0..8 */
+  int minCTAs;         /* 1..maxCTAs: blocks of a GPU that a rank's calls take if they are large. Rank 0's counts */
+  int maxCTAs;         /* blocks that they take at most; above 64 counts as 64. Rank 0's counts */
   const char* netName; /* copied */
   int splitShare;      /* 1: children of ncclCommSplit share resources */
   int trafficClass;
   const char* commName; /* copied; appears in logs and messages */
   int collnetEnable;
-  int CTAPolicy; /* NCCL_CTA_POLICY_* */
+  int CTAPolicy; /* NCCL_CTA_POLICY_*; ZERO is for pipelines (axccl/pipelines.h): NCCL's calls always take a block */
   int shrinkShare;
   int nvlsCTAs;
   int nChannelsPerNetPeer;
@@ -238,7 +238,7 @@ typedef struct ncclCollConfig_v23100 {
   unsigned int magic;
   unsigned int version;
   ncclConfigExt_t* ext;
-  int minCTAs;
+  int minCTAs; /* has no effect, nor have maxCTAs, nvlsCTAs, cgaClusterSize and CTAPolicy */
   int maxCTAs;
   int nvlsCTAs;
   int cgaClusterSize;

@@ -28,7 +28,8 @@ struct Prod {
 };
 
 // The result if neither float is larger: they are equal, or one is NaN. Or-ing the magnitudes keeps either; the signs
-// are and-ed (max: +0 wins) or or-ed (min: -0 wins).
+// are and-ed (max: +0 wins) or or-ed (min: -0 wins). Computed whether they are tied or not, because a branch for each
+// lane costs more.
 template <bool kSignsAnd, class T>
 AXCCL_DEVICE T Tied(T a, T b) {
   using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -40,20 +41,24 @@ AXCCL_DEVICE T Tied(T a, T b) {
 struct Max {
   template <class T>
   static AXCCL_DEVICE T Of(T a, T b) {
-    if constexpr (!std::is_floating_point_v<T>)
+    if constexpr (std::is_floating_point_v<T>) {
+      const T tied = Tied<true>(a, b);
+      return a > b ? a : (a < b ? b : tied);
+    } else {
       return a > b ? a : b;
-    else
-      return a > b ? a : (a < b ? b : Tied<true>(a, b));
+    }
   }
 };
 
 struct Min {
   template <class T>
   static AXCCL_DEVICE T Of(T a, T b) {
-    if constexpr (!std::is_floating_point_v<T>)
+    if constexpr (std::is_floating_point_v<T>) {
+      const T tied = Tied<false>(a, b);
+      return a < b ? a : (a > b ? b : tied);
+    } else {
       return a < b ? a : b;
-    else
-      return a < b ? a : (a > b ? b : Tied<false>(a, b));
+    }
   }
 };
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/combine.h"
+#include "kernels/cuda/fold.h"
 #include "kernels/cuda/formats.h"
 #include "kernels/cuda/movers.h"
 #include "kernels/cuda/pieces.h"
@@ -289,72 +290,16 @@ AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box) {
   }
 }
 
-// The lanes of one piece while it is combined.
-template <class Format, class Op>
-struct Fold {
-  typename Format::Lane lane[Format::kLanes];
-
-  // Takes source k. Decisions that are the same for all lanes are made outside the loop, so that the lanes are
-  // processed one after the other and few registers hold them.
-  AXCCL_DEVICE void Take(const Move& move, const Raw& raw, uint32_t k) {
-    if (move.scaled) {
-      Take<true>(raw, k == 0, move.pre()[k], move.round_factored);
-    } else {
-      Take<false>(raw, k == 0, Factor{}, false);
-    }
-  }
-  template <bool kScaled>
-  AXCCL_DEVICE void Take(const Raw& raw, bool first, const Factor& factor, bool round) {
-    using Lane = typename Format::Lane;
-    constexpr int kStep = std::is_same_v<Op, ComplexProd> && Format::kLanes >= 2 ? 2 : 1;
-#pragma unroll
-    for (int i = 0; i < Format::kLanes; i += kStep) {
-      Lane next[kStep];
-#pragma unroll
-      for (int j = 0; j < kStep; ++j) {
-        next[j] = Format::Up(raw, i + j);
-        if constexpr (kScaled) next[j] = Scaled(next[j], factor, round);
-      }
-      if (first) {
-#pragma unroll
-        for (int j = 0; j < kStep; ++j) lane[i + j] = next[j];
-      } else if constexpr (kStep == 2) {
-        Op::OfPair(&lane[i], &lane[i + 1], next[0], next[1]);
-      } else if constexpr (!std::is_same_v<Op, ComplexProd>) {
-        lane[i] = Format::template Combined<Op>(lane[i], next[0]);
-      }
-    }
-  }
-  static AXCCL_DEVICE typename Format::Lane Scaled(typename Format::Lane value, const Factor& factor, bool round) {
-    const auto scaled = Format::Scaled(value, factor);
-    if constexpr (Format::kIsFloat && Format::kBytes < 4) {
-      if (round) return Format::Rounded(scaled);
-    }
-    return scaled;
-  }
-  AXCCL_DEVICE Raw Finish(const Move& move) {
-    if constexpr (Format::kIsFloat) {
-      if (move.scales_result) {
-#pragma unroll
-        for (int i = 0; i < Format::kLanes; ++i) lane[i] = Format::Scaled(lane[i], move.post);
-      }
-    }
-    Raw raw;
-#pragma unroll
-    for (int i = 0; i < Format::kLanes; ++i) Format::Down(lane[i], i, &raw);
-    if constexpr (!Format::kIsFloat) {
-      if (move.divisor > 1) raw = Quotients(raw, move.divisor, Format::kBytes, IsSigned(move.type));
-    }
-    return raw;
-  }
-};
-
 template <class Format, class Op>
 struct Reducer {
   using F = Fold<Format, Op>;
-  // Aligned pieces that a thread processes together. More of them hide more of the latency of another device's memory,
-  // but need more code and registers: worth it for sums of floats.
-  static constexpr uint32_t kTogether = std::is_same_v<Op, Sum> && Format::kIsFloat && Format::kBytes > 1 ? 2 : 1;
+  // Aligned pieces that a thread processes together. More of them hide more of the latency of another device's memory.
+  // Operations on single bytes need the registers themselves.
+  static constexpr uint32_t kTogether = Format::kBytes > 1 ? 2 : 1;
+  // With 16 lanes each, there are too few registers.
+  static constexpr bool kPossible = Format::kLanes <= 8;
+  // Whether boxes and factors are for AllTogether, too: worth the code and registers for sums of floats.
+  static constexpr bool kFull = std::is_same_v<Op, Sum> && Format::kIsFloat && Format::kBytes > 1;
 
   const Move& move;
   const Pieces& pieces;
@@ -366,28 +311,46 @@ struct Reducer {
 #pragma unroll 1
     for (uint32_t first = ThreadIndex(); first < pieces.aligned; first += kTogether * step) Together<kBox>(first, step);
   }
-  // Loads the next source while one is combined.
+  // Whether the move is one of those that AllTogether can do.
+  AXCCL_DEVICE bool CanTogether() const {
+    if (!kPossible || pieces.rows) return false;
+    return kFull || (pieces.box == nullptr && !move.scaled && move.divisor <= 1);
+  }
+  // While one source is combined, the next is being loaded. They take turns with two sets of registers: to move one set
+  // to the other would wait for the loads.
   template <bool kBox>
   AXCCL_DEVICE void Together(uint32_t first, uint32_t step) const {
-    Raw next[kTogether];
+    Raw even[kTogether], odd[kTogether];
     F fold[kTogether];
-    LoadTogether<kBox>(0, first, step, next);
+    const uint32_t num_src = move.num_src;
+    LoadTogether<kBox>(0, first, step, even);
+    if (num_src > 1) LoadTogether<kBox>(1, first, step, odd);
+    TakeTogether(0, even, true, fold);
 #pragma unroll 1
-    for (uint32_t k = 0; k < move.num_src; ++k) {
-      Raw raw[kTogether];
-#pragma unroll
-      for (uint32_t u = 0; u < kTogether; ++u) raw[u] = next[u];
-      if (k + 1 < move.num_src) LoadTogether<kBox>(k + 1, first, step, next);
-#pragma unroll
-      for (uint32_t u = 0; u < kTogether; ++u) fold[u].Take(move, raw[u], k);
+    for (uint32_t k = 1; k < num_src; k += 2) {
+      if (k + 1 < num_src) LoadTogether<kBox>(k + 1, first, step, even);
+      TakeTogether(k, odd, false, fold);
+      if (k + 1 == num_src) break;
+      if (k + 2 < num_src) LoadTogether<kBox>(k + 2, first, step, odd);
+      TakeTogether(k + 1, even, false, fold);
     }
 #pragma unroll
     for (uint32_t u = 0; u < kTogether; ++u) {
-      const Raw result = fold[u].Finish(move);
+      const Raw result = kFull || Format::kIsFloat ? fold[u].Finish(move) : fold[u].Elements();
       const uint32_t piece = first + u * step;
       if (piece >= pieces.aligned) continue;
 #pragma unroll 1
       for (uint32_t d = 0; d < move.num_dst; ++d) StoreRaw(Aligned<kBox>(d, move.place[d], piece), result);
+    }
+  }
+  AXCCL_DEVICE void TakeTogether(uint32_t k, const Raw* raw, bool first, F* fold) const {
+#pragma unroll
+    for (uint32_t u = 0; u < kTogether; ++u) {
+      if constexpr (kFull) {
+        fold[u].Take(move, raw[u], k, first);
+      } else {
+        fold[u].TakeUnscaled(raw[u], first);
+      }
     }
   }
   template <bool kBox>
@@ -420,7 +383,7 @@ struct Reducer {
     for (uint32_t k = 0; k <= move.num_src; ++k) {
       Raw next{};
       if (k < move.num_src) next = LoadOne(k, where, part);
-      if (k != 0) fold.Take(move, raw, k - 1);
+      if (k != 0) fold.Take(move, raw, k - 1, k == 1);
       raw = next;
     }
     const Raw result = fold.Finish(move);
@@ -440,37 +403,43 @@ struct Reducer {
   }
 };
 
-// A function of its own, because it needs many registers.
+// Reduces all but what ReduceAlignedBox has reduced.
+template <class Format, class Op>
+AXCCL_DEVICE_CALL void ReduceAs(const Move& in_shared, Pieces pieces) {
+  const Move& move = InShared(in_shared);
+  const Reducer<Format, Op> reducer{move, pieces};
+  const bool together = reducer.CanTogether();
+#pragma unroll 1
+  for (uint32_t i = (together ? pieces.aligned : 0) + ThreadIndex(); i < pieces.aligned + pieces.NumOthers();
+       i += NumThreads())
+    reducer.One(i);
+  // Last, because registers hold little else meanwhile.
+  if constexpr (Reducer<Format, Op>::kPossible) {
+    if (together && pieces.box == nullptr) reducer.template AllTogether<false>();
+  }
+}
+
+// Reduces the aligned pieces of a box. A function of its own, because it needs many registers.
 template <class Format, class Op>
 AXCCL_DEVICE_CALL void ReduceAlignedBox(const Move& in_shared, Pieces pieces) {
   Reducer<Format, Op>{InShared(in_shared), pieces}.template AllTogether<true>();
 }
 
-template <class Format, class Op>
-AXCCL_DEVICE_CALL void ReduceAs(const Move& in_shared, Pieces pieces) {
-  const Move& move = InShared(in_shared);
-  using R = Reducer<Format, Op>;
-  const R reducer{move, pieces};
-  uint32_t done = 0;
-  if constexpr (R::kTogether > 1) {
-    done = pieces.rows ? 0 : pieces.aligned;
-    if (pieces.box != nullptr) {
-      ReduceAlignedBox<Format, Op>(move, pieces);
-    } else if (!pieces.rows) {
-      reducer.template AllTogether<false>();
-    }
-  }
-#pragma unroll 1
-  for (uint32_t i = done + ThreadIndex(); i < pieces.aligned + pieces.NumOthers(); i += NumThreads()) reducer.One(i);
-}
-
 // ---- dispatch ----
+
+template <class Format>
+AXCCL_DEVICE void ReduceSum(const Move& move, const Pieces& pieces) {
+  if constexpr (Reducer<Format, Sum>::kFull) {
+    if (pieces.box != nullptr) ReduceAlignedBox<Format, Sum>(move, pieces);
+  }
+  ReduceAs<Format, Sum>(move, pieces);
+}
 
 template <class Format>
 AXCCL_DEVICE void ReduceFloats(const Move& move, const Pieces& pieces) {
   switch (move.combine) {
     case Combine::kSum:
-      return ReduceAs<Format, Sum>(move, pieces);
+      return ReduceSum<Format>(move, pieces);
     case Combine::kProd:
       return ReduceAs<Format, Prod>(move, pieces);
     case Combine::kMax:
@@ -482,7 +451,7 @@ AXCCL_DEVICE void ReduceFloats(const Move& move, const Pieces& pieces) {
 
 template <class Format>
 AXCCL_DEVICE void ReduceComplex(const Move& move, const Pieces& pieces) {
-  if (move.combine == Combine::kSum) return ReduceAs<Format, Sum>(move, pieces);
+  if (move.combine == Combine::kSum) return ReduceSum<Format>(move, pieces);
   ReduceAs<Format, ComplexProd>(move, pieces);
 }
 

@@ -110,7 +110,11 @@ Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, co
   if (least != kUndefined && most != kUndefined && least > most)
     return MakeStatus(Code::kInvalidArgument, "%s: minCTAs %d is larger than maxCTAs %d", call, least, most);
   out.blocking = blocking != 0;
-  if (least != kUndefined) out.min_lanes = std::clamp(least, 1, kMaxCtas);
+  if (most != kUndefined) out.lanes.most = std::clamp(most, 1, kMaxCtas);
+  if (least != kUndefined) out.lanes.least = std::clamp(least, 1, kMaxCtas);
+  // The one that was given has precedence over the parent's other one.
+  if (least == kUndefined) out.lanes.least = std::min(out.lanes.least, out.lanes.most);
+  if (most == kUndefined) out.lanes.most = std::max(out.lanes.least, out.lanes.most);
   return out;
 }
 

@@ -57,8 +57,8 @@ const std::vector<Info>& Table() {
       Text("NCCL_IB_HCA", "",
            "ports of InfiniBand and RoCE adapters to use, as \"mlx5_0:1,mlx5_2\": prefixes, = first for exact names, ^ "
            "to exclude; empty: all that are active"),
-      Int("NCCL_MIN_CTAS", "1", 1, 64, "lanes an operation uses at least"),
-      Int("NCCL_MAX_CTAS", "64", 1, 64, "lanes an operation uses at most; less than NCCL_MIN_CTAS is an error"),
+      Int("NCCL_MIN_CTAS", "1", 1, 64, "lanes that an operation may use at least, and on GPUs uses if it is large"),
+      Int("NCCL_MAX_CTAS", "64", 1, 64, "lanes an operation uses at most, on GPUs blocks; at least NCCL_MIN_CTAS"),
       Text("NCCL_TOPO_FILE", "",
            "file that describes this machine, in AxCCL's form or NCCL's (docs/topology.md); empty: the library looks "
            "at the machine"),

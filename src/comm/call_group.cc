@@ -139,6 +139,7 @@ double CallGroup::Predict() const {
                       call.call.count * ElementSize(call.call.type), call.call.type,
                       call.channel->members().heap_access()};
     query.placement = call.channel->members().placement();
+    query.sharers = call.channel->members().sharers();
     seconds[call.owner.get()] += call.owner->chooser().Choose(query).seconds;
   }
   double most = 0;

@@ -46,7 +46,7 @@ SetupOptions MakeOptions(int rank, int ranks, exec::DeviceId device, const Confi
   options.identity.ranks = ranks;
   options.identity.device = device;
   options.identity.name = config.name;
-  options.min_lanes = config.min_lanes;
+  options.lanes = config.lanes;
   options.deadline = Deadline();
   options.abort = abort;
   return options;

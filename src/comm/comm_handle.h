@@ -23,7 +23,7 @@ enum class Phase : uint8_t { kInitialising, kReady, kFailed, kFinalizing, kFinal
 
 struct Config {
   bool blocking = true;
-  int min_lanes = 1;
+  exec::LaneBounds lanes;
   bool spares_blocks = false;  // CTAPolicy has NCCL_CTA_POLICY_ZERO: copy engines where they can
   bool split_share = false;    // accepted, but children have resources of their own
   std::string name;

@@ -14,7 +14,8 @@ struct Settings {
   NetworkSource network = NetworkSource::kFixed;
   uint64_t scratch_bytes = 0;
   uint64_t map_bytes = 0;  // AXCCL_MAP_BYTES
-  uint32_t lanes = 1;
+  uint32_t lanes = 1, least_lanes = 1;
+  uint32_t most_blocks = 64;  // maxCTAs: of a launch on a GPU, for each rank
   uint32_t allow_calls = 1;   // AXCCL_CMA
   uint32_t group_order = 0;   // AXCCL_ORDER
   uint32_t gpu_channels = 0;  // AXCCL_GPU_CHANNELS

@@ -44,6 +44,7 @@ struct Introduction {
   uint32_t platform;
   uint64_t hash;  // rank 0's value is used
   transport::ProcessAddress address;
+  exec::Cores cores;
   char host[64];                  // name
   uint8_t may_use_ucx;            // a rank's network address may have UCX's addresses in it
   topo::ProcessorSet processors;  // that the rank may use
@@ -90,10 +91,12 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
   // Rank 0 decides: if all measured, they would disturb each other.
   const bool measures = options.inherit == nullptr && options.identity.rank == 0;
   AXCCL_ASSIGN_OR_RETURN(const exec::Capacity capacity,
-                         device.platform->Measure(device.ordinal, options.identity.ranks, options.min_lanes,
+                         device.platform->Measure(device.ordinal, options.identity.ranks, options.lanes,
                                                   measures ? nullptr : &settings.machine));
   settings.machine = capacity.machine;
   settings.lanes = capacity.lanes;
+  settings.least_lanes = capacity.least_lanes;
+  settings.most_blocks = static_cast<uint32_t>(options.lanes.most);
   return settings;
 }
 
@@ -165,6 +168,7 @@ class Builder {
     if (self() == 0) {
       AXCCL_ASSIGN_OR_RETURN(mine.settings, ReadSettings(options_));
     }
+    AXCCL_ASSIGN_OR_RETURN(mine.cores, platform().CoresOf(options_.identity.device.ordinal));
     mine.processors = topo::SetOf(AllowedProcessors());
     (void)gethostname(mine.host, sizeof(mine.host));
     mine.may_use_ucx = MayUseUcx();
@@ -185,7 +189,7 @@ class Builder {
                  ListApart(peers_, self()).c_str());
     NumberPlaces();
     settings_ = peers_[0].settings;
-    if (platform().works_on_host()) settings_.machine.cores = topo::CountTogether(ProcessorsOnMachineOf(0));
+    CountCores();
     settings_.notice_seconds =
         options_.inherit != nullptr ? options_.inherit->notice_seconds : param::GetSeconds("AXCCL_WAIT_NOTICE");
     if (spans_machines_) settings_.lanes = std::max(settings_.lanes, static_cast<uint32_t>(tune::kNetworkLanes));
@@ -193,11 +197,27 @@ class Builder {
     return MakeChooser();
   }
 
+  // All ranks choose the same plans, so the smallest GPU counts, and the one with the most ranks.
+  void CountCores() {
+    if (platform().works_on_host()) {
+      settings_.machine.cores = topo::CountTogether(ProcessorsOnMachineOf(0));
+      return;
+    }
+    settings_.machine.cores = peers_[0].cores.count;
+    for (const Introduction& peer : peers_)
+      settings_.machine.cores = std::min(settings_.machine.cores, peer.cores.count);
+    for (const int first : cores_of_)
+      settings_.machine.ranks =
+          std::max(settings_.machine.ranks, static_cast<int>(std::count(cores_of_.begin(), cores_of_.end(), first)));
+    settings_.lanes = std::min(settings_.lanes, static_cast<uint32_t>(std::max(1, settings_.machine.cores)));
+  }
+
   // If several threads of a process create ranks, each parses the filter, and all get the same error.
   Status MakeChooser() {
     AXCCL_ASSIGN_OR_RETURN(
-        chooser_, tune::Chooser::Create(settings_.machine, settings_.algorithms,
-                                        settings_.scratch_bytes / plan::kRotation, static_cast<int>(settings_.lanes)));
+        chooser_,
+        tune::Chooser::Create(settings_.machine, settings_.algorithms, settings_.scratch_bytes / plan::kRotation,
+                              static_cast<int>(settings_.lanes), static_cast<int>(settings_.least_lanes)));
     return Status();
   }
 
@@ -240,14 +260,16 @@ class Builder {
     return network;
   }
 
-  // Numbers machines and processes by the first rank on each.
+  // Numbers machines, processes and what has cores by the first rank on each.
   void NumberPlaces() {
     std::map<decltype(transport::ProcessAddress::host_id), int> machines;
     std::map<decltype(transport::ProcessAddress::process_id), int> processes;
+    std::map<std::pair<int, decltype(exec::Cores::device)>, int> cores;
     for (int rank = 0; rank < options_.identity.ranks; ++rank) {
-      const transport::ProcessAddress& address = peers_[static_cast<size_t>(rank)].address;
-      machine_of_.push_back(machines.emplace(address.host_id, rank).first->second);
-      process_of_.push_back(processes.emplace(address.process_id, rank).first->second);
+      const Introduction& peer = peers_[static_cast<size_t>(rank)];
+      machine_of_.push_back(machines.emplace(peer.address.host_id, rank).first->second);
+      process_of_.push_back(processes.emplace(peer.address.process_id, rank).first->second);
+      cores_of_.push_back(cores.try_emplace({machine_of_.back(), peer.cores.device}, rank).first->second);
     }
   }
   bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
@@ -336,6 +358,7 @@ class Builder {
       member.rank = static_cast<int>(rank);
       member.machine = machine_of_[rank];
       member.process = process_of_[rank];
+      member.cores = cores_of_[rank];
       member.block = reach->block();
       member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
       member.layout = layout_.channel;
@@ -353,6 +376,7 @@ class Builder {
     device_options_.rank = options_.identity.rank;
     device_options_.ranks = options_.identity.ranks;
     device_options_.lanes = settings_.lanes;
+    device_options_.most_blocks = std::max(1u, settings_.most_blocks);
     device_options_.scratch_bytes = settings_.scratch_bytes;
     device_options_.areas = settings_.gpu_channels;
     device_options_.notice_seconds = settings_.notice_seconds;
@@ -499,10 +523,10 @@ class Builder {
   std::vector<std::shared_ptr<transport::Reach>> reaches_;
   std::shared_ptr<transport::Reach> own_;
   bool spans_machines_ = false;
-  std::vector<int> machine_of_, process_of_;  // of each rank
-  std::vector<std::byte> networks_;           // the WireNetwork of each, without the data if no rank has any
-  size_t network_bytes_ = 0;                  // of one
-  bool over_ucx_ = false;                     // what this process prefers
+  std::vector<int> machine_of_, process_of_, cores_of_;  // of each rank
+  std::vector<std::byte> networks_;                      // the WireNetwork of each, without the data if no rank has any
+  size_t network_bytes_ = 0;                             // of one
+  bool over_ucx_ = false;                                // what this process prefers
   exec::RankOptions device_options_;
   std::unique_ptr<exec::RankDevice> device_;
   bool announced_ = false;  // other ranks may know this rank's block

@@ -15,7 +15,7 @@ namespace axccl::comm {
 
 struct SetupOptions {
   Identity identity;
-  int min_lanes = 1;                           // from the configuration (minCTAs); rank 0's value is used
+  exec::LaneBounds lanes;                      // from the configuration; rank 0's values are used
   const Settings* inherit = nullptr;           // settings of a parent communicator; null: read and measured by rank 0
   std::optional<double> timeout_seconds = {};  // set for the parent (Communicator::SetTimeout)
   std::chrono::steady_clock::time_point deadline;

@@ -51,7 +51,7 @@ struct Signalled {
 class Paper {
  public:
   Paper(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement, int copies,
-        int like)
+        int like, int sharers)
       : schedule_(schedule),
         machine_(machine),
         by_call_(by_call),
@@ -59,10 +59,12 @@ class Paper {
         copies_(copies),
         like_(like),
         sent_(placement.machines(), 0),
-        received_(placement.machines(), 0) {
+        received_(placement.machines(), 0),
+        sharers_(sharers > 0 ? sharers : placement.Most(schedule.contract.ranks)),
+        on_gpus_(static_cast<size_t>(schedule.contract.ranks)) {
     const double cores = std::max(1, machine.cores), lanes = schedule.lanes * copies;
     if (placement.is_flat()) {
-      load_ = std::max(1.0, schedule.contract.ranks * lanes / cores);
+      load_ = std::max(1.0, sharers_ * lanes / cores);
       hop_ = load_ > 1 ? machine.switch_seconds * load_ : machine.signal_seconds;
     } else {
       // Lanes share the rank's core: one moves data while others wait for the network.
@@ -90,6 +92,8 @@ class Paper {
   std::vector<double> Run(double Weight::*member) const;
   // Seconds per byte of a part for which a turn keeps the busiest link busy.
   double LinkSeconds() const;
+  // The same of the links and, if the data is not in its cache, of the memory of a GPU.
+  double GpuSeconds(bool in_memory) const;
 
  private:
   struct Strand {
@@ -101,6 +105,11 @@ class Paper {
   // The number of ranks on a rank's machine that send anything to other machines.
   double SendersBeside(int rank) const;
   Weight Work(const Op& op, int rank) const;
+  // Whether the operand is on another GPU.
+  bool IsPeers(const Operand& o, int rank) const {
+    return machine_.peer_bytes_per_second > 0 && sharers_ < schedule_.contract.ranks && o.rank != rank;
+  }
+  void AddToGpus(const Op& op, int rank);
 
   const Schedule& schedule_;
   const Machine& machine_;
@@ -109,6 +118,13 @@ class Paper {
   const int copies_;
   const int like_;
   std::vector<double> sent_, received_;  // [machine]: parts in a turn
+  const int sharers_;                    // the most ranks that share cores
+  // Of the data of a rank on a GPU, in parts in a turn.
+  struct OnGpu {
+    double moved = 0;               // read and written in its memory
+    double sent = 0, received = 0;  // over the GPU's link
+  };
+  std::vector<OnGpu> on_gpus_;  // [rank]
   double load_ = 1;
   double hop_ = 0;
   double far_hop_ = 0;       // between machines
@@ -142,11 +158,32 @@ Weight Paper::Work(const Op& op, int rank) const {
         w.memory += o.parts / machine_.call_bytes_per_second;
       }
       if (brought && (source || &o == &op.dst[0])) continue;
+      if (IsPeers(o, rank)) {
+        // A copy from or to there takes as long as its loads.
+        w.cached += o.parts * (1 / machine_.peer_bytes_per_second - cached);
+        w.memory += o.parts * (1 / machine_.peer_bytes_per_second - memory);
+        continue;
+      }
       w.cached += o.parts * cached;
       w.memory += o.parts * (o.buffer == plan::Buffer::kScratch || (called && source) ? cached : memory);
     }
   }
   return {w.fixed * load_, w.cached * load_, w.memory * load_};
+}
+
+// If one rank's program stands for all, the others read and write in its memory what it does in theirs.
+void Paper::AddToGpus(const Op& op, int rank) {
+  OnGpu& self = on_gpus_[static_cast<size_t>(rank)];
+  for (const auto* operands : {&op.dst, &op.src}) {
+    for (const Operand& o : *operands) {
+      OnGpu& owner = like_ < 0 ? on_gpus_[static_cast<size_t>(o.rank)] : self;
+      owner.moved += o.parts;
+      if (!IsPeers(o, rank)) continue;
+      const bool source = operands == &op.src;
+      (source ? owner : self).sent += o.parts;
+      (source ? self : owner).received += o.parts;
+    }
+  }
 }
 
 void Paper::AddStrand(int rank, int lane, const plan::Counters& counters) {
@@ -158,6 +195,7 @@ void Paper::AddStrand(int rank, int lane, const plan::Counters& counters) {
     Step& step = steps.emplace_back();
     step.kind = op.kind;
     step.work = Work(op, rank);
+    AddToGpus(op, rank);
     if (op.kind == OpKind::kSignal) {
       step.counter = counters.OfSignal(strand, op);
       ++per_turn_[step.counter];
@@ -196,6 +234,16 @@ double Paper::LinkSeconds() const {
   const double most =
       std::max(*std::max_element(sent_.begin(), sent_.end()), *std::max_element(received_.begin(), received_.end()));
   return most * copies_ / machine_.link_bytes_per_second;
+}
+
+double Paper::GpuSeconds(bool in_memory) const {
+  const auto seconds = [this](double parts, double rate) { return rate > 0 ? parts * sharers_ * copies_ / rate : 0; };
+  double most = 0;
+  for (const OnGpu& rank : on_gpus_) {
+    most = std::max(most, seconds(std::max(rank.sent, rank.received), machine_.gpu_link_bytes_per_second));
+    if (in_memory) most = std::max(most, seconds(rank.moved, machine_.gpu_memory_bytes_per_second));
+  }
+  return most;
 }
 
 std::vector<double> Paper::Run(double Weight::*member) const {
@@ -246,18 +294,19 @@ std::vector<double> Paper::Run(double Weight::*member) const {
 }  // namespace
 
 Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement,
-             int copies, int like)
+             int copies, int like, int sharers)
     : parts_(schedule.parts),
       lanes_(schedule.lanes * copies),
       cache_bytes_(static_cast<double>(machine.RankCacheBytes())) {
-  const Paper paper(schedule, machine, by_call, placement, copies, like);
+  const Paper paper(schedule, machine, by_call, placement, copies, like, sharers);
   const auto derive = [&](double Weight::*member, double Cost::*into) {
     const std::vector<double> ends = paper.Run(member);
     first_.*into = ends[0];
     next_.*into = std::isinf(ends[0]) ? ends[0] : (ends[kTurns - 1] - ends[0]) / (kTurns - 1);
-    if (placement.is_flat() || member == &Weight::fixed) return;
-    first_.*into = std::max(first_.*into, paper.LinkSeconds());
-    next_.*into = std::max(next_.*into, paper.LinkSeconds());
+    if (member == &Weight::fixed) return;
+    const double least = placement.is_flat() ? paper.GpuSeconds(member == &Weight::memory) : paper.LinkSeconds();
+    first_.*into = std::max(first_.*into, least);
+    next_.*into = std::max(next_.*into, least);
   };
   derive(&Weight::fixed, &Cost::fixed);
   derive(&Weight::cached, &Cost::cached);

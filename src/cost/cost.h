@@ -10,6 +10,9 @@
 // time at both ends, and moves at the speed of the machine's link. All ranks of a machine share that link, so no turn
 // is shorter than the time that its data takes on any link in either direction.
 //
+// Ranks on several GPUs read and write each other's memory at the speed of one block's loads over a link, and no turn
+// is shorter than the time that its data takes on the links of a GPU and in its memory.
+//
 // The predictions have the right magnitude and are good enough to order algorithms and sizes; they claim no more.
 // Immutable, thread-safe, deterministic in its arguments.
 #pragma once
@@ -26,9 +29,9 @@ class Model {
   // `by_call`: ranks reach the user buffers of others by system call instead of loads and stores. `copies`: models a
   // schedule that has that many times the lanes, all with the same program; the result is the same as for that
   // schedule, at a lower cost. `like`: the schedule holds the program of that rank, and all others do the same
-  // (algo::Alike); -1: it holds the programs of all.
+  // (algo::Alike); -1: it holds the programs of all. `sharers`: the most ranks that share cores; 0: those of a machine.
   Model(const plan::Schedule& schedule, const Machine& machine, bool by_call, const plan::Placement& placement = {},
-        int copies = 1, int like = -1);
+        int copies = 1, int like = -1, int sharers = 0);
 
   // The time of one operation over blocks of `block_bytes`, in tiles of `tile_bytes` of a block per lane and turn (0 =
   // one turn). Infinite for a schedule that deadlocks.

@@ -310,10 +310,13 @@ Machine GpuMachine(int multiprocessors, int ranks) {
   machine.signal_seconds = 1.5e-6;
   machine.op_seconds = 4e-7;
   machine.switch_seconds = 5e-6;
-  machine.cached_bytes_per_second = 4e10;
-  machine.memory_bytes_per_second = 2.5e10;
+  machine.cached_bytes_per_second = Gpu::kBytesInFlight / Gpu::kCacheSeconds;
+  machine.memory_bytes_per_second = Gpu::kBytesInFlight / Gpu::kMemorySeconds;
+  machine.peer_bytes_per_second = Gpu::kBytesInFlight / Gpu::kLinkSeconds;
+  machine.gpu_memory_bytes_per_second = Gpu::kMemoryBytesPerSecond;
+  machine.gpu_link_bytes_per_second = Gpu::kLinkBytesPerSecond;
   machine.cache_bytes = 32u << 20;
-  machine.cache_cores = static_cast<uint64_t>(ranks);
+  machine.cache_cores = static_cast<uint64_t>(multiprocessors);
   machine.cores = multiprocessors;
   machine.ranks = ranks;
   return machine;

@@ -27,8 +27,14 @@ struct Machine {
   double link_bytes_per_second = 2e9;
   uint64_t cache_bytes = 32u << 20;  // what stays in the caches of cores that share the last one: see usable_cache.h
   uint64_t cache_cores = 2;          // their number
-  int32_t cores = 2;                 // cores the ranks of this machine share
-  int32_t ranks = 2;                 // ranks of the communicator on this machine
+  // Of GPUs; 0 elsewhere. One lane's copy from or to another GPU's memory; what a GPU reads and writes in its memory in
+  // total; what it sends to other GPUs in total, and as much can arrive at the same time.
+  double peer_bytes_per_second = 0;
+  double gpu_memory_bytes_per_second = 0;
+  double gpu_link_bytes_per_second = 0;
+  // What ranks share: a machine, or a GPU, whose cores are its multiprocessors.
+  int32_t cores = 2;
+  int32_t ranks = 2;  // of the communicator, that share them
 
   // What of that one rank has. Ranks that may be on cores with other caches are taken to share this one.
   uint64_t RankCacheBytes() const {
@@ -52,8 +58,20 @@ Machine Measure();
 // last file stays.
 Machine MeasureOnce();
 
-// The model of one GPU with that many multiprocessors, for ranks that share it. Fixed figures: "cores" are
-// multiprocessors and the bandwidths those of one block; nothing is measured.
+// What GpuMachine and the simulator assume of a GPU: an H100 SXM. Nothing is measured.
+struct Gpu {
+  static constexpr int kMultiprocessors = 132;              // NVIDIA's data sheet
+  static constexpr double kMemoryBytesPerSecond = 3.35e12;  // likewise
+  static constexpr double kLinkBytesPerSecond = 4.5e11;     // likewise: NVLink, 900 GB/s both ways
+  // A block waits for what it has requested: in copies, the 6 stages of 2 KiB that a ring loads ahead (kBulkAhead,
+  // kernels/cuda/bulk.h). Reductions have more, 64 bytes for each of 512 threads (kernels/cuda/reduce.h).
+  static constexpr double kBytesInFlight = 12 << 10;
+  // Until it has come: assumed, of the cache, of the GPU's memory and of another GPU's memory over NVLink under load.
+  static constexpr double kCacheSeconds = 3e-7, kMemorySeconds = 5e-7, kLinkSeconds = 1.5e-6;
+};
+
+// The model of one GPU with that many multiprocessors, on which so many ranks of the communicator live; others may live
+// on other GPUs. The bandwidths are those of one block, its bytes in flight by the time that they take.
 Machine GpuMachine(int multiprocessors, int ranks);
 
 // The file in which MeasureOnce keeps its result; empty when the environment names no folder for it.

@@ -70,7 +70,7 @@ class Engine {
   Event Resumption(uint32_t strand, double time) const;
   void Advance(uint32_t strand, double time);
   double Take(uint32_t resource, double time, double fixed, uint32_t parts);
-  double Move(const Step& step, double time);
+  double Move(uint32_t rank, const Step& step, double time);
   void Signal(uint32_t rank, const Step& step, double time);
   void Send(uint32_t rank, uint32_t delivery, double time);
   void Land(const Event& event);
@@ -114,13 +114,17 @@ double Engine::Take(uint32_t resource, double time, double fixed, uint32_t parts
   return free_[resource] = std::max(time, free_[resource]) + takes;
 }
 
-double Engine::Move(const Step& step, double time) {
-  double end = time;
+double Engine::Move(uint32_t rank, const Step& step, double time) {
+  const auto of_lane = [&](double parts, double rate) { return rate > 0 ? time + parts * part_bytes_ / rate : time; };
+  double end = time, over_link = 0;
   for (uint32_t i = step.first; i < step.first + step.count; ++i) {
     const Share& share = program_.shares[i];
     end = std::max(end, Take(share.resource, time, 0, share.parts));
+    if (share.resource == rank * kNumResources + kMemory)
+      end = std::max(end, of_lane(share.parts, fabric_.lane_memory_bytes_per_second));
+    if (share.resource / kNumResources == rank && share.resource % kNumResources != kMemory) over_link += share.parts;
   }
-  return end;
+  return std::max(end, of_lane(over_link, fabric_.lane_link_bytes_per_second));
 }
 
 void Engine::Signal(uint32_t rank, const Step& step, double time) {
@@ -192,7 +196,7 @@ void Engine::Advance(uint32_t index, double time) {
       }
       ++outcome_.operations;
       time += fabric_.op_seconds;
-      if (step.kind == OpKind::kCopy) time = Move(step, time);
+      if (step.kind == OpKind::kCopy) time = Move(RankOf(index), step, time);
       if (step.kind == OpKind::kSignal) Signal(RankOf(index), step, time);
       if (step.kind == OpKind::kAwait) time = std::max(time, step.value * caller_.produce_seconds);
       if (step.kind == OpKind::kNotify) notified_[step.first] = time + (step.token ? 0 : fabric_.signal_seconds);

@@ -2,7 +2,8 @@
 //
 // Every operation costs its lane `op_seconds`. A copy or reduction then uses all its resources at the same time: the
 // memory of its rank and, if it reaches into another rank's memory, the links of both ranks. Each resource serves
-// requests in their order, and the operation ends with the slowest. A signal inside a machine is seen `signal_seconds`
+// requests in their order, and the operation ends with the slowest; it takes no less than its lane needs for what it
+// moves. A signal inside a machine is seen `signal_seconds`
 // later. A signal to another machine is a message: it queues at the NIC of its rank, travels, queues at the NIC of the
 // other rank, and is seen when all of it has arrived. NICs work beside the lanes. Turn t + 1 of a lane follows its turn
 // t.

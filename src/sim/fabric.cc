@@ -10,9 +10,14 @@ Status Check(const Fabric& f) {
     double value;
     bool may_be_zero;
   } figures[] = {
-      {"time of an operation", f.op_seconds, true},       {"memory bandwidth", f.memory_bytes_per_second, false},
-      {"link bandwidth", f.link_bytes_per_second, false}, {"time of a signal", f.signal_seconds, true},
-      {"NIC bandwidth", f.nic_bytes_per_second, false},   {"time of a message", f.message_seconds, true},
+      {"time of an operation", f.op_seconds, true},
+      {"memory bandwidth", f.memory_bytes_per_second, false},
+      {"link bandwidth", f.link_bytes_per_second, false},
+      {"memory bandwidth of a lane", f.lane_memory_bytes_per_second, true},
+      {"link bandwidth of a lane", f.lane_link_bytes_per_second, true},
+      {"time of a signal", f.signal_seconds, true},
+      {"NIC bandwidth", f.nic_bytes_per_second, false},
+      {"time of a message", f.message_seconds, true},
       {"network latency", f.network_seconds, false},
   };
   for (const auto& figure : figures) {

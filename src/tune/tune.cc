@@ -30,8 +30,9 @@ constexpr std::string_view kPush = "push", kLeader = "hierarchical_leader";
 // cores, a switch costs more than the cache saves, and turns may be longer.
 constexpr uint64_t kTurnBytes[] = {64u << 10, 128u << 10, 256u << 10};
 constexpr uint64_t kSharedCoreTurnBytes = 1u << 20;
-// Between machines, a turn must be long compared with the time that a message travels.
-constexpr uint64_t kNetworkTurnBytes[] = {512u << 10, 1u << 20, 2u << 20};
+// Between machines, a turn must be long compared with the time that a message travels; on a GPU, with that of an
+// operation.
+constexpr uint64_t kLongTurnBytes[] = {512u << 10, 1u << 20, 2u << 20};
 
 // For groups from this size on, evaluating algorithms that ignore the machines takes longer than it can ever save.
 constexpr int kManyRanks = 64;
@@ -41,6 +42,14 @@ constexpr int kMachinesToRelay = 32;
 
 // Fewer bytes are not worth another lane between machines.
 constexpr uint64_t kLeastLaneBytes = 1u << 10;
+// With fewer bytes of a block for each lane, an operation may have less than the least number of lanes: some of the 512
+// threads of a GPU's lane would have no 16 bytes to move.
+constexpr uint64_t kFullLaneBytes = 8u << 10;
+
+// The most ranks of the group that share cores.
+int SharersOf(const Query& query) {
+  return std::max(1, query.sharers > 0 ? query.sharers : query.placement.Most(query.contract.ranks));
+}
 
 }  // namespace
 
@@ -120,13 +129,13 @@ std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, s
   if (!sample.schedule.ok()) return std::nullopt;
   const plan::Schedule& schedule = *sample.schedule;
   const double barrier = sample.complete() ? 0 : BarrierSeconds(machine, query.contract.ranks, query.placement);
-  return Costed{
-      cost::Model(schedule, machine, query.access == Access::kCall, query.placement, joined ? 1 : lanes, sample.like),
-      schedule.slots,
-      schedule.parts,
-      schedule.direct,
-      plan::Pushes(schedule),
-      barrier};
+  return Costed{cost::Model(schedule, machine, query.access == Access::kCall, query.placement, joined ? 1 : lanes,
+                            sample.like, query.sharers),
+                schedule.slots,
+                schedule.parts,
+                schedule.direct,
+                plan::Pushes(schedule),
+                barrier};
 }
 
 // The index of the fastest candidate, the first if several are; -1: none may be chosen.
@@ -208,7 +217,7 @@ class Chooser::Costs {
 
   const cost::Machine machine_;
   std::mutex mutex_;  // held while a cost is computed, so that other threads wait for it instead of computing it, too
-  using CostKey = std::tuple<Kind, int, std::string_view, int, bool, plan::Placement>;
+  using CostKey = std::tuple<Kind, int, std::string_view, int, bool, plan::Placement, int>;
   using OrderKey = std::tuple<Kind, int, int, std::string_view, plan::Placement>;
   std::map<CostKey, std::optional<Costed>> costs_;
   std::map<OrderKey, bool> in_group_order_;
@@ -242,7 +251,7 @@ std::optional<Costed> Chooser::Costs::Find(const Query& query, std::string_view 
   if (costs_.size() >= kMost) costs_.clear();
   // Stored only once it is known: a partial result of a search that ran out of memory would make this rank choose other
   // plans than its peers.
-  const CostKey key{contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement};
+  const CostKey key{contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement, query.sharers};
   auto it = costs_.find(key);
   if (it == costs_.end()) it = costs_.emplace(key, CostOf(machine_, query, algorithm, lanes)).first;
   return it->second;
@@ -270,12 +279,13 @@ struct Chooser::Rule {
 };
 
 Result<std::unique_ptr<Chooser>> Chooser::Create(const cost::Machine& machine, std::string_view filter,
-                                                 uint64_t scratch_bytes, int max_lanes) {
+                                                 uint64_t scratch_bytes, int max_lanes, int min_lanes) {
   AXCCL_ASSIGN_OR_RETURN(Filter parsed, Filter::Parse(filter));
   auto chooser = std::unique_ptr<Chooser>(new Chooser());
   chooser->machine_ = machine;
   chooser->scratch_bytes_ = scratch_bytes;
   chooser->max_lanes_ = std::max(1, max_lanes);
+  chooser->min_lanes_ = std::clamp(min_lanes, 1, chooser->max_lanes_);
   chooser->rule_ = std::make_shared<const Rule>(Rule{std::move(parsed), Costs::Of(machine)});
   return chooser;
 }
@@ -295,12 +305,10 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
     return;
   }
   std::vector<uint64_t> turns(std::begin(kTurnBytes), std::end(kTurnBytes));
-  if (query.placement.Most(query.contract.ranks) * choice.lanes > machine_.cores) turns.push_back(kSharedCoreTurnBytes);
-  uint64_t room = scratch_bytes_;
-  if (!query.placement.is_flat()) {
-    turns.insert(turns.end(), std::begin(kNetworkTurnBytes), std::end(kNetworkTurnBytes));
-    room /= static_cast<uint64_t>(choice.lanes);
-  }
+  if (SharersOf(query) * choice.lanes > machine_.cores) turns.push_back(kSharedCoreTurnBytes);
+  if (!query.placement.is_flat() || machine_.peer_bytes_per_second > 0)
+    turns.insert(turns.end(), std::begin(kLongTurnBytes), std::end(kLongTurnBytes));
+  const uint64_t room = scratch_bytes_ / static_cast<uint64_t>(choice.lanes);
   for (uint64_t turn_bytes : turns) {
     const uint64_t tile = TileFor(*c, std::min(turn_bytes, room));
     if (tile == 0) continue;
@@ -311,16 +319,19 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
 }
 
 std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algorithm) const {
-  std::vector<int> lanes = {1};
-  if (algorithm == kLeader) return lanes;  // one rank does the work of several, for data that is too small to be cut
+  if (algorithm == kLeader) return {1};  // one rank does the work of several, for data that is too small to be cut
   if (!query.placement.is_flat()) {
     // While one lane waits for the network, another works, whether or not there are spare cores.
+    std::vector<int> lanes = {1};
     for (int l = 2; l <= max_lanes_ && query.block_bytes >= kLeastLaneBytes * static_cast<uint64_t>(l); l *= 2)
       lanes.push_back(l);
     return lanes;
   }
-  const int spare = std::min(max_lanes_, machine_.cores / std::max(1, query.placement.Most(query.contract.ranks)));
-  if (spare > 1) lanes.push_back(spare);
+  const int most = std::clamp(machine_.cores / SharersOf(query), 1, max_lanes_);
+  const bool large = query.block_bytes >= kFullLaneBytes * static_cast<uint64_t>(min_lanes_);
+  std::vector<int> lanes;
+  for (int l = large ? min_lanes_ : 1; l < most; l *= 2) lanes.push_back(l);
+  lanes.push_back(most);
   return lanes;
 }
 
@@ -395,6 +406,8 @@ Split Chooser::SplitTime(const Query& query, const Choice& choice) const {
   machine.network_signal_seconds = machine.network_message_seconds = 0;
   const double no_network = seconds();
   machine.cached_bytes_per_second = machine.memory_bytes_per_second = machine.call_bytes_per_second = kInfinite;
+  if (machine.peer_bytes_per_second > 0) machine.peer_bytes_per_second = kInfinite;
+  machine.gpu_memory_bytes_per_second = machine.gpu_link_bytes_per_second = 0;
   const double no_bytes = seconds();
   return Split{no_bytes, no_network - no_bytes, no_link - no_network, all - no_link};
 }

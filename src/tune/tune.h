@@ -38,6 +38,7 @@ struct Query {
   // Blocks lie side by side in the inputs, in rows of a few KiB.
   bool split_rows = false;
   plan::Placement placement = {};  // of the group
+  int sharers = 0;                 // the most of its ranks that share cores (cost::Machine); 0: those of a machine
 };
 
 struct Choice {
@@ -103,10 +104,11 @@ struct Split {
 class Chooser {
  public:
   // `filter`: NCCL_ALGO's grammar, `list` or `kind:list;kind:list`, `^list` excludes, case-insensitive; empty = all.
-  // kInvalidArgument names the token that is unknown and lists the known ones. `scratch_bytes`: shared scratch that a
-  // rank may use per lane and rotation copy, which bounds the tile.
+  // kInvalidArgument names the token that is unknown and lists the known ones. `scratch_bytes`: shared scratch that the
+  // lanes of a rank may use per rotation copy, which bounds the tile. `min_lanes`: of operations that are large enough,
+  // as far as there are cores for them.
   static Result<std::unique_ptr<Chooser>> Create(const cost::Machine& machine, std::string_view filter,
-                                                 uint64_t scratch_bytes, int max_lanes);
+                                                 uint64_t scratch_bytes, int max_lanes, int min_lanes = 1);
 
   // The cheapest admissible choice. Never fails: a filter that admits nothing for a kind is ignored for that kind,
   // which is logged.
@@ -134,7 +136,7 @@ class Chooser {
   void Try(const Query& query, Candidate* candidate) const;
   cost::Machine machine_;
   uint64_t scratch_bytes_ = 0;
-  int max_lanes_ = 1;
+  int max_lanes_ = 1, min_lanes_ = 1;
   std::shared_ptr<const Rule> rule_;
 };
 

@@ -248,5 +248,26 @@ TEST(Model, OneRankStandsForAllThatAreAlike) {
   EXPECT_GT(compared, 200u);
 }
 
+// A lane writes to other GPUs, or reads there, at its own speed, and all lanes together at that of the link.
+TEST(Model, GpusReadEachOtherOverLinks) {
+  constexpr double kPeer = 1e8, kLink = 1e9;
+  constexpr uint64_t kBlock = 64 << 20;
+  Machine m = TestMachine();
+  m.peer_bytes_per_second = kPeer;
+  m.gpu_link_bytes_per_second = kLink;
+  const auto seconds = [&](int lanes, int sharers) {
+    const Schedule s = Make(Kind::kAllGather, 3, "direct", lanes);
+    return Model(s, m, false, {}, 1, -1, sharers).Seconds(kBlock, 0);
+  };
+  // A rank writes its block to two other GPUs.
+  EXPECT_NEAR(seconds(1, 1), 2 * kBlock / kPeer, 0.01 * kBlock / kPeer);
+  EXPECT_NEAR(seconds(2, 1), seconds(1, 1) / 2, 0.01 * seconds(1, 1));
+  EXPECT_NEAR(seconds(64, 1), 2 * kBlock / kLink, 0.02 * kBlock / kLink);
+  EXPECT_LT(seconds(1, 0), 0.5 * seconds(1, 1));  // all on one GPU
+  // Each of three ranks there reads a block and writes three.
+  m.gpu_memory_bytes_per_second = kMemory / 10;
+  EXPECT_NEAR(seconds(64, 0), 12 * kBlock / m.gpu_memory_bytes_per_second, 0.01 * seconds(64, 0));
+}
+
 }  // namespace
 }  // namespace axccl::cost

@@ -155,7 +155,7 @@ Member Ensemble::MakeMember(int viewer, int rank) {
   member.header = reinterpret_cast<BlockHeader*>(member.block);
   member.layout = layout_.channel;
   member.device = rank;
-  member.machine = MachineOf(rank);
+  member.machine = member.cores = MachineOf(rank);
   if (MachineOf(viewer) == MachineOf(rank)) {
     auto& reach = reaches_[static_cast<size_t>(viewer * ranks() + rank)];
     if (reach == nullptr) {

@@ -264,6 +264,15 @@ TEST(ExplainTest, NamesTheChoiceTheCandidatesAndTheReason) {
       << o.text;
 }
 
+TEST(ExplainTest, KnowsGpus) {
+  const Outcome apart = RunProgram("explain --op all_reduce --bytes 1G --ranks 8 --gpus 8");
+  EXPECT_TRUE(Has(apart.text, "machine: 8 GPUs, fixed figures of an H100\n")) << apart.text;
+  EXPECT_TRUE(Has(apart.text, "copies between GPUs 8.2 GB/s by a lane, 450 by a GPU each way")) << apart.text;
+  EXPECT_TRUE(Has(apart.text, "\nchosen: direct, 64 lanes: ")) << apart.text;
+  const Outcome shared = RunProgram("explain --op all_reduce --bytes 1G --ranks 8 --gpus 1");
+  EXPECT_TRUE(Has(shared.text, "\nchosen: direct, 16 lanes: ")) << shared.text;
+}
+
 TEST(ExplainTest, AppliesTheSettingsOfRankZero) {
   const TempFile machine(kMachine);
   const std::string question = std::string(" explain --op all_reduce --bytes 8 --ranks 4 --machine ") + machine.path();
@@ -343,6 +352,7 @@ TEST(ExplainTest, WrongUseNamesTheError) {
   fails_with("--op all_reduce --bytes 8", "--ranks is missing");
   fails_with("--op all_reduce --ranks 4", "--bytes is missing");
   fails_with("--op all_reduce --ranks 4 --bytes lots", "--bytes 'lots' is not a size");
+  fails_with(question + "--gpus 2 --cores 4", "--gpus has figures of its own and takes no --cores");
   fails_with(question + "--algo ring", "explain takes no --algo");
   fails_with(question + "plan", "explain takes no FILE");
   fails_with(question + "--access none --machines 2,1", "--ranks 4 are not the 3 of --machines");

@@ -25,9 +25,16 @@ namespace {
 double Micro(double seconds) { return seconds * 1e6; }
 double Giga(double bytes_per_second) { return bytes_per_second / 1e9; }
 
+constexpr int kMostGpuLanes = 64;  // exec::LaneBounds
+
 int MaxLanes(const Options& o) {
-  return o.max_lanes > 0 ? o.max_lanes : o.placement.is_flat() ? 1 : tune::kNetworkLanes;
+  if (o.max_lanes > 0) return o.max_lanes;
+  if (o.gpus > 0) return kMostGpuLanes;
+  return o.placement.is_flat() ? 1 : tune::kNetworkLanes;
 }
+
+// Of the GPU with the most; 0 without GPUs.
+int RanksOfGpu(const Options& o) { return o.gpus > 0 ? (o.contract.ranks + o.gpus - 1) / o.gpus : 0; }
 
 // Cuts parts as nccl-tests does: into multiples of 16 bytes.
 uint64_t BlockBytes(const Options& o) {
@@ -48,6 +55,7 @@ tune::Query QueryOf(const Options& o, bool group_order) {
   query.short_runs = o.short_runs;
   query.split_rows = o.split_rows;
   query.placement = o.placement;
+  query.sharers = RanksOfGpu(o);
   return query;
 }
 
@@ -74,6 +82,11 @@ Status SetNetworkFigures(const Options& o, Figures* f) {
 
 Result<Figures> MachineFigures(const Options& o) {
   Figures f;
+  if (o.gpus > 0) {
+    f.machine = cost::GpuMachine(cost::Gpu::kMultiprocessors, RanksOfGpu(o));
+    f.source = Format("%d GPUs, fixed figures of an H100", o.gpus);
+    return f;
+  }
   if (!o.machine_file.empty()) {
     AXCCL_ASSIGN_OR_RETURN(f.machine, cost::ReadMachine(o.machine_file));
     f.source = "from " + o.machine_file;
@@ -99,6 +112,9 @@ void PrintMachine(const Figures& f, std::string* out) {
   *out += Format("  copies %.1f GB/s in the cache (%.1f MiB a rank), %.1f in memory, %.1f by system call; %d cores\n",
                  Giga(m.cached_bytes_per_second), static_cast<double>(m.RankCacheBytes()) / (1 << 20),
                  Giga(m.memory_bytes_per_second), Giga(m.call_bytes_per_second), m.cores);
+  if (m.peer_bytes_per_second == 0) return;
+  *out += Format("  copies between GPUs %.1f GB/s by a lane, %.0f by a GPU each way; its memory %.0f GB/s\n",
+                 Giga(m.peer_bytes_per_second), Giga(m.gpu_link_bytes_per_second), Giga(m.gpu_memory_bytes_per_second));
 }
 
 void PrintNetwork(const Figures& f, std::string* out) {

@@ -117,10 +117,15 @@ struct FabricOption {
 };
 
 constexpr FabricOption kFabricOptions[] = {
-    {"--op-time", &sim::Fabric::op_seconds, false},        {"--memory", &sim::Fabric::memory_bytes_per_second, true},
-    {"--link", &sim::Fabric::link_bytes_per_second, true}, {"--signal", &sim::Fabric::signal_seconds, false},
-    {"--nic", &sim::Fabric::nic_bytes_per_second, true},   {"--message", &sim::Fabric::message_seconds, false},
+    {"--op-time", &sim::Fabric::op_seconds, false},
+    {"--memory", &sim::Fabric::memory_bytes_per_second, true},
+    {"--link", &sim::Fabric::link_bytes_per_second, true},
+    {"--signal", &sim::Fabric::signal_seconds, false},
+    {"--nic", &sim::Fabric::nic_bytes_per_second, true},
+    {"--message", &sim::Fabric::message_seconds, false},
     {"--network", &sim::Fabric::network_seconds, false},
+    {"--lane-memory", &sim::Fabric::lane_memory_bytes_per_second, true},
+    {"--lane-link", &sim::Fabric::lane_link_bytes_per_second, true},
 };
 
 Status NotATime(const std::string& option, const std::string& text) {
@@ -175,16 +180,17 @@ bool IsOfSimulate(const std::string& word) {
                      [&](const auto& f) { return word == f.name; });
 }
 bool IsOfExplain(const std::string& word) {
-  return IsIn(word, {"--bytes", "--dtype", "--machine", "--network", "--access", "--max-lanes", "--cores", "--blocks"});
+  return IsIn(word, {"--bytes", "--dtype", "--machine", "--network", "--access", "--max-lanes", "--cores", "--gpus",
+                     "--blocks"});
 }
 
 // Of all commands; CheckComplete refuses those of others.
 std::vector<command_line::Option> AllOptions() {
   std::vector<command_line::Option> all = {{"--json", false}, {"--format"}};
   for (const char* name :
-       {"--op",       "--algo",    "--ranks",   "--root",   "--lanes",     "--machines", "--slices",
-        "--produced", "--order",   "--bytes",   "--tile",   "--produce",   "--consume",  "--in-place",
-        "--dtype",    "--machine", "--network", "--access", "--max-lanes", "--cores",    "--blocks"})
+       {"--op",      "--algo",   "--ranks",     "--root",    "--lanes",   "--machines", "--slices", "--produced",
+        "--order",   "--bytes",  "--tile",      "--produce", "--consume", "--in-place", "--dtype",  "--machine",
+        "--network", "--access", "--max-lanes", "--cores",   "--gpus",    "--blocks"})
     all.push_back({name});
   for (const FabricOption& option : kFabricOptions)
     if (std::string_view(option.name) != "--network") all.push_back({option.name});
@@ -225,6 +231,7 @@ Status SetExplained(const std::string& name, const std::string& value, Options* 
   if (name == "--blocks") return ParseBlocks(value, o);
   if (name == "--max-lanes") return ParseInt(name, value, 1, &o->max_lanes);
   if (name == "--cores") return ParseInt(name, value, 1, &o->cores);
+  if (name == "--gpus") return ParseInt(name, value, 1, &o->gpus);
   (name == "--machine" ? o->machine_file : o->network_file) = value;
   return Status();
 }
@@ -273,6 +280,10 @@ Status CheckExplain(const Options& o, const Given& given) {
   if (!given.Has("--bytes") && o.contract.kind != Kind::kBarrier) return BadUse("--bytes is missing");
   if (!o.placement.is_flat() && o.access.value_or(tune::Access::kNone) != tune::Access::kNone)
     return BadUse("--access: ranks on several machines do not reach each other's buffers");
+  const std::string of_host = given.First([](const std::string& word) {
+    return IsIn(word, {"--machine", "--machines", "--cores"});
+  });
+  if (o.gpus > 0 && !of_host.empty()) return BadUse("--gpus has figures of its own and takes no " + of_host);
   return Status();
 }
 
@@ -395,6 +406,7 @@ const char* HelpText() {
          "  --memory R      what copies and reductions of a rank read and write (default 3.35TB/s);\n"
          "                  Mbit/s, Gbit/s, Tbit/s, MB/s, GB/s, TB/s\n"
          "  --link R        of a rank to others of its machine, each way (default 450GB/s)\n"
+         "  --lane-memory R, --lane-link R   what a lane reads and writes there (default: no limit of its own)\n"
          "  --signal T      between ranks of a machine (default 1.5us)\n"
          "  --nic R         of a rank to those of other machines, each way (default 400Gbit/s)\n"
          "  --message T     of a NIC, for each message it sends or takes in (default 250ns)\n"
@@ -418,6 +430,7 @@ const char* HelpText() {
          "  --access A      how ranks reach each other's buffers: mapped (default: threads, ncclMemAlloc), call "
          "(plain\n"
          "                  memory of other processes) or none (where that is forbidden; on several machines)\n"
+         "  --gpus N        the ranks are on so many GPUs (H100, NVLink), not on this machine's processors\n"
          "  --blocks B      how a view's blocks lie: plain (default), short-runs (side by side, sharing cache lines) "
          "or\n"
          "                  split-rows (side by side, in rows of a few KiB)\n"

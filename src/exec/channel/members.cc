@@ -1,6 +1,7 @@
 #include "src/exec/channel/members.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "src/base/format.h"
@@ -14,6 +15,13 @@ plan::Placement PlacementOf(const std::vector<Member>& members) {
   std::vector<int> machine_of;
   for (const Member& member : members) machine_of.push_back(member.machine);
   return plan::Placement::Of(machine_of);
+}
+
+int SharersOf(const std::vector<Member>& members) {
+  std::map<int, int> count;
+  int most = 0;
+  for (const Member& member : members) most = std::max(most, ++count[member.cores]);
+  return most;
 }
 
 tune::Access PlainAccess(const transport::Reach& reach) {
@@ -57,6 +65,7 @@ Members::Members(ChannelOwner* owner, std::vector<Member> members, int self, Con
       self_(self),
       own_(&members_[static_cast<size_t>(self)]),
       placement_(PlacementOf(members_)),
+      sharers_(SharersOf(members_)),
       connector_(connector),
       home_(connector) {
   for (int p = 0; p < size(); ++p) {

@@ -37,6 +37,7 @@ struct Member {
   int device = 0;                                  // host device, in the same process
   int machine = 0;                                 // the same number for ranks that share memory, on every rank
   int process = 0;                                 // likewise for ranks of one process
+  int cores = 0;                                   // likewise for ranks that share cores: a machine's, or a GPU's
   int area = -1;  // for a created channel, on GPU ranks: its area of the rank's device; -1: not known yet
 };
 
@@ -86,6 +87,7 @@ class Members {
   const Member& own() const { return *own_; }
   ChannelOwner* owner() const { return owner_; }
   const plan::Placement& placement() const { return placement_; }
+  int sharers() const { return sharers_; }  // the most members that share cores
 
   // The weakest access that any two members have to each other's buffers: those in heaps (mapped or none), and those in
   // plain memory.
@@ -143,6 +145,7 @@ class Members {
   const int self_;
   const Member* const own_;
   const plan::Placement placement_;
+  const int sharers_;
   Connector* connector_;
   const Connector* const home_;  // for a created channel, for as long as it lives
   bool has_scratch_ = true, at_hand_ = false;

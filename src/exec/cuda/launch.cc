@@ -168,7 +168,9 @@ class DeviceLaunch {
                         tasks.size(), device_->ordinal(),
                         static_cast<unsigned long long>(strands / cuda::kMaxStrands + 1),
                         static_cast<unsigned long long>(share));
-    const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, share));
+    uint64_t most = 0;  // as configured
+    for (const CudaRank* rank : ranks_) most += rank->most_blocks();
+    const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, std::min(share, most)));
     AXCCL_RETURN_IF_ERROR(interpreter->Launch(&launch, blocks, threads_, streams_[0]));
     return launch.more != nullptr ? ranks_[0]->loans().Return(wave.lent, streams_[0]) : Status();
   }

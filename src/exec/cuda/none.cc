@@ -9,7 +9,8 @@ class NoPlatform final : public CudaKind {
  public:
   Result<int> Count() const override { return None(); }
   Result<DeviceId> Current() const override { return None(); }
-  Result<Capacity> Measure(int, int, int, const cost::Machine*) const override { return None(); }
+  Result<Cores> CoresOf(int) const override { return None(); }
+  Result<Capacity> Measure(int, int, LaneBounds, const cost::Machine*) const override { return None(); }
   Status ReadOptions(RankOptions*) const override { return None(); }
   Result<std::unique_ptr<RankDevice>> Create(const RankOptions&) const override { return None(); }
   Result<void*> Allocate(size_t) const override { return None(); }

@@ -155,7 +155,8 @@ Status CudaPipeline::MakeParts(const std::vector<PipelinePart>& parts) {
   }
   threads_ = CudaInterpreter::ThreadsFor(most_bytes);
   const uint64_t strands = std::max<uint64_t>(parts_.size() * uint64_t{lanes_}, 1);
-  blocks_ = static_cast<unsigned>(std::min(strands, rank_->ShareOf(interpreter_->resident_blocks(), 1, true)));
+  blocks_ = static_cast<unsigned>(
+      std::min<uint64_t>({strands, rank_->ShareOf(interpreter_->resident_blocks(), 1, true), rank_->most_blocks()}));
   if (wants_copies()) {
     AXCCL_ASSIGN_OR_RETURN(void* const initial, device_->TakeHost(std::max<size_t>(num_words(), 1) * sizeof(uint32_t)));
     initial_ = static_cast<uint32_t*>(initial);

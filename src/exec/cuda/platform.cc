@@ -1,6 +1,7 @@
 #include "src/exec/cuda/platform.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "src/base/param.h"
 #include "src/base/service_fd.h"
@@ -11,7 +12,7 @@ namespace {
 
 using device::cuda::Device;
 
-constexpr int kMaxLanes = 64;
+constexpr int kMaxLanes = kernels::cuda::kMaxLanes;
 
 class CudaPlatform final : public CudaKind {
  public:
@@ -21,12 +22,17 @@ class CudaPlatform final : public CudaKind {
     return Take(ordinal);
   }
 
-  // Every rank may use all of the device's multiprocessors, unless it shares the device with other ranks.
-  Result<Capacity> Measure(int ordinal, int ranks, int min_lanes, const cost::Machine*) const override {
+  Result<Cores> CoresOf(int ordinal) const override {
     AXCCL_ASSIGN_OR_RETURN(const Device* const device, Device::Get(ordinal));
-    const int multiprocessors = device->multiprocessors();
-    return Capacity{cost::GpuMachine(multiprocessors, ranks),
-                    static_cast<uint32_t>(std::clamp(multiprocessors, min_lanes, kMaxLanes))};
+    Cores cores{{}, device->multiprocessors()};
+    std::memcpy(cores.device.data(), device->uuid().bytes, cores.device.size());
+    return cores;
+  }
+  // Fixed figures. A device without other ranks of the communicator; how many there are is known later (comm/setup.cc).
+  Result<Capacity> Measure(int ordinal, int, LaneBounds bounds, const cost::Machine*) const override {
+    AXCCL_ASSIGN_OR_RETURN(const Cores cores, CoresOf(ordinal));
+    const auto most = static_cast<uint32_t>(std::clamp(bounds.most, 1, kMaxLanes));
+    return Capacity{cost::GpuMachine(cores.count, 1), most, std::min(most, static_cast<uint32_t>(bounds.least))};
   }
   Status ReadOptions(RankOptions* options) const override {
     AXCCL_ASSIGN_OR_RETURN(options->protocols, Protocols::Parse(param::Get("NCCL_PROTO")));

@@ -62,6 +62,7 @@ class CudaRank final : public RankDevice {
   Status CheckDevice() const;
 
   int rank() const { return options_.rank; }
+  uint32_t most_blocks() const { return options_.most_blocks; }  // of a launch, for this rank
   const device::cuda::Device* device() const { return device_; }
   // Held while the calls of a group are made into tasks and enqueued; guards what follows.
   std::mutex& launching() { return launching_; }

@@ -32,9 +32,10 @@ class HostPlatform final : public Platform {
   DeviceId Take(int ordinal) const override { return {ordinal, this, Device::Get(ordinal)->Hold()}; }
   Device* HostDevice(int ordinal) const override { return Device::Get(ordinal); }
 
-  Result<Capacity> Measure(int, int ranks, int min_lanes, const cost::Machine* known) const override {
+  Result<Cores> CoresOf(int) const override { return Cores(); }
+  Result<Capacity> Measure(int, int ranks, LaneBounds bounds, const cost::Machine* known) const override {
     Capacity capacity{known != nullptr ? *known : cost::MeasureOnce(),
-                      static_cast<uint32_t>(std::clamp(min_lanes, 1, kMaxLanes))};
+                      static_cast<uint32_t>(std::clamp(bounds.least, 1, kMaxLanes))};
     capacity.machine.ranks = ranks;
     return capacity;
   }

@@ -4,6 +4,7 @@
 // Thread-safe. Errors say which call of the platform failed and why.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,6 +34,7 @@ struct RankOptions {
   DeviceId device;
   int rank = 0, ranks = 1;
   uint32_t lanes = 1;
+  uint32_t most_blocks = 64;  // of a device: that a launch may have for this rank
   uint64_t scratch_bytes = 0;
   uint32_t areas = 0;         // of a device: created channels that the rank may use at a time
   double notice_seconds = 0;  // after which the user gets a notice about a wait, 0 = never
@@ -42,10 +44,22 @@ struct RankOptions {
   Protocols protocols;  // allowed by the user
 };
 
-// The abilities of a device: how long things take there, and how many lanes an operation may have.
+// The cores of a device. Ranks of a machine share them whose `device` is the same. Plain data that ranks send.
+struct Cores {
+  std::array<uint8_t, 16> device{};  // identifies a GPU, in all processes; 0: all ranks share the machine's processors
+  int32_t count = 0;                 // multiprocessors of a GPU
+};
+
+// How many lanes operations are to have, as configured (minCTAs, maxCTAs).
+struct LaneBounds {
+  int least = 1, most = 64;
+};
+
+// The abilities of a device: how long things take there, and how many lanes an operation may have, and has if it is
+// large.
 struct Capacity {
   cost::Machine machine;
-  uint32_t lanes = 1;
+  uint32_t lanes = 1, least_lanes = 1;
 };
 
 class Platform {
@@ -73,8 +87,9 @@ class Platform {
   // The host device that serves the exchanges of ranks on a device apart from their calls.
   virtual device::host::Device* HostDevice(int ordinal) const = 0;
 
-  // `known`: the figures of a parent communicator, or null. `min_lanes`: as configured.
-  virtual Result<Capacity> Measure(int ordinal, int ranks, int min_lanes, const cost::Machine* known) const = 0;
+  virtual Result<Cores> CoresOf(int ordinal) const = 0;
+  // `known`: the figures of a parent communicator, or null.
+  virtual Result<Capacity> Measure(int ordinal, int ranks, LaneBounds bounds, const cost::Machine* known) const = 0;
   // Reads the settings of this platform from the environment.
   virtual Status ReadOptions(RankOptions* options) const = 0;
   virtual Result<std::unique_ptr<RankDevice>> Create(const RankOptions& options) const = 0;

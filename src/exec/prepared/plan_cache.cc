@@ -163,9 +163,9 @@ Result<Prepared> PlanCache::Build(const Call& call, tune::Access access, bool sh
     // In these algorithms every move is of one block of some rank, so its length is known.
     choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
   } else {
-    choice =
-        members_.owner()->chooser().Choose(tune::Query{contract, call.count * element, call.type, access,
-                                                       call.group_order, short_runs, split_rows, members_.placement()});
+    choice = members_.owner()->chooser().Choose(tune::Query{contract, call.count * element, call.type, access,
+                                                            call.group_order, short_runs, split_rows,
+                                                            members_.placement(), members_.sharers()});
   }
   // The pair channels have one lane.
   const int lanes = std::min<int>(choice.lanes, static_cast<int>(members_.own().layout.lanes));

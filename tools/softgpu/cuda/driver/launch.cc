@@ -1,6 +1,7 @@
 // Launches and occupancy.
 #include <algorithm>
 
+#include "tools/softgpu/cuda/driver/counters.h"
 #include "tools/softgpu/cuda/driver/entry.h"
 #include "tools/softgpu/cuda/module.h"
 #include "tools/softgpu/cuda/settings.h"
@@ -23,6 +24,7 @@ CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream, vo
     if (const CUresult error = PackArguments(*function, arguments, extra, &packed); error != CUDA_SUCCESS) return error;
     t_parameter_bytes += packed.size();
     if (!function->launched.exchange(true)) SynchronizeFor(kSyncFirstLaunch);
+    last_blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
     return Enqueue(found, std::make_shared<KernelOperation>(function, shape, std::move(packed)));
   });
 }

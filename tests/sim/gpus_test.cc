@@ -1,0 +1,89 @@
+// What 8 GPUs with NVLink would reach with the lanes that the library would launch, if a block is as fast as its loads.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "src/cost/machine.h"
+#include "src/sim/simulate.h"
+#include "src/tune/tune.h"
+
+namespace axccl::sim {
+namespace {
+
+using cost::Gpu;
+using plan::Kind;
+
+constexpr int kGpus = 8, kMostLanes = 64;
+constexpr uint64_t kBytes = uint64_t{1} << 30, kScratch = 1 << 20, kLargeScratch = 64 << 20;  // of a rotation copy
+
+Fabric OfBlocks() {
+  Fabric fabric;
+  fabric.lane_memory_bytes_per_second = 2 * Gpu::kBytesInFlight / Gpu::kMemorySeconds;  // read and written
+  fabric.lane_link_bytes_per_second = Gpu::kBytesInFlight / Gpu::kLinkSeconds;
+  return fabric;
+}
+
+tune::Choice Choose(const std::string& filter, uint64_t scratch, int ranks_of_gpu = 1) {
+  const cost::Machine machine = cost::GpuMachine(Gpu::kMultiprocessors, ranks_of_gpu);
+  const auto chooser = tune::Chooser::Create(machine, filter, scratch, kMostLanes).value();
+  tune::Query query{{Kind::kAllReduce, kGpus, 0}, kBytes, DataType::kFloat32, tune::Access::kMapped};
+  query.sharers = ranks_of_gpu;
+  return chooser->Choose(query);
+}
+
+double BusBandwidth(const tune::Choice& choice, int lanes) {
+  Request q;
+  q.contract = {Kind::kAllReduce, kGpus, 0};
+  q.algorithm = choice.algorithm;
+  q.lanes = lanes;
+  q.bytes = kBytes;
+  q.tile_bytes = choice.tile_bytes;
+  q.fabric = OfBlocks();
+  return Simulate(q).value().bus_bytes_per_second / 1e9;
+}
+
+TEST(Gpus, LargeAllReducesFillTheLinks) {
+  const tune::Choice choice = Choose("", kScratch);
+  EXPECT_EQ(choice.algorithm, "direct");
+  EXPECT_EQ(choice.lanes, kMostLanes);
+  EXPECT_GE(BusBandwidth(choice, choice.lanes), 370);
+  EXPECT_LE(BusBandwidth(choice, choice.lanes), Gpu::kLinkBytesPerSecond / 1e9);
+  // The sixteenth of a machine's multiprocessors that a rank once had.
+  EXPECT_LT(BusBandwidth(choice, Gpu::kMultiprocessors / kGpus), 150);
+}
+
+// A ring passes data on through scratch, so its lanes need as much of that as NCCL's channels have.
+TEST(Gpus, RingsFillThemIfTheyHaveScratch) {
+  const tune::Choice small = Choose("ring", kScratch), large = Choose("ring", kLargeScratch);
+  EXPECT_EQ(large.algorithm, "ring");
+  EXPECT_EQ(large.lanes, kMostLanes);
+  EXPECT_GE(BusBandwidth(large, large.lanes), 370);
+  EXPECT_LT(BusBandwidth(small, small.lanes), 100);
+}
+
+TEST(Gpus, TheCostModelAgrees) {
+  for (const std::string filter : {"direct", "ring"}) {
+    const tune::Choice choice = Choose(filter, kLargeScratch);
+    const double predicted = 2.0 * (kGpus - 1) / kGpus * kBytes / choice.seconds / 1e9;
+    EXPECT_NEAR(predicted, BusBandwidth(choice, choice.lanes), 0.2 * predicted) << filter;
+  }
+}
+
+// Without the limit of a block, few lanes are as fast as many.
+TEST(Gpus, ALaneWithoutALimitOfItsOwnIsAsFastAsItsRank) {
+  Request q;
+  q.contract = {Kind::kAllReduce, kGpus, 0};
+  q.algorithm = "direct";
+  q.bytes = kBytes;
+  q.lanes = 2;
+  const double unlimited = Simulate(q).value().seconds;
+  q.fabric = OfBlocks();
+  const double limited = Simulate(q).value().seconds;
+  // Each lane reads 7 parts, then 7 blocks, of an eighth of its half.
+  EXPECT_NEAR(limited, 14.0 / 8 * kBytes / 2 / q.fabric.lane_link_bytes_per_second, 0.02 * limited);
+  EXPECT_LT(unlimited, limited / 20);
+}
+
+}  // namespace
+}  // namespace axccl::sim

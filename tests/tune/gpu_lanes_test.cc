@@ -1,0 +1,69 @@
+// How many lanes ranks on GPUs use.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "src/tune/tune.h"
+
+namespace axccl::tune {
+namespace {
+
+constexpr int kMostLanes = 64;
+
+std::unique_ptr<Chooser> OfGpus(int min_lanes = 1, int max_lanes = kMostLanes) {
+  return Chooser::Create(cost::GpuMachine(132, 1), "", 2 << 20, max_lanes, min_lanes).value();
+}
+
+Query Sum(int sharers, uint64_t bytes) {
+  Query query{{plan::Kind::kAllReduce, 8, 0}, bytes, DataType::kFloat32, Access::kMapped};
+  query.sharers = sharers;
+  return query;
+}
+
+std::set<int> LaneCounts(const Chooser& chooser, const Query& query) {
+  std::set<int> lanes;
+  for (const Candidate& c : chooser.Explain(query).candidates) lanes.insert(c.choice.lanes);
+  return lanes;
+}
+
+// Ranks on GPUs of their own share no multiprocessors, and any power of two may be the best number.
+TEST(GpuLanes, AreForTheRanksOfOneGpu) {
+  const auto chooser = OfGpus();
+  const auto counts = [&](int sharers) { return LaneCounts(*chooser, Sum(sharers, 64 << 20)); };
+  EXPECT_EQ(counts(0), (std::set<int>{1, 2, 4, 8, 16}));  // all share it
+  EXPECT_EQ(counts(8), counts(0));
+  EXPECT_EQ(counts(3), (std::set<int>{1, 2, 4, 8, 16, 32, 44}));
+  EXPECT_EQ(counts(1), (std::set<int>{1, 2, 4, 8, 16, 32, 64}));
+}
+
+TEST(GpuLanes, TakeTimeOnlyFromRanksOfTheirGpu) {
+  cost::Machine machine = cost::GpuMachine(132, 1);
+  machine.peer_bytes_per_second = machine.gpu_memory_bytes_per_second = 0;  // as if links were as fast as memory
+  const auto chooser = Chooser::Create(machine, "", 2 << 20, kMostLanes).value();
+  for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{64} << 20}) {
+    const Choice apart = chooser->Choose(Sum(1, bytes)), together = chooser->Choose(Sum(8, bytes));
+    EXPECT_GT(apart.lanes, together.lanes);
+    EXPECT_LT(apart.seconds, together.seconds);
+  }
+}
+
+TEST(GpuLanes, SmallOperationsHaveOne) { EXPECT_EQ(OfGpus()->Choose(Sum(1, 8)).lanes, 1); }
+
+TEST(GpuLanes, AreAsManyAsAllowed) {
+  for (const int most : {1, 3, 20, 64}) {
+    const auto counts = LaneCounts(*OfGpus(1, most), Sum(1, 64 << 20));
+    EXPECT_EQ(*counts.begin(), 1);
+    EXPECT_EQ(*counts.rbegin(), most);
+  }
+}
+
+TEST(GpuLanes, AreAtLeastTheLeastOfLargeOperations) {
+  const auto chooser = OfGpus(6, 20);
+  EXPECT_EQ(LaneCounts(*chooser, Sum(1, 6 * 8192)), (std::set<int>{6, 12, 20}));
+  EXPECT_EQ(LaneCounts(*chooser, Sum(1, 6 * 8192 - 4)), (std::set<int>{1, 2, 4, 8, 16, 20}));
+  EXPECT_EQ(LaneCounts(*chooser, Sum(33, 64 << 20)), (std::set<int>{4}));  // there is no room for more
+  EXPECT_EQ(LaneCounts(*OfGpus(9, 5), Sum(1, 64 << 20)), (std::set<int>{5}));
+}
+
+}  // namespace
+}  // namespace axccl::tune
