@@ -68,9 +68,12 @@ TEST(Lifecycle, NothingIsLeft) {
     const size_t at_first = Look().memory;
     for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(MakeUseAndDestroy(context, &data));
     ASSERT_TRUE(context.Barrier());
-    constexpr size_t kKept = 1u << 20;  // of each device, for the calls of ranks to come
+    // Of each device, for the calls of ranks to come: once, or twice if a rank was made before the one of the cycle
+    // before had given back all.
+    constexpr size_t kKept = 1u << 20;
+    const auto is_kept = [&](size_t memory) { return memory == at_first - kKept || memory == at_first - 2 * kKept; };
     const Held before = Await(at_first - kKept, Look().threads);
-    EXPECT_EQ(before.memory, at_first - kKept);
+    EXPECT_TRUE(is_kept(before.memory)) << at_first - before.memory;
     ASSERT_TRUE(context.Barrier());
     for (int i = 0; i < 50; ++i) {
       ASSERT_TRUE(context.Step("cycle %d", i));
@@ -78,7 +81,7 @@ TEST(Lifecycle, NothingIsLeft) {
     }
     ASSERT_TRUE(context.Barrier());
     const Held after = Await(before.memory, before.threads);
-    EXPECT_EQ(after.memory, before.memory);
+    EXPECT_TRUE(is_kept(after.memory)) << at_first - after.memory;
     EXPECT_LE(after.descriptors, before.descriptors);
     // A thread that was needed for the first time meanwhile, but not one for every cycle.
     EXPECT_LE(after.threads, before.threads + 1);
@@ -210,15 +213,17 @@ TEST(Lifecycle, MemoryOfTheLibrary) {
     void* memory = nullptr;
     ASSERT_OK(ncclMemAlloc(&memory, 4096));
     const harness::GpuDriver* const driver = EnterGpu();
-    Words out(1024);
+    Words outs[2] = {Words(1024), Words(1024)};
     ASSERT_EQ(driver->fill(reinterpret_cast<uint64_t>(memory), 3, 1024, clique.stream()), 0);
     ASSERT_OK(ncclGroupStart());
     for (int i = 0; i < 2; ++i)
-      ASSERT_OK(ncclAllReduce(memory, out.get(), 512, ncclInt32, ncclSum, clique.comm(i), Cuda(clique.stream())));
+      ASSERT_OK(ncclAllReduce(memory, outs[i].get(), 512, ncclInt32, ncclSum, clique.comm(i), Cuda(clique.stream())));
     ASSERT_OK(ncclGroupEnd());
     ASSERT_TRUE(clique.Synchronize());
-    EXPECT_EQ(out.get()[511], 6);
-    EXPECT_EQ(out.get()[512], 0);
+    for (Words& out : outs) {
+      EXPECT_EQ(out.get()[511], 6);
+      EXPECT_EQ(out.get()[512], 0);
+    }
     ASSERT_OK(ncclMemFree(memory));
     EXPECT_NE(ncclMemFree(memory), ncclSuccess);
   });
