@@ -15,10 +15,6 @@ struct Fabric {
   double memory_bytes_per_second = 3.35e12;
   // For each rank and direction: what it reads or writes in the memory of other ranks of its machine, and they in its.
   double link_bytes_per_second = 4.5e11;
-  // For each lane: what it reads and writes in its rank's memory, and what it reads or writes in others'. 0: no limit.
-  // A block of a GPU waits for the loads that it has in flight (cost::Gpu).
-  double lane_memory_bytes_per_second = 0;
-  double lane_link_bytes_per_second = 0;
   // Between ranks of a machine: until the other rank sees the signal.
   double signal_seconds = 1.5e-6;
   // For each rank and direction: what it exchanges with ranks of other machines.
@@ -27,6 +23,10 @@ struct Fabric {
   double message_seconds = 2.5e-7;
   // Between NICs.
   double network_seconds = 5e-6;
+  // For each lane: what it reads and writes in its rank's memory, and what it reads or writes in others'. 0: no limit.
+  // A block of a GPU waits for the loads that it has in flight (cost::Gpu).
+  double lane_memory_bytes_per_second = 0;
+  double lane_link_bytes_per_second = 0;
 };
 
 // Returns kInvalidArgument, naming the figure, if a figure is impossible: rates and the time between NICs must be

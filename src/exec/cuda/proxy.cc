@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <span>
 #include <utility>
 
@@ -33,9 +34,11 @@ class ProxyThread {
   }
 
   Status Add(CudaProxy* proxy) {
+    // The driver has been started by now, so this is called at exit before the driver takes the rings away.
+    [[maybe_unused]] static const int registered = std::atexit([] { Process().End(); });
     const std::lock_guard lock(mutex_);
     proxies_.push_back(proxy);
-    if (running_) return Status();
+    if (running_ || ended_) return Status();
     Status started = StartDetached("messages of GPUs", [this] { Main(); });
     running_ = started.ok();
     if (!running_) proxies_.pop_back();
@@ -47,6 +50,11 @@ class ProxyThread {
     std::erase(proxies_, proxy);
     changed_.notify_one();
   }
+  // The process exits: no ring is looked at any more.
+  void End() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
   void Wake() {
     woken_.store(true, std::memory_order_release);
     changed_.notify_one();
@@ -56,7 +64,7 @@ class ProxyThread {
   void Main() {
     std::unique_lock lock(mutex_);
     Clock::time_point busy_until = Clock::now() + kBusy;
-    while (!proxies_.empty()) {
+    while (!proxies_.empty() && !ended_) {
       bool any = woken_.exchange(false, std::memory_order_acquire);
       for (CudaProxy* const proxy : proxies_) any |= proxy->SendPosted();
       const Clock::time_point now = Clock::now();
@@ -75,7 +83,7 @@ class ProxyThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<CudaProxy*> proxies_;
-  bool running_ = false;
+  bool running_ = false, ended_ = false;
   std::atomic<bool> woken_{false};
 };
 

@@ -13,9 +13,11 @@ void RunKernel(const Launch& launch) {
 void PostAll(Channel& channel, const ProxyRing::Entry* entries, size_t count) {
   if (!IsFirst()) return;
   for (size_t i = 0; i < count; ++i) {
-    ProxyRing::Entry entry = entries[i];
-    entry.rank = BlockIndex();
-    Post(channel, entry);
+    if (entries[i].bytes != 0) {
+      PostSlot(channel, BlockIndex(), entries[i].of_member, entries[i].offset, entries[i].bytes);
+    } else {
+      PostLine(channel, BlockIndex(), BlockIndex(), entries[i].offset, entries[i].value, entries[i].call);
+    }
   }
 }
 

@@ -24,9 +24,11 @@ struct Rig {
     for (size_t i = 0; i < kPosts; ++i) {
       ProxyRing::Entry& entry = entries.emplace_back();
       entry.offset = i;
+      entry.bytes = i % 3 == 2 ? 0 : static_cast<uint32_t>(11 * i + 1);
+      entry.of_member = i % 2;
+      if (entry.bytes != 0) continue;
       entry.value = 3 * i + 1;
       entry.call = 7 * i;
-      entry.bytes = static_cast<uint32_t>(11 * i);
     }
   }
   // What the host's thread does; takes `most` entries.
@@ -38,9 +40,14 @@ struct Rig {
       const size_t i = next[entry.rank]++;
       ASSERT_LT(i, kPosts);
       ASSERT_EQ(entry.offset, i);
-      ASSERT_EQ(entry.value, 3 * i + 1);
-      ASSERT_EQ(entry.call, 7 * i);
-      ASSERT_EQ(entry.bytes, 11 * i);
+      ASSERT_EQ(entry.bytes, entries[i].bytes);
+      if (entry.bytes == 0) {
+        ASSERT_EQ(entry.value, 3 * i + 1);
+        ASSERT_EQ(entry.call, 7 * i);
+        ASSERT_EQ(entry.position, entry.rank);
+      } else {
+        ASSERT_EQ(entry.of_member, i % 2);
+      }
       __atomic_store_n(&ring->taken, ++taken, __ATOMIC_RELEASE);
     }
   }
