@@ -219,9 +219,9 @@ TEST_P(NetMeasureBreaks, EveryRankGetsAnError) {
   const bool dies = std::string(GetParam()) == "Death", asker = std::string(GetParam()) == "AbortOfAsker";
   const int culprit = asker ? 0 : 1;
   Run("always", 3, [&](RankContext& context) {
-    setenv("AXCCL_INIT_TIMEOUT", "4", 1);  // late ranks can learn for this long how a start failed
     (void)InitOnce(context);
     ASSERT_TRUE(context.Barrier(1));
+    setenv("AXCCL_INIT_TIMEOUT", "4", 1);  // late ranks can learn for this long how a start failed
     const int descriptors = harness::Entries("/proc/self/fd");
     if (context.rank() == 0) MakeSlow();
     ncclUniqueId id;
