@@ -273,11 +273,16 @@ TEST(PipelineCopies, StayWhileAnotherRankHasBegun) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     End end(kUnequal, clique, 0);
+    Words sum(1);
+    const auto call = [&] {
+      return ncclAllReduce(sum.get(), sum.get(), 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream()));
+    };
     ASSERT_TRUE(context.Barrier());
     for (int round = 0; round < 2; ++round) {
       if (context.rank() == 0) {
         ASSERT_NO_FATAL_FAILURE(Start(&end, clique.stream()));
-        while (end.Refresh().blocks != 0) std::this_thread::yield();  // until it has begun
+        while (end.Refresh().blocks != 0) std::this_thread::yield();  // until the ranks have met
+        ASSERT_OK(call());  // comes behind the start, so it returns after the start's copies have been enqueued
       }
       ASSERT_TRUE(context.Barrier());
       if (context.rank() == 1) {
@@ -285,6 +290,7 @@ TEST(PipelineCopies, StayWhileAnotherRankHasBegun) {
         ExpectLastErrorHas({"axcclPipelineDestroy", round == 0 ? "rank 0 is in start 1" : "rank 0 is in start 2",
                             "AllGather", "rank 1 has not started it so often"});
         ASSERT_NO_FATAL_FAILURE(Start(&end, clique.stream()));
+        ASSERT_OK(call());
       }
       ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
     }
