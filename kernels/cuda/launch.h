@@ -124,7 +124,7 @@ struct Operand {
 };
 static_assert(sizeof(Operand) == 12);
 
-// As exec::Outbound::Slot, of one step. Those for one reader follow each other.
+// As exec::Outbound::Slot, of one step.
 struct FarSlot {
   uint16_t reader = 0, slot = 0, data_part = 0;
   uint16_t of_reader = 0;

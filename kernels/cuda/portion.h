@@ -15,18 +15,23 @@ namespace axccl::kernels::cuda {
 
 inline constexpr uint64_t kPortionBytes = 4 << 20;  // limit; a visit of a strand moves little more
 
+// Where slot `slot` of the lane is in its rank's scratch, in that turn.
+AXCCL_DEVICE uint64_t OffsetOfSlot(const Context& c, uint64_t slot, uint64_t turn) {
+  const Cut& cut = c.task.cut;
+  const uint64_t set = turn % kRotation * c.task.channel->half_bytes + cut.sets.OffsetOf(turn);
+  return set + (uint64_t{c.lane} * c.program->slots + slot) * cut.slot_bytes;
+}
+
 // A slot holds one part, from its start.
 AXCCL_DEVICE uint8_t* PlaceOfSlot(const Context& c, const Operand& operand, const Portion& portion) {
   Channel& channel = *c.task.channel;
-  const Cut& cut = c.task.cut;
   if (c.packing != Packing::kNone) {
     const bool rows = c.packing == Packing::kRows;
     const auto endpoint = static_cast<uint32_t>(operand.endpoint);
     return Tagged(PackedSlot(channel, operand.rank, endpoint, portion.turn, rows), rows);
   }
-  const uint64_t slot = uint64_t{c.lane} * c.program->slots + operand.slot + portion.part;
-  const uint64_t set = portion.turn % kRotation * channel.half_bytes + cut.sets.OffsetOf(portion.turn);
-  return channel.members()[operand.rank].scratch + set + slot * cut.slot_bytes + portion.offset * c.element;
+  const uint64_t offset = OffsetOfSlot(c, uint64_t{operand.slot} + portion.part, portion.turn);
+  return channel.members()[operand.rank].scratch + offset + portion.offset * c.element;
 }
 
 // The address of an operand. The addresses of other ranks' buffers come from their announcements.

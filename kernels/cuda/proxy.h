@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/portion.h"
 #include "kernels/cuda/primitives.h"
 
 namespace axccl::kernels::cuda {
@@ -57,15 +58,13 @@ AXCCL_DEVICE_CALL inline void PostFarSlot(const Context& c, const FarSlot& slot,
       cut.whole != 0 ? cut.partition.count : plan::Resolve(cut.partition, c.lane, turn - c.turn, slot.data_part).count;
   if (count == 0) return;
   const Member& owner = channel.members()[slot.of_reader != 0 ? slot.reader : channel.self];
-  const uint64_t set = turn % kRotation * channel.half_bytes + cut.sets.OffsetOf(turn);
-  const uint64_t index = uint64_t{c.lane} * c.program->slots + slot.slot;
   PostSlot(channel, channel.members()[slot.reader].rank, slot.of_reader,
-           static_cast<uint64_t>(owner.scratch - owner.block) + set + index * cut.slot_bytes,
+           static_cast<uint64_t>(owner.scratch - owner.block) + OffsetOfSlot(c, slot.slot, turn),
            static_cast<uint32_t>(count * c.element));
 }
 
-// Called by one thread, after the line of the signal has been stored, if the channel has a ring. The slots for one
-// reader follow each other, and the line for it comes after them.
+// Called by one thread, after the line of the signal has been stored, if the channel has a ring. Slots go before the
+// lines.
 AXCCL_DEVICE_CALL inline void PostSignal(const Context& c, const Step& step, uint64_t turn, const Line* line) {
   Channel& channel = *c.task.channel;
   for (uint32_t i = 0; i < step.parts; ++i) {

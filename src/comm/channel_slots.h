@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "src/exec/channel/members.h"
 #include "src/exec/layout.h"
@@ -16,6 +17,21 @@ inline std::byte* BlockOf(const exec::Member& member) { return reinterpret_cast<
 // The content of a word of the table of channels.
 inline uint64_t KeyIn(uint64_t word) { return word & ~exec::kSlotBits; }
 inline uint32_t SlotIn(uint64_t word) { return static_cast<uint32_t>(word & exec::kSlotBits); }
+
+// Looks at the places for that key in the table of channels of a block: the first whose word `is(word)`.
+template <class Is>
+std::optional<uint32_t> FindPlace(const exec::BlockLayout& layout, std::byte* block, uint64_t key, const Is& is) {
+  for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
+    const uint32_t place = exec::PlaceOfKey(key, probe);
+    if (is(layout.KeyOf(block, place)->load(std::memory_order_seq_cst))) return place;
+  }
+  return std::nullopt;
+}
+// The place of a channel that the owner of the block has and has not released.
+inline std::optional<uint32_t> PlaceOf(const exec::BlockLayout& layout, std::byte* block, uint64_t key) {
+  return FindPlace(layout, block, key,
+                   [key](uint64_t word) { return KeyIn(word) == key && SlotIn(word) != exec::kGoneSlot; });
+}
 
 // Holds a peer's slot while it is read, so that its owner does not free the part meanwhile.
 class SlotUse {

@@ -138,23 +138,13 @@ bool GroupChannel::IsOurs(ChannelSlot* slot) const {
 
 // The place in a peer's table that has the channel's key.
 uint32_t GroupChannel::PlaceAt(const Member& peer) const {
-  const exec::BlockLayout& layout = table_->comm_->block().layout();
-  for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
-    const uint32_t place = exec::PlaceOfKey(part_.key, probe);
-    const uint64_t word = layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst);
-    if (KeyIn(word) == part_.key && SlotIn(word) != exec::kGoneSlot) return place;
-  }
-  return kNotFound;
+  return PlaceOf(table_->comm_->block().layout(), BlockOf(peer), part_.key).value_or(kNotFound);
 }
 
 // Whether the peer had the channel of that key and has released it, as far as the place is still free.
 bool GroupChannel::IsGoneFrom(const Member& peer, uint64_t key) const {
-  const exec::BlockLayout& layout = table_->comm_->block().layout();
-  for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
-    const uint32_t place = exec::PlaceOfKey(key, probe);
-    if (layout.KeyOf(BlockOf(peer), place)->load(std::memory_order_seq_cst) == (key | exec::kGoneSlot)) return true;
-  }
-  return false;
+  const auto gone = [key](uint64_t word) { return word == (key | exec::kGoneSlot); };
+  return FindPlace(table_->comm_->block().layout(), BlockOf(peer), key, gone).has_value();
 }
 
 Result<bool> GroupChannel::Find(size_t position, Member* member) {
@@ -222,8 +212,7 @@ void GroupChannel::PublishArea() {
   const exec::BlockLayout& layout = table_->comm_->block().layout();
   ChannelSlot* slot = layout.SlotOf(table_->comm_->block().data(), part_.slot);
   slot->area.store(static_cast<uint64_t>(part_.area) + 1, std::memory_order_seq_cst);
-  const auto at = static_cast<uint64_t>(reinterpret_cast<std::byte*>(&slot->area) - table_->comm_->block().data());
-  const transport::Reach::Stretch area{at, sizeof(uint64_t), false, false};
+  const transport::Reach::Stretch area{OffsetIn(table_->comm_->block(), &slot->area), sizeof(uint64_t), false, false};
   for (transport::Reach* const reach : part_.reaches) reach->Publish(nullptr, {&area, 1}, transport::Reach::kNoLine);
 }
 
@@ -509,12 +498,7 @@ void ChannelTable::PublishEntry(const GroupChannel::Part& part,
 // its mirror. (It counts as user of the slot only there.)
 bool ChannelTable::MayReadArea(const transport::Reach& reach, uint64_t key) const {
   if (reach.inbox() == nullptr || reach.Died()) return false;
-  const exec::BlockLayout& layout = comm_->block().layout();
-  for (uint32_t probe = 0; probe < exec::kSlotProbes; ++probe) {
-    const uint64_t word = layout.KeyOf(reach.block(), exec::PlaceOfKey(key, probe))->load(std::memory_order_seq_cst);
-    if (KeyIn(word) == key && SlotIn(word) != exec::kGoneSlot) return true;
-  }
-  return false;
+  return PlaceOf(comm_->block().layout(), reach.block(), key).has_value();
 }
 
 bool ChannelTable::TryFree(const GroupChannel::Part& part) {

@@ -5,22 +5,19 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/cuda/graph.h"
 #include "tests/cuda/words.h"
-#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
 
-using harness::AllowedNs;
 using harness::Clique;
+using harness::EnqueueWhenThereIsRoom;
 using harness::Gather;
 using harness::LastErrorHas;
 using harness::MakeChannel;
-using harness::NowNs;
 using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
@@ -31,16 +28,6 @@ RunOptions Channels(const char* most) {
   RunOptions options;
   options.environment = {{"AXCCL_GPU_CHANNELS", most}};
   return options;
-}
-
-// A destroyed channel makes room once the peers have released it, too.
-void EnqueueWhenThereIsRoom(Gather* gather, axcclChannel_t channel, axcclStream_t stream) {
-  ncclResult_t result = ncclInvalidUsage;
-  for (const uint64_t start = NowNs(); result == ncclInvalidUsage && NowNs() - start < AllowedNs(2000);) {
-    result = gather->Enqueue(channel, stream);
-    std::this_thread::yield();
-  }
-  ASSERT_OK(result);
 }
 
 TEST(CudaChannels, AreLimitedAndTheErrorNamesTheLimit) {

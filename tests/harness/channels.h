@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "tests/harness/client.h"
 #include "tests/harness/gpu.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::harness {
 
@@ -63,5 +65,15 @@ class Gather {
   int64_t count_;
   DeviceVector<int64_t> in_, out_;
 };
+
+// Of GPU ranks, whose channels are limited: a destroyed channel makes room once the peers have released it, too.
+inline void EnqueueWhenThereIsRoom(Gather* gather, axcclChannel_t channel, axcclStream_t stream) {
+  ncclResult_t result = ncclInvalidUsage;
+  for (const uint64_t start = NowNs(); result == ncclInvalidUsage && NowNs() - start < AllowedNs(2000);) {
+    result = gather->Enqueue(channel, stream);
+    std::this_thread::yield();
+  }
+  ASSERT_OK(result);
+}
 
 }  // namespace axccl::harness

@@ -11,21 +11,19 @@
 #include "axccl/pipelines.h"
 #include "tests/cuda/graph.h"
 #include "tests/harness/channels.h"
-#include "tests/harness/timing.h"
 #include "tests/net/run_on_hosts.h"
 
 namespace axccl::tests {
 namespace {
 
-using harness::AllowedNs;
 using harness::AwaitCall;
 using harness::Clique;
 using harness::Cuda;
 using harness::DeviceVector;
+using harness::EnqueueWhenThereIsRoom;
 using harness::Gather;
 using harness::LastErrorHas;
 using harness::MakeChannel;
-using harness::NowNs;
 using harness::RankContext;
 using harness::SynchronizeStream;
 using harness::TestHosts;
@@ -123,19 +121,9 @@ TEST(NetGpu, CreatedChannelsComeAndGo) {
           const axcclChannel_t all = MakeChannel(clique.comm(), 4, {}, 2 * id);
           const axcclChannel_t half = MakeChannel(clique.comm(), 4, {{0, 3}, {1, 2}}, 2 * id + 1);
           Gather of_all(4, 700, 10 * id + context.rank()), of_half(2, 9, 100 * id + context.rank());
-          const uint64_t start = NowNs();
-          const auto enqueue = [&](Gather* gather, axcclChannel_t channel) {
-            ncclResult_t result = ncclInvalidUsage;
-            // A destroyed channel makes room once the peers have released it, too.
-            while (result == ncclInvalidUsage && NowNs() - start < AllowedNs(5000)) {
-              result = gather->Enqueue(channel, clique.stream());
-              sched_yield();
-            }
-            return result;
-          };
           for (int times = 0; times <= id % 3; ++times) {
-            ASSERT_OK(enqueue(&of_all, all));
-            ASSERT_OK(enqueue(&of_half, half));
+            ASSERT_NO_FATAL_FAILURE(EnqueueWhenThereIsRoom(&of_all, all, clique.stream()));
+            ASSERT_NO_FATAL_FAILURE(EnqueueWhenThereIsRoom(&of_half, half, clique.stream()));
           }
           ASSERT_OK(AwaitCall(ncclSuccess, clique.stream(), clique.comm()));
           EXPECT_EQ(of_all.Values(), (Values{10 * id, 10 * id + 1, 10 * id + 2, 10 * id + 3}));

@@ -45,9 +45,14 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
   cuda_ipc::Blocks::Hosts hosts;
   for (const Member& member : members) hosts.push_back(member.reach);
   one_process_ = std::all_of(hosts.begin(), hosts.end(), [](const auto* host) { return host->same_process(); });
-  const bool far =
-      std::any_of(members.begin(), members.end(), [&](const Member& m) { return m.machine != members[0].machine; });
-  AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryDevices(setup, hosts, far));
+  const Member& own = members[static_cast<size_t>(options_.rank)];
+  const auto is_near = [&](const Member& member) { return member.cores == own.cores; };
+  neighbours_ = static_cast<uint32_t>(std::count_if(members.begin(), members.end(), is_near));
+  const auto is_apart = [&](const Member& member) { return member.machine != own.machine; };
+  std::string reason = "ranks are on several machines";
+  if (std::none_of(members.begin(), members.end(), is_apart)) {
+    AXCCL_ASSIGN_OR_RETURN(reason, TryDevices(setup, hosts));
+  }
   if (!reason.empty()) {
     AXCCL_INFO(kInit, "rank %d meets its peers in pinned memory of the host, not of the devices: %s", options_.rank,
                reason.c_str());
@@ -72,12 +77,10 @@ Status CudaLinks::MeetOnHost(Setup* setup, const std::vector<Member>& members, c
   std::vector<CudaProxy::Far> far(shared.size());
   for (size_t rank = 0; rank < shared.size(); ++rank) {
     blocks.push_back(shared[rank].memory);
-    mirrors_.push_back(std::move(shared[rank].area));
-    if (IsMirror(members[rank])) far[rank] = {members[rank].reach, mirrors_.back()};
+    if (IsMirror(members[rank])) far[rank] = {members[rank].reach, std::move(shared[rank].area)};
   }
+  if (std::any_of(members.begin(), members.end(), IsMirror)) AXCCL_RETURN_IF_ERROR(StartProxy(std::move(far)));
   AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks, hosts));
-  if (std::any_of(members.begin(), members.end(), [](const Member& member) { return IsMirror(member); }))
-    AXCCL_RETURN_IF_ERROR(StartProxy(std::move(far)));
   return AgreeOnProtocols(setup);
 }
 
@@ -90,14 +93,11 @@ Status CudaLinks::StartProxy(std::vector<CudaProxy::Far> far) {
 }
 
 // Returns why the blocks cannot be on the devices; empty if they can.
-Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts, bool far) {
+Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts) {
+  AXCCL_RETURN_IF_ERROR(blocks_.Allocate());
   const cuda_ipc::BlockAddress mine = blocks_.address();
   std::vector<cuda_ipc::BlockAddress> addresses(hosts.size());
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), addresses.data()));
-  neighbours_ = 0;
-  for (size_t rank = 0; rank < hosts.size(); ++rank)
-    neighbours_ += addresses[rank].uuid == mine.uuid && hosts[rank]->inbox() == nullptr;
-  if (far) return std::string("ranks are on several machines");
   AXCCL_ASSIGN_OR_RETURN(const std::string reason, FirstFailure(setup, hosts.size(), Connect(addresses, hosts)));
   if (!reason.empty()) return reason;
   return FirstFailure(setup, hosts.size(), blocks_.Test());
@@ -132,7 +132,6 @@ void CudaLinks::Disconnect() {
   if (posted_ != 0) device_->Return(std::exchange(posted_, 0));
   if (ring_ != nullptr) device::cuda::Device::ReturnHost(std::exchange(ring_, nullptr));
   blocks_.Unmap();
-  mirrors_.clear();
 }
 
 std::vector<Member> CudaLinks::MembersOf(const Channel& channel, CudaPlace place) const {

@@ -26,7 +26,6 @@ class CudaLinks {
  public:
   CudaLinks(const RankOptions& options, const device::cuda::Device* device);
 
-  Status Allocate() { return blocks_.Allocate(); }
   // As RankDevice::Share. The memory through which ranks communicate is on the devices, or otherwise on the host, as
   // where ranks are on several machines.
   Status Share(Setup* setup, const std::vector<Member>& members);
@@ -61,7 +60,7 @@ class CudaLinks {
 
  private:
   Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts);
-  Result<std::string> TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts, bool far);
+  Result<std::string> TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts);
   Status StartProxy(std::vector<CudaProxy::Far> far);
   Status MeetOnHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts);
   Status AgreeOnProtocols(Setup* setup);
@@ -70,7 +69,6 @@ class CudaLinks {
   const device::cuda::Device* const device_;
   const CudaLayout layout_;
   cuda_ipc::Blocks blocks_;
-  std::vector<std::shared_ptr<transport::Reach::Area>> mirrors_;  // of the blocks of ranks on other machines
   // What kernels post, and how much that is so far, on the device.
   kernels::cuda::ProxyRing* ring_ = nullptr;
   CUdeviceptr posted_ = 0;

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "src/base/detached_thread.h"
-#include "src/base/sizes.h"
+#include "src/exec/channel/slot_stretch.h"
 
 namespace axccl::exec {
 namespace {
@@ -22,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 // How long the thread looks without sleeping, and how often it looks otherwise.
 constexpr std::chrono::milliseconds kBusy(2), kLook(1);
-constexpr uint32_t kPlacesAtOnce = 64;
+// Kernels may wait for places, so they get some before all that is posted has been sent.
+constexpr uint32_t kPlacesAtOnce = ProxyRing::kEntries / 4;
 
 // The thread that looks at the rings of this process. It lives as long as there are any.
 class ProxyThread {
@@ -86,12 +87,6 @@ class ProxyThread {
   bool running_ = false, ended_ = false;
   std::atomic<bool> woken_{false};
 };
-
-// Slots are whole lines, so a gap of less than one belongs to the slot before it.
-bool Follows(const transport::Reach::Stretch& last, const transport::Reach::Stretch& next) {
-  const uint64_t end = last.offset + last.bytes;
-  return last.of_peer == next.of_peer && next.offset >= end && next.offset - end < kCacheLine;
-}
 
 }  // namespace
 
@@ -208,11 +203,7 @@ void CudaProxy::Take(const Entry& entry) {
     return send({entry.offset, &line});
   }
   const Stretch slot{entry.offset, entry.bytes, entry.of_member != 0, false};
-  if (waiting.count > 0 && Follows(waiting.slots[waiting.count - 1], slot)) {
-    Stretch& last = waiting.slots[waiting.count - 1];
-    last.bytes = static_cast<uint32_t>(slot.offset + slot.bytes - last.offset);
-    return;
-  }
+  if (waiting.count > 0 && Extend(&waiting.slots[waiting.count - 1], slot)) return;
   if (waiting.count == waiting.slots.size()) send(transport::Reach::kNoLine);
   waiting.slots[waiting.count++] = slot;
 }

@@ -47,7 +47,6 @@ Status CudaRank::Allocate() {
   AXCCL_RETURN_IF_ERROR(device_->Reserve());
   reserved_ = true;
   shared_reserved_ = SharedMemory::Reserve(*device_);  // where shared memory cannot be pinned, pipelines do without
-  AXCCL_RETURN_IF_ERROR(links_.Allocate());
   const size_t channels = 1 + 2 * static_cast<size_t>(options_.ranks) + options_.areas;
   AXCCL_ASSIGN_OR_RETURN(void* control, device_->TakeHost(sizeof(cuda::Control) + channels * sizeof(cuda::Wait)));
   control_ = static_cast<cuda::Control*>(control);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "src/base/sizes.h"
+#include "src/exec/channel/slot_stretch.h"
 
 namespace axccl::exec {
 namespace {
@@ -11,18 +11,8 @@ namespace {
 using transport::Reach;
 using Stretches = std::vector<Reach::Stretch>;
 
-// Slots are whole lines: a gap of less than a line behind a slot belongs to it, and is sent, too.
 void Append(Stretches* stretches, const Reach::Stretch& next) {
-  if (!stretches->empty()) {
-    Reach::Stretch& last = stretches->back();
-    const uint64_t end = last.offset + last.bytes;
-    const bool follows = next.offset >= end && next.offset - end < kCacheLine;
-    if (follows && last.of_peer == next.of_peer && !last.guarded && !next.guarded) {
-      last.bytes = static_cast<uint32_t>(next.offset + next.bytes - last.offset);
-      return;
-    }
-  }
-  stretches->push_back(next);
+  if (stretches->empty() || !Extend(&stretches->back(), next)) stretches->push_back(next);
 }
 
 // Appends the op record from its sequence number on, and the operand announcement if it did not fit in the record.
