@@ -38,16 +38,17 @@ std::string Reason(int error) {
 
 }  // namespace
 
-Connection::Sealed::Sealed(const remote::LineSession& session, const Protection& protection)
+Connection::Sealed::Sealed(const remote::LineSession& session, const Protection& protection, size_t most_bytes)
     : out(session.sends, protection.cipher, protection.sealing == remote::Sealing::kAll),
       in(session.receives, protection.cipher, protection.sealing == remote::Sealing::kAll),
-      records(2 * kSealedBytes),
+      records((most_bytes / kRecordBytes + 1) * kSealedBytes),
       coming(4 * kSealedBytes) {}
 
 Connection::Connection(Peer* peer, size_t lane, service::Fd fd, const remote::LineSession& session,
                        const Protection& protection)
     : peer_(peer), lane_(lane), fd_(std::move(fd)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)) {
-  if (protection.sealing != remote::Sealing::kNone) sealed_ = std::make_unique<Sealed>(session, protection);
+  if (protection.sealing != remote::Sealing::kNone)
+    sealed_ = std::make_unique<Sealed>(session, protection, peer->most_bytes());
 }
 
 Connection::~Connection() = default;

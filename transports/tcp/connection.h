@@ -81,7 +81,8 @@ class Connection {
 
   // What a sealed connection has besides.
   struct Sealed {
-    Sealed(const remote::LineSession& session, const Protection& protection);
+    // `most_bytes`: of a message. Its records go out together.
+    Sealed(const remote::LineSession& session, const Protection& protection, size_t most_bytes);
 
     Seal out, in;
     std::vector<std::byte> records;  // that are being sent

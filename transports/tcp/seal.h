@@ -18,7 +18,8 @@
 
 namespace axccl::tcp {
 
-inline constexpr size_t kRecordBytes = 32u << 10;  // of text, at most
+// Of text, at most: a large piece of a paced line (peer.cc) goes into one record, and so into one system call.
+inline constexpr size_t kRecordBytes = 48u << 10;
 inline constexpr size_t kHeadBytes = 12, kTagBytes = 16;
 inline constexpr size_t kSealedBytes = kHeadBytes + kRecordBytes + kTagBytes;
 
