@@ -127,9 +127,9 @@ TEST_P(PartitionTest, BothSidesLearnOfItAndMeetAgain) {
         Clique clique;
         ASSERT_NO_FATAL_FAILURE(Begin(context, &clique));
         DeviceVector<int> data(50000, 7);
-        std::thread breaker;
+        std::jthread breaker;
         if (rank == 0)
-          breaker = std::thread([&] {
+          breaker = std::jthread([&] {
             usleep(50000);  // while the others work
             const bool cut = hosts.Cut(1, GetParam().way);
             context.Set(kTimeCell, NowNs());
@@ -216,9 +216,9 @@ TEST_P(ResetTest, BothSidesNameEachOther) {
       context.Set(kConnectionsCell, connections.size());
     }
     if (static_cast<uint64_t>(GetParam()) >= context.Await(kConnectionsCell)) return;
-    std::thread breaker;
+    std::jthread breaker;
     if (context.rank() == 0)
-      breaker = std::thread([&] {
+      breaker = std::jthread([&] {
         usleep(20000);  // while the others work
         context.Set(kTimeCell, NowNs());
         EXPECT_TRUE(Reset(connections[static_cast<size_t>(GetParam())]));
@@ -238,9 +238,9 @@ TEST(Patience, AStoppedProcessIsNotDead) {
     Clique clique;
     ASSERT_NO_FATAL_FAILURE(Begin(context, &clique));
     DeviceVector<int> data(1000, 7);
-    std::thread stopper;
+    std::jthread stopper;
     if (context.rank() == 0)
-      stopper = std::thread([&] {
+      stopper = std::jthread([&] {
         const auto other = static_cast<pid_t>(context.Get(kPidCell + 1));
         kill(other, SIGSTOP);
         usleep(4500000);
@@ -252,7 +252,8 @@ TEST(Patience, AStoppedProcessIsNotDead) {
   });
 }
 
-// Lasts long enough for retransmissions, but is shorter than the time after which a machine counts as lost.
+// Lasts long enough for a retransmission to be lost, which comes after 200 ms. The next ones come after 600 and 1400 ms,
+// and the test's processes may be late by as much: a machine counts as lost after 2200 ms.
 TEST(Patience, APartitionThatHealsInTimeCostsOnlyTime) {
   RunOnHosts(2, 4, [](const TestHosts& hosts, RankContext& context) {
     Clique clique;
@@ -261,10 +262,10 @@ TEST(Patience, APartitionThatHealsInTimeCostsOnlyTime) {
       ASSERT_TRUE(hosts.Cut(1, Way::kBoth));
     }
     ASSERT_TRUE(context.Barrier(2));
-    std::thread healer;
+    std::jthread healer;
     if (context.rank() == 0)
-      healer = std::thread([&] {
-        usleep(1000000);
+      healer = std::jthread([&] {
+        usleep(400000);
         context.Set(kTimeCell, NowNs());
         EXPECT_TRUE(hosts.Heal(1));
       });
@@ -284,9 +285,9 @@ TEST(Patience, ShortInterruptionsAreSurvived) {
     ASSERT_TRUE(clique.Init(context));
     DeviceVector<int> data(10000);
     std::atomic<bool> over{false};
-    std::thread breaker;
+    std::jthread breaker;
     if (context.rank() == 0)
-      breaker = std::thread([&] {
+      breaker = std::jthread([&] {
         for (int i = 0; i < (harness::FullTests() ? 50 : 5); ++i) {
           EXPECT_TRUE(hosts.Cut(1, Way::kBoth));
           usleep(200000);
