@@ -252,8 +252,8 @@ TEST(Patience, AStoppedProcessIsNotDead) {
   });
 }
 
-// Lasts long enough for a retransmission to be lost, which comes after 200 ms. The next ones come after 600 and 1400 ms,
-// and the test's processes may be late by as much: a machine counts as lost after 2200 ms.
+// Lasts long enough for a retransmission to be lost, which comes after 200 ms. The next ones come after 600 and 1400
+// ms, and the test's processes may be late by as much: a machine counts as lost after 2200 ms.
 TEST(Patience, APartitionThatHealsInTimeCostsOnlyTime) {
   RunOnHosts(2, 4, [](const TestHosts& hosts, RankContext& context) {
     Clique clique;
