@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/cuda/words.h"
+#include "tests/harness/restrict.h"
 
 namespace axccl::tests {
 namespace {
@@ -90,6 +91,15 @@ TEST(Links, NoIpc) {
   // Without those handles, devices share their memory as files.
   ExpectLink(harness::Processes(3), "cuda_ipc", Obstructed("SOFTGPU_IPC", "0"));
   ExpectLink(harness::Processes(3), "pinned", NoSharing());
+}
+
+// What containers deny is not needed for that, such as taking a file from another process (pidfd_getfd).
+TEST(Links, NoIpcInAContainer) {
+  const auto body = [](RankContext& context) {
+    ASSERT_TRUE(harness::Refuse(harness::RefusedInContainers()));
+    ExpectCallsWork(context, "cuda_ipc");
+  };
+  RunRanks(harness::Processes(3), body, Obstructed("SOFTGPU_IPC", "0"));
 }
 
 // Every call of the driver succeeds; only a look at the data shows that it does not arrive.

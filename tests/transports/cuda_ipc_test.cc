@@ -1,4 +1,5 @@
 // Memory of devices that one process exports and another imports, on the software GPU.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -116,7 +117,7 @@ TEST(Shared, MemoryOfTheLibrary) {
       const Result<Memory> memory = Allocate(*device, 3 * kBytes);
       ASSERT_TRUE(memory.ok()) << memory.status().message();
       EXPECT_EQ(Count(*device, memory.value().address, 0), kWords);
-      ExpectShared(context, mapped ? Handle::kDescriptor : Handle::kLegacy, memory.value(), *device);
+      ExpectShared(context, mapped ? Handle::kFile : Handle::kLegacy, memory.value(), *device);
       Free(*device, memory.value());
     };
     RunRanks(harness::Processes(2), body, With(obstacles));
@@ -184,13 +185,18 @@ TEST(Import, NamesTheReasonOfAFailure) {
       [](RankContext& context) {
         const Device* const device = DeviceOf(context);
         if (context.rank() == 0) {
-          Handle handles[2];
+          Handle handles[4];
           const CUdeviceptr freed = device->Allocate(kBytes).value();
           handles[0] = Export(*device, RangeOf(*device, freed).value()).value().handle;
           device->Free(freed);
-          // The end of the block closes the file.
           const Memory memory = Allocate(*device, kBytes).value();
-          handles[1] = Export(*device, RangeOf(*device, memory.address).value()).value().handle;
+          Exported exported = Export(*device, RangeOf(*device, memory.address).value()).value();
+          handles[1] = handles[2] = exported.handle;
+          const shm::OfferedFile other =
+              shm::OfferedFile::Make(service::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC))).value();
+          std::memcpy(handles[2].key.data(), &other.address(), sizeof(other.address()));
+          handles[3] = exported.handle;
+          exported.file.Close();
           std::memcpy(context.board(), handles, sizeof(handles));
           ASSERT_TRUE(context.Barrier(0));
           ASSERT_TRUE(context.Barrier(1));
@@ -198,21 +204,19 @@ TEST(Import, NamesTheReasonOfAFailure) {
           return;
         }
         ASSERT_TRUE(context.Barrier(0));
-        Handle handles[2];
+        Handle handles[4];
         std::memcpy(handles, context.board(), sizeof(handles));
-        handles[1].descriptor = 1000;
         const auto reason = [&](const Handle& handle) {
           const Result<Imported> imported = Import(*device, handle);
           EXPECT_FALSE(imported.ok());
           return std::string(imported.status().message());
         };
         EXPECT_NE(reason(handles[0]).find("cuIpcOpenMemHandle failed"), std::string::npos);
-        EXPECT_NE(reason(handles[1]).find("pidfd_getfd"), std::string::npos) << reason(handles[1]);
-        handles[1].descriptor = 1;  // not a memory descriptor
-        EXPECT_NE(reason(handles[1]).find("cuMemImportFromShareableHandle failed"), std::string::npos)
-            << reason(handles[1]);
-        handles[1].pid = 0x7ffffffe;
-        EXPECT_NE(reason(handles[1]).find("pidfd_open"), std::string::npos) << reason(handles[1]);
+        EXPECT_NE(reason(handles[1]).find("it refused"), std::string::npos) << "it offers the file no more";
+        EXPECT_NE(reason(handles[2]).find("cuMemImportFromShareableHandle failed"), std::string::npos)
+            << reason(handles[2]);
+        handles[3].key[0] ^= 1;  // of the name of its socket
+        EXPECT_NE(reason(handles[3]).find("the process is gone"), std::string::npos) << reason(handles[3]);
         EXPECT_NE(reason(Handle{}).find("cannot share it"), std::string::npos);
         ASSERT_TRUE(context.Barrier(1));
       },

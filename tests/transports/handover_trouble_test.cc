@@ -51,7 +51,7 @@ void ExpectReported(std::atomic<bool>* trouble, const std::string& reason) {
       const Status status = Attach(Published(context, 0), limit, nullptr).status();
       EXPECT_EQ(status.code(), Code::kRemoteError);
       const std::string text(status.message());
-      EXPECT_NE(text.find("it lives, but could not hand out its heap: "), std::string::npos) << text;
+      EXPECT_NE(text.find("it lives, but could not hand out its memory: "), std::string::npos) << text;
       EXPECT_NE(text.find(reason), std::string::npos) << text;
     }
     ASSERT_TRUE(context.Barrier(2));

@@ -11,15 +11,13 @@ namespace axccl::cuda_ipc {
 struct Handle {
   enum Kind : uint32_t {
     kNone,
-    kLegacy,      // of cuIpcGetMemHandle
-    kDescriptor,  // of virtual memory management: a file of the process, open while the exporter keeps it so
+    kLegacy,  // of cuIpcGetMemHandle
+    kFile,    // of virtual memory management: a file that the process offers while the exporter keeps it
   };
   uint32_t kind = kNone;
-  int32_t descriptor = -1;
-  uint64_t bytes = 0;
   uint32_t pid = 0;
-  uint32_t reserved = 0;
-  std::array<uint8_t, 64> legacy{};
+  uint64_t bytes = 0;
+  std::array<uint8_t, 64> key{};  // a CUipcMemHandle, or an shm::FileAddress
 };
 
 // The address of a rank's block.

@@ -67,7 +67,7 @@ class Blocks {
   BlockAddress address_;
   Status not_exported_;
   Memory own_;
-  service::Fd file_;  // of this rank's block, if it is shared as a file
+  shm::OfferedFile file_;  // of this rank's block, if it is shared as a file
   std::vector<BlockAddress> addresses_;
   std::vector<std::unique_ptr<Reach>> reaches_;  // by rank
   bool on_host_ = false;

@@ -86,7 +86,7 @@ class Exports {
     bool found = false;  // by Find, since the last LetGo
     bool kept = false;
     int holds = 0;
-    service::Fd file;  // for peers to take
+    shm::OfferedFile file;  // for peers to take
   };
   using KnownMap = std::map<CUdeviceptr, Known>;  // by base
 

@@ -1,11 +1,8 @@
 #include "transports/cuda_ipc/handle.h"
 
-#include <errno.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "src/base/service_fd.h"
@@ -26,26 +23,21 @@ Result<Exported> ExportFile(CUmemGenericAllocationHandle object, const Range& ra
       Driver::Loaded().cuMemExportToShareableHandle(&file, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   AXCCL_RETURN_IF_ERROR(Check(result, "cuMemExportToShareableHandle"));
   Exported exported;
-  exported.file = Fd(file);
-  exported.handle.kind = Handle::kDescriptor;
-  exported.handle.descriptor = file;
+  AXCCL_ASSIGN_OR_RETURN(exported.file, shm::OfferedFile::Make(Fd(file)));
+  const shm::FileAddress& address = exported.file.address();
+  static_assert(sizeof(address) == sizeof(exported.handle.key));
+  exported.handle.kind = Handle::kFile;
   exported.handle.bytes = range.bytes;
   exported.handle.pid = static_cast<uint32_t>(getpid());
+  std::memcpy(exported.handle.key.data(), &address, sizeof(address));
   return exported;
-}
-
-// Calls the kernel by number, because the C library has had these functions only since 2.36.
-Result<Fd> TakeFile(uint32_t pid, int descriptor) {
-  const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!process) return service::OpenError(errno, "memory of process " + std::to_string(pid) + ": pidfd_open");
-  Fd file(static_cast<int>(syscall(SYS_pidfd_getfd, process.get(), descriptor, 0)));
-  if (!file) return SystemError(errno, "memory of process %u: pidfd_getfd", pid);
-  return file;
 }
 
 Result<Imported> ImportFile(const Device& device, const Handle& handle) {
   const Driver& driver = Driver::Loaded();
-  AXCCL_ASSIGN_OR_RETURN(const Fd file, TakeFile(handle.pid, handle.descriptor));
+  shm::FileAddress offered;
+  std::memcpy(&offered, handle.key.data(), sizeof(offered));
+  AXCCL_ASSIGN_OR_RETURN(const Fd file, shm::TakeFile(offered, handle.pid));
   CUmemGenericAllocationHandle object = 0;
   auto* const shared = reinterpret_cast<void*>(static_cast<intptr_t>(file.get()));
   AXCCL_RETURN_IF_CUDA_ERROR(
@@ -85,23 +77,23 @@ Result<Exported> Export(const Device& device, const Range& range) {
   }
   Exported exported;
   CUipcMemHandle legacy;
-  static_assert(sizeof(legacy) == sizeof(exported.handle.legacy));
+  static_assert(sizeof(legacy) == sizeof(exported.handle.key));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuIpcGetMemHandle(&legacy, range.base));
   exported.handle.kind = Handle::kLegacy;
   exported.handle.bytes = range.bytes;
   exported.handle.pid = static_cast<uint32_t>(getpid());
-  std::memcpy(exported.handle.legacy.data(), &legacy, sizeof(legacy));
+  std::memcpy(exported.handle.key.data(), &legacy, sizeof(legacy));
   return exported;
 }
 
 Result<Imported> Import(const Device& device, const Handle& handle) {
   const Driver& driver = Driver::Loaded();
   const Scope scope(device);
-  if (handle.kind == Handle::kDescriptor) return ImportFile(device, handle);
+  if (handle.kind == Handle::kFile) return ImportFile(device, handle);
   if (handle.kind != Handle::kLegacy)
     return MakeStatus(Code::kUnhandledCudaError, "the process that has the memory cannot share it");
   CUipcMemHandle legacy;
-  std::memcpy(&legacy, handle.legacy.data(), sizeof(legacy));
+  std::memcpy(&legacy, handle.key.data(), sizeof(legacy));
   Imported imported;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuIpcOpenMemHandle(&imported.address, legacy, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   return imported;

@@ -1,16 +1,15 @@
 // Memory of other processes' devices: allocations of any kind that CUDA lets processes share (cudaMalloc, ncclMemAlloc,
 // virtual memory management with files), found by a pointer into them.
 //
-// Files are taken from the exporting process by pidfd_getfd, which requires the same user and the permissions of
-// ptrace. Thread-safe.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
 
-#include "src/base/service_fd.h"
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
 #include "transports/cuda_ipc/address.h"
+#include "transports/shm/offered_file.h"
 
 namespace axccl::cuda_ipc {
 
@@ -25,7 +24,7 @@ Result<Range> RangeOf(const device::cuda::Device& device, CUdeviceptr pointer);
 // What other processes need to import an allocation.
 struct Exported {
   Handle handle;
-  service::Fd file;  // must stay open until all have imported it
+  shm::OfferedFile file;  // must stay until all have imported it
 };
 // Returns an error that says why, if no process can import it.
 Result<Exported> Export(const device::cuda::Device& device, const Range& range);

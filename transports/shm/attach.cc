@@ -23,6 +23,7 @@
 #include "src/base/log.h"
 #include "src/base/service_fd.h"
 #include "transports/shm/handover.h"
+#include "transports/shm/handover_client.h"
 #include "transports/shm/heap.h"
 #include "transports/shm/host_id.h"
 #include "transports/shm/mapping.h"
@@ -82,115 +83,6 @@ class MappedProcess : public PeerProcess {
   std::byte* last_ = nullptr;
 };
 
-// The limits of an Attach.
-struct Patience {
-  Clock::time_point deadline;
-  service::Stop stop;
-  uint32_t pid;  // the peer, for messages
-};
-
-Status WaitError(Wait wait, const Patience& patience, const char* what) {
-  if (wait == Wait::kStopped) {
-    return MakeStatus(Code::kInvalidUsage, "attaching to process %u: aborted by the caller while %s", patience.pid,
-                      what);
-  }
-  if (wait == Wait::kTimeout) {
-    return MakeStatus(Code::kTimeout, "attaching to process %u: deadline passed while %s; is the process stopped?",
-                      patience.pid, what);
-  }
-  return SystemError(errno, "attaching to process %u: poll", patience.pid);
-}
-
-Status Gone(const Patience& patience) {
-  return MakeStatus(Code::kRemoteError, "attaching to process %u: the process is gone", patience.pid);
-}
-
-Status CheckServerUser(int fd, const Patience& patience) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
-    return SystemError(errno, "attaching to process %u: SO_PEERCRED", patience.pid);
-  }
-  if (peer.uid != geteuid()) {
-    return MakeStatus(Code::kInvalidUsage, "attaching to process %u: its socket is now held by user %u, not by user %u",
-                      patience.pid, peer.uid, geteuid());
-  }
-  return Status();
-}
-
-Result<Fd> Connect(const ProcessAddress& to, const Patience& patience) {
-  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return service::OpenError(errno, "attaching to process " + std::to_string(patience.pid) + ": Unix socket");
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const size_t length = strnlen(to.socket.data(), to.socket.size());
-  std::memcpy(address.sun_path + 1, to.socket.data(), length);
-  const socklen_t bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  while (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0) {
-    if (errno == EINTR) continue;
-    if (errno == ECONNREFUSED) return Gone(patience);
-    if (errno != EAGAIN) return SystemError(errno, "attaching to process %u: connect", patience.pid);
-    // The peer's queue of connections is full, and a Unix socket cannot be polled for room in it.
-    const auto retry = std::min(patience.deadline, Clock::now() + std::chrono::milliseconds(1));
-    const Wait wait = service::PollUntil(-1, 0, retry, patience.stop);
-    if (wait != Wait::kTimeout || retry == patience.deadline) return WaitError(wait, patience, "waiting for a place");
-  }
-  AXCCL_RETURN_IF_ERROR(CheckServerUser(fd.get(), patience));
-  return fd;
-}
-
-// Receives the reply and the one descriptor that must come with it; closes all other descriptors.
-Result<Fd> ReceiveHeap(int fd, Reply* reply, const Patience& patience) {
-  iovec data{reply, sizeof *reply};
-  constexpr int kRoom = 4;
-  alignas(cmsghdr) char control[CMSG_SPACE(kRoom * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  // The hang-up is reported before the data that was sent first.
-  if (n < 0 && errno == ECONNRESET) n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  const int error = errno;
-  Fd received[kRoom];
-  int count = 0;
-  if (n >= 0) {
-    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
-      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-      const int fds = static_cast<int>((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-      for (int i = 0; i < fds && count < kRoom; ++i) {
-        int number;
-        std::memcpy(&number, CMSG_DATA(header) + i * sizeof(int), sizeof number);
-        received[count++] = Fd(number);
-      }
-    }
-  }
-  if (n < 0 && error != ECONNRESET) return SystemError(error, "attaching to process %u: recvmsg", patience.pid);
-  if (n <= 0) return Gone(patience);
-  if (n == sizeof *reply && reply->magic == Reply::kMagic && reply->heap_bytes == 0 && reply->trouble[0] != 0) {
-    return MakeStatus(
-        Code::kRemoteError, "attaching to process %u: it lives, but could not hand out its heap: %s", patience.pid,
-        Printable({reply->trouble.data(), strnlen(reply->trouble.data(), reply->trouble.size())}).c_str());
-  }
-  if (n == sizeof *reply && reply->magic == Reply::kMagic && reply->heap_bytes == 0) {
-    return MakeStatus(
-        Code::kInvalidUsage,
-        "attaching to process %u: it refused; the address is not its own, or it uses version %u of the protocol "
-        "and this process %u",
-        patience.pid, reply->version, ProcessPage::kVersion);
-  }
-  if (n != sizeof *reply || reply->magic != Reply::kMagic || reply->version != ProcessPage::kVersion || count != 1 ||
-      (message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0) {
-    return MakeStatus(
-        Code::kInvalidUsage,
-        "attaching to process %u: unexpected answer (%zd bytes, %d descriptors, flags 0x%x); do both processes "
-        "use the same version of the library, and is a descriptor free (ulimit -n)?",
-        patience.pid, n, count, static_cast<unsigned>(message.msg_flags));
-  }
-  return std::move(received[0]);
-}
-
 // If a file's size can change, or is not what was announced, its owner could crash this process by SIGBUS.
 Status CheckHeapFile(int fd, const Reply& reply, const ProcessAddress& address) {
   if (reply.process_id != address.process_id || reply.heap_bytes != address.heap_bytes || reply.pid != address.pid) {
@@ -234,17 +126,8 @@ Result<std::shared_ptr<PeerProcess>> AttachAnew(const ProcessAddress& address, c
                       address.pid, apart);
   }
   if (address.heap_kind == transport::HeapKind::kPrivate) return KeptToItself(address);
-  AXCCL_ASSIGN_OR_RETURN(const Fd socket, Connect(address, patience));
-  Request request;
-  request.token = address.token;
-  // A peer that has hung up may have sent a reason before.
-  if (send(socket.get(), &request, sizeof request, MSG_NOSIGNAL) != sizeof request && errno != EPIPE &&
-      errno != ECONNRESET)
-    return SystemError(errno, "attaching to process %u: send", address.pid);
-  const Wait wait = service::PollUntil(socket.get(), POLLIN, patience.deadline, patience.stop);
-  if (wait != Wait::kReady) return WaitError(wait, patience, "waiting for its heap");
   Reply reply;
-  AXCCL_ASSIGN_OR_RETURN(const Fd file, ReceiveHeap(socket.get(), &reply, patience));
+  AXCCL_ASSIGN_OR_RETURN(const Fd file, RequestFile(address.socket, address.token, patience, &reply));
   AXCCL_RETURN_IF_ERROR(CheckHeapFile(file.get(), reply, address));
   auto peer = std::make_shared<MappedProcess>();
   AXCCL_RETURN_IF_ERROR(peer->Map(file.get(), reply));
@@ -323,7 +206,8 @@ Result<std::shared_ptr<PeerProcess>> Attach(const ProcessAddress& address, Clock
     AXCCL_ASSIGN_OR_RETURN(Heap* const heap, Heap::Get());
     return std::shared_ptr<PeerProcess>(std::make_shared<OwnProcess>(*heap));
   }
-  return cache->Get(address, self.host_id, Patience{deadline, service::StopOn(abort), address.pid});
+  return cache->Get(address, self.host_id,
+                    Patience{deadline, service::StopOn(abort), Format("attaching to process %u", address.pid)});
 }
 
 }  // namespace axccl::shm

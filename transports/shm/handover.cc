@@ -19,6 +19,7 @@
 #include "src/base/service_acceptor.h"
 #include "transports/shm/heap.h"
 #include "transports/shm/host_id.h"
+#include "transports/shm/offered_file.h"
 
 namespace axccl::shm {
 namespace {
@@ -50,7 +51,7 @@ void Refuse(int fd, std::string_view trouble = "") {
   (void)!send(fd, &reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void SendHeap(int fd, const Offer& offer) {
+void SendFile(int fd, const Offer& offer, int file) {
   Reply reply;
   reply.pid = offer.address.pid;
   reply.heap_bytes = offer.address.heap_bytes;
@@ -66,10 +67,10 @@ void SendHeap(int fd, const Offer& offer) {
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &offer.heap_fd, sizeof(int));
+  std::memcpy(CMSG_DATA(header), &file, sizeof(int));
   if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
     const Status failed = SystemError(errno, "sendmsg");
-    AXCCL_WARN("shared heap: handing it to a peer: %s", std::string(failed.message()).c_str());
+    AXCCL_WARN("shared memory: handing it to a peer: %s", std::string(failed.message()).c_str());
     Refuse(fd, failed.message());
   }
 }
@@ -92,12 +93,12 @@ class Client : public Guest {
       Refuse(fd());
       return Verdict::kDrop;
     }
-    if (sodium_memcmp(request.token.data(), offer_->address.token.data(), request.token.size()) != 0) {
+    if (sodium_memcmp(request.token.data(), offer_->address.token.data(), request.token.size()) == 0) {
+      SendFile(fd(), *offer_, offer_->heap_fd);
+    } else if (!UseOfferedFile(request.token, [this](int file) { SendFile(fd(), *offer_, file); })) {
       AXCCL_INFO(kShm, "shared heap: a process of this user asked with a wrong token");
       Refuse(fd());
-      return Verdict::kDrop;
     }
-    SendHeap(fd(), *offer_);
     return Verdict::kDrop;
   }
 

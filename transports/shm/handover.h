@@ -1,10 +1,11 @@
-// The two messages with which a process gives its heap to another, and the owner's side of the exchange.
+// The two messages with which a process gives its heap, or another file (offered_file.h), to another process, and the
+// owner's side of the exchange.
 //
 // Over SOCK_SEQPACKET: the client sends one Request. The owner checks the client's user by SO_PEERCRED and compares the
-// token in constant time, answers with one Reply that carries the heap's descriptor, and closes. After a wrong token or
-// version, the Reply has no descriptor and heap_bytes 0. So it is if the owner cannot send the descriptor; then
-// `trouble` says why, so that the client does not take the owner for dead. Anything else gets no answer. Byte order and
-// layout are those of the machine: both ends are always on the same one.
+// token in constant time, answers with one Reply that carries the descriptor of the token's file, and closes. After a
+// wrong token or version, the Reply has no descriptor and heap_bytes 0. So it is if the owner cannot send the
+// descriptor; then `trouble` says why, so that the client does not take the owner for dead. Anything else gets no
+// answer. Byte order and layout are those of the machine: both ends are always on the same one.
 #pragma once
 
 #include <array>
