@@ -47,8 +47,8 @@ TEST(SmallCalls, CostLittleOnTheDevice) {
     const uint64_t instructions = CounterOf("softgpu_least_instructions")();
     std::printf("%llu round trips, %llu instructions\n", static_cast<unsigned long long>(trips),
                 static_cast<unsigned long long>(instructions));
-    EXPECT_LE(trips, 101u);
-    EXPECT_LE(instructions, 3900u);
+    EXPECT_LE(trips, 65u);
+    EXPECT_LE(instructions, 3600u);
   };
   RunRanks(harness::Threads(kRanks), body, Traced());
 }
