@@ -18,6 +18,7 @@
 #include "kernels/cuda/portion.h"
 #include "kernels/cuda/primitives.h"
 #include "kernels/cuda/proxy.h"
+#include "kernels/cuda/small.h"
 #include "kernels/cuda/views.h"
 
 namespace axccl::kernels::cuda {
@@ -92,6 +93,7 @@ class Interpreter {
 AXCCL_DEVICE void Interpreter::Run() {
   const uint32_t total = launch_.num_tasks * launch_.lanes;
   const uint32_t here = BlockIndex() < total ? (total - BlockIndex() - 1) / NumBlocks() + 1 : 0;
+  if (here == 1 && RunSmall(launch_, block_)) return;
   for (uint32_t i = ThreadIndex(); i < here; i += NumThreads()) block_.strands[i] = Strand{0, 0, 0, 0, Stage::kNew};
   if (IsFirst()) {
     block_.polls = here == 1 ? kPolls : kPollsBesides;
@@ -454,10 +456,8 @@ AXCCL_DEVICE void Interpreter::Notify(const Step& step) {
   StoreRelease(sliced.came + step.value, Stamp());
 }
 
-// Flags of words repeat after 2^32 turns (those of rows never do). So that no word keeps a flag for that long, each
-// turn clears one word that this turn does not use, in rotation.
 AXCCL_DEVICE void Interpreter::ForgetWord(const Context& c, uint32_t endpoint, uint64_t turn) {
-  const auto word = static_cast<uint32_t>(turn / kRotation % PackedWords(kPackedBytes));
+  const uint32_t word = WordToForget(turn);
   if (word < PackedWords(c.task.cut.partition.count * c.element)) return;
   Channel& channel = *c.task.channel;
   StoreFlagged(PackedWord(PackedSlot(channel, channel.self, endpoint, turn, false), 4 * word), uint64_t{0});

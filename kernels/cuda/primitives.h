@@ -137,6 +137,9 @@ AXCCL_DEVICE void CompareExchange(uint32_t* p, uint32_t expected, uint32_t value
 
 AXCCL_DEVICE void Backoff(uint32_t nanoseconds) { __nanosleep(nanoseconds); }
 
+// How often a small call looks at what it waits for before it leaves the wait to the interpreter.
+AXCCL_DEVICE constexpr uint32_t SmallPolls() { return 1024; }
+
 // Words that contain a flag. They order no data. But once a load has returned its value, it cannot see anything that is
 // stored because of what the block stores after a later barrier: values do not appear before their cause. So another
 // rank that sees such a word may write where the block has read before.

@@ -36,6 +36,8 @@ T& InShared(T& object) {
 inline uint32_t BarrierCount(bool value) { return fibers::BarrierCount(value); }
 inline void Barrier() { BarrierCount(false); }
 inline void Backoff(uint32_t) { fibers::Switch(); }
+// Few enough that calls go both ways.
+inline uint32_t SmallPolls() { return 200; }
 
 // Misaligned accesses are faults on a device.
 inline void RequireAligned(const uint8_t* p, size_t bytes) {
