@@ -71,7 +71,7 @@ struct Portion {
 };
 
 struct BlockState {
-  Strand strands[kMaxStrands];
+  alignas(16) Strand strands[kMaxStrands];
   Context context;
   // Used alternately, so that one is filled in while slow threads still read the other. A move of views begins after a
   // barrier and always uses the first one; the memory of the other then serves tiles, which end with a barrier.

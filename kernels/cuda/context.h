@@ -31,16 +31,26 @@ AXCCL_DEVICE void DescribeScaling(Context* context) {
   if (c.scales_result) c.post = c.task.views->post;
 }
 
-// Makes the context of a strand at the start of a stage. Called by one thread. The counters of the channel stay as they
-// are until the last strand of the task has ended.
-AXCCL_DEVICE_CALL inline void Describe(const Launch& launch, uint32_t strand, Stage stage, Context* in_shared) {
-  Context& c = InShared(*in_shared);
-  if (launch.more != nullptr) {
-    c.task = launch.more[strand / launch.lanes];
-  } else {
-    c.task = launch.tasks[strand / launch.lanes];
+// All threads copy the task, a word each: the loads of one thread would wait for each other.
+AXCCL_DEVICE void CopyTask(const Launch& launch, uint32_t index, Task* to) {
+  constexpr size_t kWord = sizeof(uint64_t);
+  for (uint32_t w = ThreadIndex(); w < sizeof(Task) / kWord; w += NumThreads()) {
+    void* const word = __builtin_assume_aligned(reinterpret_cast<uint8_t*>(to) + kWord * w, kWord);
+    if (launch.more != nullptr) {
+      const auto* const from = reinterpret_cast<const uint8_t*>(launch.more + index);
+      __builtin_memcpy(word, __builtin_assume_aligned(from + kWord * w, kWord), kWord);
+    } else {
+      const auto* const from = reinterpret_cast<const uint8_t*>(launch.tasks + index);
+      __builtin_memcpy(word, __builtin_assume_aligned(from + kWord * w, kWord), kWord);
+    }
   }
-  c.lane = strand % launch.lanes;
+}
+
+// Makes the context of a strand at the start of a stage; its task is there already. Called by one thread. The counters
+// of the channel stay as they are until the last strand of the task has ended.
+AXCCL_DEVICE_CALL inline void Describe(uint32_t lane, Stage stage, Context* in_shared) {
+  Context& c = InShared(*in_shared);
+  c.lane = lane;
   c.program = c.task.program;
   const bool offers_two = c.task.staged != nullptr;
   c.strands = c.program->lanes;

@@ -93,10 +93,15 @@ AXCCL_DEVICE uint64_t LoadElement(const void* p, uint32_t bytes) {
   return bits;
 }
 
+// What inputs are multiplied by: `pointer` and `scalar` are those of the task.
+AXCCL_DEVICE Factor GivenFactor(DataType type, const void* pointer, uint64_t scalar, uint32_t element) {
+  return FactorOf(type, pointer != nullptr ? LoadElement(pointer, element) : scalar);
+}
+
 // The factor of the task's own input.
 AXCCL_DEVICE Factor OwnFactor(const Task& task, uint32_t element) {
   if (task.scaling != Scaling::kPreMultiply) return One(task.type);
-  return FactorOf(task.type, task.scalar_pointer != nullptr ? LoadElement(task.scalar_pointer, element) : task.scalar);
+  return GivenFactor(task.type, task.scalar_pointer, task.scalar, element);
 }
 
 }  // namespace axccl::kernels::cuda

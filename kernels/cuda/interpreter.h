@@ -18,6 +18,7 @@
 #include "kernels/cuda/portion.h"
 #include "kernels/cuda/primitives.h"
 #include "kernels/cuda/proxy.h"
+#include "kernels/cuda/small.h"
 #include "kernels/cuda/views.h"
 
 namespace axccl::kernels::cuda {
@@ -50,10 +51,10 @@ class Interpreter {
   AXCCL_DEVICE Outcome AwaitBarrier();
   AXCCL_DEVICE Outcome PassWaits(uint64_t turn);
   AXCCL_DEVICE bool IsReady(const Step& await);
-  AXCCL_DEVICE bool Poll(const Step& step, uint64_t turn);
+  AXCCL_DEVICE bool Poll(const Step& step, uint64_t turn, bool again);
   static AXCCL_DEVICE bool SlotsCame(const Context& c, uint32_t first, uint32_t num, uint64_t turn);
   static AXCCL_DEVICE bool PieceCame(const Context& c, const Step& step, uint32_t piece, uint64_t turn);
-  AXCCL_DEVICE bool Matches(uint32_t peer, const Line* line, bool packed);
+  AXCCL_DEVICE bool Matches(uint32_t peer, const Line* line, uint64_t words, bool packed);
   AXCCL_DEVICE bool Broken(Outcome outcome);
   AXCCL_DEVICE void TellWait();
   AXCCL_DEVICE void TellWaitFor(uint32_t position, uint64_t count);
@@ -92,6 +93,7 @@ class Interpreter {
 AXCCL_DEVICE void Interpreter::Run() {
   const uint32_t total = launch_.num_tasks * launch_.lanes;
   const uint32_t here = BlockIndex() < total ? (total - BlockIndex() - 1) / NumBlocks() + 1 : 0;
+  if (here == 1 && RunSmall(launch_, block_)) return;
   for (uint32_t i = ThreadIndex(); i < here; i += NumThreads()) block_.strands[i] = Strand{0, 0, 0, 0, Stage::kNew};
   if (IsFirst()) {
     block_.polls = here == 1 ? kPolls : kPollsBesides;
@@ -141,7 +143,10 @@ AXCCL_DEVICE void Interpreter::Visit(uint32_t index) {
 
 AXCCL_DEVICE void Interpreter::LoadContext(uint32_t index, Stage stage) {
   Barrier();  // no thread reads the old context any more
-  if (IsFirst()) Describe(launch_, BlockIndex() + index * NumBlocks(), stage, &context());
+  const uint32_t strand = BlockIndex() + index * NumBlocks();
+  CopyTask(launch_, strand / launch_.lanes, &context().task);
+  Barrier();
+  if (IsFirst()) Describe(strand % launch_.lanes, stage, &context());
   in_context_ = index;
   Barrier();
   const Stage first = context().unmet ? Stage::kMeeting : context().barriers != 0 ? Stage::kBarrier : Stage::kMain;
@@ -300,7 +305,7 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
   while (num < most && c.window[first + num].kind == StepKind::kWait) ++num;
   bool passed = false;
   for (uint32_t polls = 0; !passed && polls < block_.polls; ++polls) {
-    passed = ThreadIndex() >= num || Poll(c.window[first + ThreadIndex()], turn);
+    passed = ThreadIndex() >= num || Poll(c.window[first + ThreadIndex()], turn, polls != 0);
     if (passed && c.packing != Packing::kNone) passed = SlotsCame(c, first, num, turn);
   }
   if (BarrierCount(!passed) != 0) return Outcome::kBlocked;
@@ -315,14 +320,16 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::PassWaits(uint64_t turn) {
   return Outcome::kDone;
 }
 
-// Whether the flag has arrived and belongs to the same call.
-AXCCL_DEVICE bool Interpreter::Poll(const Step& step, uint64_t turn) {
+// Whether the flag has arrived and belongs to the same call. An acquire load clears caches, so only the first of many
+// polls is one.
+AXCCL_DEVICE bool Interpreter::Poll(const Step& step, uint64_t turn, bool again) {
   const auto peer = static_cast<uint32_t>(step.peer);
   const Line* const line = channel().LineOf(peer, step.from_lane, step.endpoint, turn);
   const bool packed = context().packing != Packing::kNone && step.packed != 0;
-  const uint64_t value = packed ? LoadRelaxed(&line->value) : LoadAcquire(&line->value);
+  const auto [value, words] = packed || again ? LoadPair(&line->value) : LoadPairAcquire(&line->value);
   if (value < (turn << 16 | step.value)) return false;
-  return peer == channel().self || Matches(peer, line, packed);
+  if (again && !packed) FenceAcquire(&line->value);
+  return peer == channel().self || Matches(peer, line, words, packed);
 }
 
 // Whether the packed slots of `num` waits of the window have all their words or rows. The threads share these.
@@ -348,10 +355,12 @@ AXCCL_DEVICE bool Interpreter::PieceCame(const Context& c, const Step& step, uin
 // A member that has finished this turn may be writing its line for a later one, and this thread may read half of that
 // write. So neither a later operation nor, in a barrier, the operation after it is a mismatch. If there is one, the
 // other member finds it in this rank's line. The line of a packed slot is stored in no order: a line of an earlier
-// operation means that the new one has not arrived.
-AXCCL_DEVICE bool Interpreter::Matches(uint32_t peer, const Line* line, bool packed) {
+// operation means that the new one has not arrived. `words` are the line's signature and sequence, but perhaps from
+// before its value.
+AXCCL_DEVICE bool Interpreter::Matches(uint32_t peer, const Line* line, uint64_t words, bool packed) {
   const Context& c = context();
-  const uint64_t words = LoadRelaxed(reinterpret_cast<const uint64_t*>(&line->signature));
+  if (words == (uint64_t{c.signature} | (c.sequence + 1) << 32)) return true;
+  words = LoadRelaxed(reinterpret_cast<const uint64_t*>(&line->signature));
   const auto signature = static_cast<uint32_t>(words), sequence = static_cast<uint32_t>(words >> 32);
   const auto ahead = static_cast<int32_t>(sequence - static_cast<uint32_t>(c.sequence + 1));
   if (ahead > 0) return true;
@@ -447,10 +456,8 @@ AXCCL_DEVICE void Interpreter::Notify(const Step& step) {
   StoreRelease(sliced.came + step.value, Stamp());
 }
 
-// Flags of words repeat after 2^32 turns (those of rows never do). So that no word keeps a flag for that long, each
-// turn clears one word that this turn does not use, in rotation.
 AXCCL_DEVICE void Interpreter::ForgetWord(const Context& c, uint32_t endpoint, uint64_t turn) {
-  const auto word = static_cast<uint32_t>(turn / kRotation % PackedWords(kPackedBytes));
+  const uint32_t word = WordToForget(turn);
   if (word < PackedWords(c.task.cut.partition.count * c.element)) return;
   Channel& channel = *c.task.channel;
   StoreFlagged(PackedWord(PackedSlot(channel, channel.self, endpoint, turn, false), 4 * word), uint64_t{0});

@@ -276,7 +276,8 @@ struct Binding {
   Factor factor{};
 };
 
-// One rank's side of a channel. Members and bindings follow it in memory.
+// One rank's side of a channel, at the start of a cache line. Members, at MembersAt(), and bindings follow it in
+// memory.
 struct Channel {
   State state;
   Control* control = nullptr;
@@ -289,11 +290,12 @@ struct Channel {
   uint64_t half_bytes = 0;            // scratch that turns of one parity use
   uint32_t endpoints = 0, lanes = 0;  // of the lines
   uint32_t size = 0, self = 0;
-  uint32_t members_at = 0, bindings_at = 0;
+  uint32_t bindings_at = 0;
   uint64_t view_bytes = 0;
   uint64_t zeros[kMaxViewDims] = {};  // the source for outputs that are filled with zeros, and its strides
 
-  AXCCL_HD Member* members() { return At<Member>(members_at); }
+  AXCCL_HD Member* members() { return At<Member>(MembersAt()); }
+  static constexpr uint32_t MembersAt() { return (sizeof(Channel) + kCacheLine - 1) / kCacheLine * kCacheLine; }
   AXCCL_HD Binding* bindings() { return At<Binding>(bindings_at); }
   AXCCL_HD Line* LineOf(uint32_t position, uint32_t lane, uint32_t endpoint, uint64_t turn) {
     return reinterpret_cast<Line*>(members()[position].lines) + plan::LineIndex(endpoints, lane, endpoint, turn);
@@ -357,6 +359,36 @@ struct Sliced {
   uint32_t num_in = 0, num_out = 0;
 };
 
+// A call in the short way (small.h), lowered from the rank's program.
+struct Small {
+  enum : uint8_t {
+    kIsSmall = 1,    // without it, the interpreter makes the call
+    kPublishes = 2,  // the input, in the packed slot of endpoint 0
+    kKeepsOwn = 4,   // the input is, or is among, what the output is made of
+    kReduces = 8,    // the blocks of all ranks to the output
+    kGathers = 16,   // the blocks of all ranks in the output
+    kTakes = 32,     // the output is the block of rank `source`
+    kScales = 64,    // what it publishes is scaled, and its own block is what it publishes
+  };
+  uint16_t bytes = 0;  // of a block
+  uint16_t ranks = 0, self = 0;
+  uint8_t does = 0;
+  uint8_t source = 0;
+
+  AXCCL_HD bool TakesAll() const { return (does & (kReduces | kGathers)) != 0; }
+  // The ranks whose words this rank reads begin with `first`; its own block is where its words would be.
+  AXCCL_HD uint32_t sources() const { return TakesAll() ? ranks : (does & kTakes) != 0 ? 1 : 0; }
+  AXCCL_HD uint32_t first() const { return TakesAll() ? 0 : (does & kTakes) != 0 ? source : self; }
+  // The blocks that it keeps until it writes its output.
+  AXCCL_HD uint32_t kept() const { return TakesAll() ? ranks : (does & (kTakes | kKeepsOwn)) != 0 ? 1 : 0; }
+  AXCCL_HD uint32_t KeptBytes() const { return kept() * ((bytes + 15u) / 16 * 16); }
+  // What it waits for: pairs of words, and lines of all ranks.
+  AXCCL_HD uint32_t pairs() const { return (PackedWords(bytes) + 1) / 2; }
+  AXCCL_HD uint32_t items() const { return sources() * pairs() + ranks; }
+};
+static_assert(sizeof(Small) == 8);
+inline constexpr uint32_t kMostKeptBytes = 6 << 10;
+
 // One rank's call.
 struct Task {
   Channel* channel = nullptr;
@@ -386,8 +418,9 @@ struct Task {
   Combine combine = Combine::kSum;
   Scaling scaling = Scaling::kNone;
   uint8_t group_order = 0;  // contributions are rounded as if they were stored
+  Small small;
 };
-static_assert(sizeof(Task) == 256);
+static_assert(sizeof(Task) == 264);
 
 inline constexpr uint32_t kMaxTasks = 15;
 

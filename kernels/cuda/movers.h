@@ -52,6 +52,9 @@ AXCCL_DEVICE_CALL void CopyElements(const Move& move);
 // Executes any other move; Combines(type, combine) must be true. Destinations that are slots of rows then hold the
 // pieces, but not their flags.
 AXCCL_DEVICE_CALL void ReduceElements(const Move& move);
+// Reduces `move.num_src` sources of `bytes` bytes that the block keeps in shared memory, at `kept` and in whole pieces
+// of 16 bytes, into the first destination.
+AXCCL_DEVICE_CALL void ReduceKeptElements(const Move& move, const void* kept, uint32_t bytes);
 // Must follow: completes the rows that the block has stored, with their flags.
 AXCCL_DEVICE_CALL void SealRows(const Move& move);
 // The same for operands with the layout `box`, which must not be a run; at most kMaxBoxPieces.

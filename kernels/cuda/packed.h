@@ -37,6 +37,12 @@ AXCCL_DEVICE uint64_t* PackedWord(const uint8_t* place, uint32_t at) {
 }
 AXCCL_DEVICE bool HasFlag(uint64_t word, uint32_t flag) { return static_cast<uint32_t>(word >> 32) == flag; }
 
+// Flags of words repeat after 2^32 turns (those of rows never do). So that no word keeps a flag for that long, each
+// turn clears this word of its slot, if it does not use it.
+AXCCL_DEVICE uint32_t WordToForget(uint64_t turn) {
+  return static_cast<uint32_t>(turn / kRotation % PackedWords(kPackedBytes));
+}
+
 // A place of a row, and the content of a flag's place.
 AXCCL_DEVICE uint8_t* RowPlace(const uint8_t* place) {
   return reinterpret_cast<uint8_t*>(reinterpret_cast<uint64_t>(place) & ~kRowsTag);

@@ -83,6 +83,30 @@ AXCCL_DEVICE uint32_t LoadRelaxed(const uint32_t* p) {
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(Global(p)) : "memory");
   return value;
 }
+
+// Two neighbouring words at an address that is a multiple of 16, loaded by one instruction, but in any order.
+struct Pair {
+  uint64_t first, second;
+};
+AXCCL_DEVICE Pair LoadPair(const uint64_t* p) {
+  Pair pair;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(pair.first), "=l"(pair.second)
+               : "l"(Global(p))
+               : "memory");
+  return pair;
+}
+AXCCL_DEVICE Pair LoadPairAcquire(const uint64_t* p) {
+  Pair pair;
+  asm volatile("ld.acquire.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(pair.first), "=l"(pair.second)
+               : "l"(Global(p))
+               : "memory");
+  return pair;
+}
+// After a relaxed load of the word at `p`: what follows is ordered as after an acquire load that returned that value.
+AXCCL_DEVICE void FenceAcquire(const uint64_t*) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
 AXCCL_DEVICE void StoreRelaxed(uint64_t* p, uint64_t value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(Global(p)), "l"(value) : "memory");
 }
@@ -112,6 +136,9 @@ AXCCL_DEVICE void CompareExchange(uint32_t* p, uint32_t expected, uint32_t value
 }
 
 AXCCL_DEVICE void Backoff(uint32_t nanoseconds) { __nanosleep(nanoseconds); }
+
+// How often a small call looks at what it waits for before it leaves the wait to the interpreter.
+AXCCL_DEVICE constexpr uint32_t SmallPolls() { return 1024; }
 
 // Words that contain a flag. They order no data. But once a load has returned its value, it cannot see anything that is
 // stored because of what the block stores after a later barrier: values do not appear before their cause. So another

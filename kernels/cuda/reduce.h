@@ -425,14 +425,36 @@ AXCCL_DEVICE_CALL void ReduceAlignedBox(const Move& in_shared, Pieces pieces) {
   Reducer<Format, Op>{InShared(in_shared), pieces}.template AllTogether<true>();
 }
 
+// Reduces what the block keeps.
+template <class Format, class Op>
+AXCCL_DEVICE_CALL void ReduceKept(const Move& in_shared, Pieces pieces) {
+  const Move& move = InShared(in_shared);
+  const Raw* const kept = &InShared(*pieces.kept);
+  const uint32_t stride = (pieces.bytes + 15) / 16;
+#pragma unroll 1
+  for (uint32_t i = ThreadIndex(); i < stride; i += NumThreads()) {
+    Fold<Format, Op> fold;
+#pragma unroll 1
+    for (uint32_t k = 0; k < move.num_src; ++k) fold.TakeUnscaled(kept[k * stride + i], k == 0);
+    const uint32_t left = pieces.bytes - 16 * i;
+    StorePart(move.place[0] + 16 * i, fold.Finish(move), left < 16 ? left : 16, pieces.word, 0);
+  }
+}
+
 // ---- dispatch ----
+
+template <class Format, class Op>
+AXCCL_DEVICE void ReduceOf(const Move& move, const Pieces& pieces) {
+  if (pieces.kept != nullptr) return ReduceKept<Format, Op>(move, pieces);
+  ReduceAs<Format, Op>(move, pieces);
+}
 
 template <class Format>
 AXCCL_DEVICE void ReduceSum(const Move& move, const Pieces& pieces) {
   if constexpr (Reducer<Format, Sum>::kFull) {
     if (pieces.box != nullptr) ReduceAlignedBox<Format, Sum>(move, pieces);
   }
-  ReduceAs<Format, Sum>(move, pieces);
+  ReduceOf<Format, Sum>(move, pieces);
 }
 
 template <class Format>
@@ -441,18 +463,18 @@ AXCCL_DEVICE void ReduceFloats(const Move& move, const Pieces& pieces) {
     case Combine::kSum:
       return ReduceSum<Format>(move, pieces);
     case Combine::kProd:
-      return ReduceAs<Format, Prod>(move, pieces);
+      return ReduceOf<Format, Prod>(move, pieces);
     case Combine::kMax:
-      return ReduceAs<Format, Max>(move, pieces);
+      return ReduceOf<Format, Max>(move, pieces);
     default:
-      return ReduceAs<Format, Min>(move, pieces);
+      return ReduceOf<Format, Min>(move, pieces);
   }
 }
 
 template <class Format>
 AXCCL_DEVICE void ReduceComplex(const Move& move, const Pieces& pieces) {
   if (move.combine == Combine::kSum) return ReduceSum<Format>(move, pieces);
-  ReduceAs<Format, ComplexProd>(move, pieces);
+  ReduceOf<Format, ComplexProd>(move, pieces);
 }
 
 // Sums and products are the same for signed and unsigned integers, and bitwise operations for all widths, so one mover
@@ -462,23 +484,23 @@ AXCCL_DEVICE void ReduceIntegers(const Move& move, const Pieces& pieces, bool is
   using Bits = Integer<uint32_t>;
   switch (move.combine) {
     case Combine::kSum:
-      return ReduceAs<Unsigned, Sum>(move, pieces);
+      return ReduceOf<Unsigned, Sum>(move, pieces);
     case Combine::kProd:
-      return ReduceAs<Unsigned, Prod>(move, pieces);
+      return ReduceOf<Unsigned, Prod>(move, pieces);
     case Combine::kMax:
-      return is_signed ? ReduceAs<Signed, Max>(move, pieces) : ReduceAs<Unsigned, Max>(move, pieces);
+      return is_signed ? ReduceOf<Signed, Max>(move, pieces) : ReduceOf<Unsigned, Max>(move, pieces);
     case Combine::kMin:
-      return is_signed ? ReduceAs<Signed, Min>(move, pieces) : ReduceAs<Unsigned, Min>(move, pieces);
+      return is_signed ? ReduceOf<Signed, Min>(move, pieces) : ReduceOf<Unsigned, Min>(move, pieces);
     case Combine::kAnd:
-      return ReduceAs<Bits, And>(move, pieces);
+      return ReduceOf<Bits, And>(move, pieces);
     case Combine::kOr:
-      return ReduceAs<Bits, Or>(move, pieces);
+      return ReduceOf<Bits, Or>(move, pieces);
     case Combine::kXor:
-      return ReduceAs<Bits, Xor>(move, pieces);
+      return ReduceOf<Bits, Xor>(move, pieces);
     case Combine::kLogicalAnd:
-      return ReduceAs<Unsigned, LogicalAnd>(move, pieces);
+      return ReduceOf<Unsigned, LogicalAnd>(move, pieces);
     default:
-      return ReduceAs<Unsigned, LogicalOr>(move, pieces);
+      return ReduceOf<Unsigned, LogicalOr>(move, pieces);
   }
 }
 
@@ -490,11 +512,11 @@ AXCCL_DEVICE void ReduceBools(const Move& move, const Pieces& pieces) {
     case Combine::kMax:
     case Combine::kOr:
     case Combine::kLogicalOr:
-      return ReduceAs<Bools, LogicalOr>(move, pieces);
+      return ReduceOf<Bools, LogicalOr>(move, pieces);
     case Combine::kXor:
-      return ReduceAs<Bools, LogicalXor>(move, pieces);
+      return ReduceOf<Bools, LogicalXor>(move, pieces);
     default:
-      return ReduceAs<Bools, LogicalAnd>(move, pieces);
+      return ReduceOf<Bools, LogicalAnd>(move, pieces);
   }
 }
 
@@ -542,6 +564,13 @@ AXCCL_DEVICE void ReduceType(const Move& m, const Pieces& pieces) {
 AXCCL_DEVICE_CALL void ReduceElements(const Move& move) {
   const Pieces pieces =
       Pieces::Of(move.place, move.num_operands(), static_cast<uint32_t>(move.count) * move.element, move.element);
+  ReduceType(move, pieces);
+}
+
+AXCCL_DEVICE_CALL void ReduceKeptElements(const Move& move, const void* kept, uint32_t bytes) {
+  const auto to = reinterpret_cast<uint64_t>(move.place[0]);
+  Pieces pieces{bytes, 0, 0, to % 4 == 0 ? 4u : to % 2 == 0 ? 2u : 1u};
+  pieces.kept = static_cast<const Raw*>(kept);
   ReduceType(move, pieces);
 }
 

@@ -7,6 +7,7 @@
 #include "src/exec/cuda/packing.h"
 #include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/program.h"
+#include "src/exec/cuda/small.h"
 #include "src/exec/cuda/views.h"
 
 namespace axccl::exec {
@@ -43,7 +44,7 @@ Status CudaChannel::Upload() {
     AXCCL_ASSIGN_OR_RETURN(barrier_program, parts_.programs->OnDevice(barrier->program, barrier->outbound.get()));
   }
   const auto size = static_cast<uint32_t>(members_->size());
-  const size_t members_at = RoundUp(sizeof(cuda::Channel), kCacheLine);
+  constexpr size_t members_at = cuda::Channel::MembersAt();
   const size_t bindings_at = RoundUp(members_at + size * sizeof(cuda::Member), kCacheLine);
   const size_t maps_at = RoundUp(bindings_at + size * sizeof(cuda::Binding), kCacheLine);
   std::vector<std::byte> bytes(maps_at + sizeof(uint64_t));  // a single map: the address space
@@ -66,7 +67,6 @@ Status CudaChannel::Upload() {
   channel.lanes = members_->own().layout.lanes;
   channel.size = size;
   channel.self = static_cast<uint32_t>(members_->self());
-  channel.members_at = static_cast<uint32_t>(members_at);
   channel.bindings_at = static_cast<uint32_t>(bindings_at);
   channel.view_bytes = members_->own().layout.announcement_words * sizeof(uint64_t);
   std::memcpy(bytes.data(), &channel, sizeof(channel));
@@ -153,6 +153,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
   task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, parts_.links->protocols()));
   if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
+  if (!number_) task.small = LowerSmall(*prepared->program, task);
   return task;
 }
 

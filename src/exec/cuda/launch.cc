@@ -21,6 +21,7 @@ using device::cuda::Driver;
 namespace cuda = kernels::cuda;
 
 unsigned ThreadsFor(const cuda::Task& task) {
+  if (task.small.does != 0) return CudaInterpreter::ThreadsFor(task.small.items() * 16);
   const plan::Partition& cut = task.cut.partition;
   const uint32_t lanes = task.staged == nullptr ? cut.lanes : std::min(cut.lanes, task.staged_cut.partition.lanes);
   const uint64_t bytes = cut.count * ElementSize(task.type) / lanes;

@@ -36,6 +36,8 @@ T& InShared(T& object) {
 inline uint32_t BarrierCount(bool value) { return fibers::BarrierCount(value); }
 inline void Barrier() { BarrierCount(false); }
 inline void Backoff(uint32_t) { fibers::Switch(); }
+// Few enough that calls go both ways.
+inline uint32_t SmallPolls() { return 200; }
 
 // Misaligned accesses are faults on a device.
 inline void RequireAligned(const uint8_t* p, size_t bytes) {
@@ -64,7 +66,20 @@ void StoreRelaxed(Word* p, Word value) {
   fibers::MaybeSwitch();
   __atomic_store_n(p, value, __ATOMIC_RELAXED);
 }
-// ThreadSanitizer does not model the order of loads alone.
+struct Pair {
+  uint64_t first, second;
+};
+inline Pair LoadPair(const uint64_t* p) {
+  const uint64_t second = LoadRelaxed(p + 1);
+  return {LoadRelaxed(p), second};
+}
+inline Pair LoadPairAcquire(const uint64_t* p) {
+  const uint64_t second = LoadRelaxed(p + 1);
+  return {LoadAcquire(p), second};
+}
+// ThreadSanitizer does not model fences.
+inline void FenceAcquire(const uint64_t* p) { __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+// Nor the order of loads alone.
 inline uint64_t LoadFlagged(const uint64_t* p) { return LoadAcquire(p); }
 inline void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelease(p, value); }
 inline uint32_t FetchAdd(uint32_t* p, uint32_t value) { return __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL); }
@@ -109,6 +124,22 @@ template <class Word>
 void StoreRelaxed(Word* p, Word value) {
   fibers::Store(p, value, sizeof(Word));
 }
+struct Pair {
+  uint64_t first, second;
+};
+inline Pair LoadPair(const uint64_t* p) {
+  RequireAligned(reinterpret_cast<const uint8_t*>(p), 16);
+  uint64_t word[2];
+  const size_t first = fibers::Draw(2);
+  word[first] = LoadRelaxed(p + first);
+  word[1 - first] = LoadRelaxed(p + (1 - first));
+  return {word[0], word[1]};
+}
+inline Pair LoadPairAcquire(const uint64_t* p) {
+  fibers::Switch();
+  return LoadPair(p);
+}
+inline void FenceAcquire(const uint64_t*) {}
 inline uint64_t LoadFlagged(const uint64_t* p) { return LoadRelaxed(p); }
 inline void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelaxed(p, value); }
 inline uint32_t FetchAdd(uint32_t* p, uint32_t value) {

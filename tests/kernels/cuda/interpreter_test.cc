@@ -70,6 +70,11 @@ TEST_F(CudaInterpreter, RunsSmallCalls) {
   for (int repeat = 0; repeat < Times(300); ++repeat) ASSERT_EQ(RunSmallCalls(RunKernel, random.Next()), "");
 }
 
+TEST_F(CudaInterpreter, RunsSmallCallsAmongOthers) {
+  harness::Random random(harness::Seed() + 8);
+  for (int repeat = 0; repeat < Times(150); ++repeat) ASSERT_EQ(RunSmallCallsAmongOthers(RunKernel, random.Next()), "");
+}
+
 TEST_F(CudaInterpreter, RunsRowedCalls) {
   harness::Random random(harness::Seed() + 6);
   for (int repeat = 0; repeat < Times(50); ++repeat) ASSERT_EQ(RunRowedCalls(RunKernel, random.Next()), "");

@@ -29,9 +29,11 @@ bool FoundBy(uint64_t seed) {
     if (wrong.empty()) wrong = RunLongCalls(RunKernel, seed);
     // These runs take little time.
     for (uint64_t i = 0; i < 4 && wrong.empty(); ++i) wrong = RunSmallCalls(RunKernel, seed + (i << 32));
+    for (uint64_t i = 0; i < 15 && wrong.empty(); ++i) wrong = RunSmallCallsAmongOthers(RunKernel, seed + (i << 32));
     for (uint64_t i = 0; i < 10 && wrong.empty(); ++i) wrong = RunRowedCalls(RunKernel, seed + (i << 32));
     if (wrong.empty()) wrong = RunOffers(RunKernel, seed);
-    if (wrong.empty()) wrong = RunMismatched(RunKernel, seed);
+    for (uint64_t i = 0; i < 15 && wrong.empty(); ++i) wrong = RunMismatched(RunKernel, seed + (i << 32));
+    for (uint64_t i = 0; i < 4 && wrong.empty(); ++i) wrong = RunBeforeMeeting(RunKernel, seed + (i << 32));
     if (wrong.empty()) wrong = RunPipelines(RunKernel, seed);
     if (wrong.empty()) wrong = RunAbortedPipelines(RunKernel, seed);
     _exit(wrong.empty() ? 0 : 1);

@@ -86,27 +86,47 @@ std::string RunInTurns(Kernel kernel, uint64_t seed, uint64_t least, uint64_t ti
 std::string RunLongCalls(Kernel kernel, uint64_t seed) { return RunInTurns(kernel, seed, 400, 1); }
 std::string RunLargeCalls(Kernel kernel, uint64_t seed) { return RunInTurns(kernel, seed, 1000, 100); }
 
+namespace {
+
+CallSpec RandomSmallCall(int ranks, harness::Random* random) {
+  CallSpec call = RandomCall(ranks, kLanes, random);
+  call.algorithm = "oneshot";
+  call.lanes = 1;
+  call.tile = 0;
+  call.views.clear();
+  call.scale = 0;
+  call.packs = !random->OneIn(8);
+  const uint64_t most = kPackedBytes / ElementSize(call.type);
+  call.count = random->OneIn(3) ? most - 2 + random->Below(5) : random->Below(random->OneIn(2) ? 8 : most);
+  Legalize(&call);
+  return call;
+}
+
+}  // namespace
+
 std::string RunSmallCalls(Kernel kernel, uint64_t seed) {
   harness::Random random(seed);
   const int ranks = 2 + static_cast<int>(random.Below(3));
   std::vector<CallSpec> calls;
-  for (uint64_t n = 3 + random.Below(6); n != 0; --n) {
-    CallSpec call = RandomCall(ranks, kLanes, &random);
-    call.algorithm = "oneshot";
-    call.lanes = 1;
-    call.tile = 0;
-    call.views.clear();
-    call.scale = 0;
-    call.packs = !random.OneIn(8);
-    const uint64_t most = kPackedBytes / ElementSize(call.type);
-    call.count = random.OneIn(3) ? most - 2 + random.Below(5) : random.Below(random.OneIn(2) ? 8 : most);
-    Legalize(&call);
-    calls.push_back(call);
-  }
+  for (uint64_t n = 3 + random.Below(6); n != 0; --n) calls.push_back(RandomSmallCall(ranks, &random));
   // In most cases where flags begin again, often with the first call.
   const uint64_t before = random.OneIn(3) ? random.Below(4) : 0;
   const uint64_t first_turn = random.OneIn(4) ? 0 : (uint64_t{1} << 32) - 1 - before;
   return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches, first_turn);
+}
+
+std::string RunSmallCallsAmongOthers(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3));
+  std::vector<CallSpec> calls;
+  for (int n = 0; n < 4; ++n) {
+    calls.push_back(RandomSmallCall(ranks, &random));
+    calls.push_back(RandomCall(ranks, kLanes, &random));
+    calls.back().count %= 50;
+    Legalize(&calls.back());
+    if (!calls.back().views.empty()) calls.pop_back();
+  }
+  return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches);
 }
 
 std::string RunRowedCalls(Kernel kernel, uint64_t seed) {
@@ -189,7 +209,7 @@ std::string RunBeforeMeeting(Kernel kernel, uint64_t seed) {
   World world(ranks, kLanes, seed);
   std::string text;
   for (uint64_t n = 1 + random.Below(3); n != 0; --n) {
-    const CallSpec call = RandomCall(ranks, kLanes, &random);
+    const CallSpec call = random.OneIn(3) ? RandomSmallCall(ranks, &random) : RandomCall(ranks, kLanes, &random);
     world.Add(call);
     text += "  " + call.Text() + "\n";
   }
@@ -336,12 +356,17 @@ std::string RunMismatched(Kernel kernel, uint64_t seed) {
   for (uint64_t n = random.Below(3); n != 0; --n) world.Add(RandomCall(ranks, kLanes, &random));
   // All ranks wait for each other, so the different call cannot pass unnoticed.
   CallSpec call = RandomCall(ranks, kLanes, &random);
+  if (random.OneIn(2)) call = RandomSmallCall(ranks, &random);
   call.kind = plan::Kind::kAllReduce;
   call.algorithm = "oneshot";
   call.lanes = 1;
   Legalize(&call);
   CallSpec other = call;
-  other.count += 1;
+  if (call.count != 0 && call.combine == Combine::kMax && random.OneIn(2)) {
+    other.combine = Combine::kSum;
+  } else {
+    other.count += 1;
+  }
   const auto odd = static_cast<int>(random.Below(static_cast<uint64_t>(ranks)));
   for (int rank = 0; rank < ranks; ++rank) world.AddFor(rank, rank == odd ? other : call);
   fibers::Options options;

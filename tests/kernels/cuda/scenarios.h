@@ -19,6 +19,8 @@ std::string RunLongCalls(Kernel kernel, uint64_t seed);
 std::string RunLargeCalls(Kernel kernel, uint64_t seed);
 // Calls with small slots, most of them packed.
 std::string RunSmallCalls(Kernel kernel, uint64_t seed);
+// The same between calls of any kind.
+std::string RunSmallCallsAmongOthers(Kernel kernel, uint64_t seed);
 // Likewise, in rows.
 std::string RunRowedCalls(Kernel kernel, uint64_t seed);
 // Repeats the same call, with two programs or with the second one only.

@@ -12,6 +12,7 @@
 #include "src/algo/algo.h"
 #include "src/exec/cuda/packing.h"
 #include "src/exec/cuda/program.h"
+#include "src/exec/cuda/small.h"
 #include "src/verify/verify.h"
 
 namespace axccl::kernels::cuda {
@@ -133,10 +134,9 @@ void World::MakeDevice(int rank) {
   device->scratch.resize(words(kScratchBytes), 0xcccccccccccccccc);
   // A member exports its whole address space, shifted.
   device->maps = {0, static_cast<uint64_t>(rank + 1) << 20};
-  const size_t members = sizeof(Channel) + 64, bindings = members + sizeof(Member) * static_cast<size_t>(ranks_);
+  const size_t bindings = Channel::MembersAt() + sizeof(Member) * static_cast<size_t>(ranks_);
   device->channel_memory.resize(words(bindings + sizeof(Binding) * static_cast<size_t>(ranks_)));
   device->channel = new (device->channel_memory.data()) Channel;
-  device->channel->members_at = static_cast<uint32_t>(members);
   device->channel->bindings_at = static_cast<uint32_t>(bindings);
   devices_.push_back(std::move(device));
 }
@@ -302,6 +302,7 @@ void World::MakeTask(Part* part) {
   task.type = call.type;
   task.combine = call.combine;
   task.scaling = call.scaling;
+  if (call.views.empty()) task.small = exec::LowerSmall(*program, task);
 }
 
 void World::OfferStaged(Part* part) {

@@ -91,6 +91,7 @@ Settings Read() {
   s.engine.burst = static_cast<uint32_t>(Number("SOFTGPU_BURST", s.engine.burst));
   s.engine.resident_blocks = static_cast<uint32_t>(Number("SOFTGPU_RESIDENT_BLOCKS", s.engine.resident_blocks));
   s.engine.detect_races = Flag("SOFTGPU_RACES", false);
+  s.engine.trace = Flag("SOFTGPU_TRACE", false);
   return s;
 }
 

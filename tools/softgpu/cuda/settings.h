@@ -36,7 +36,7 @@ struct Settings {
   bool count_calls = false;         // SOFTGPU_COUNT_CALLS=1: of the functions of cuGetProcAddress (driver/counted.h)
   bool shutdown = false;            // SOFTGPU_SHUTDOWN=1: the driver ends at exit, and later calls say so
   bool verbose = false;             // SOFTGPU_VERBOSE=1: print on stderr what is refused and why
-  engine::Options engine;           // SOFTGPU_SEED, SOFTGPU_BURST, SOFTGPU_RESIDENT_BLOCKS, SOFTGPU_RACES
+  engine::Options engine;           // SOFTGPU_SEED, _BURST, _RESIDENT_BLOCKS, _RACES, _TRACE
 };
 
 const Settings& Knobs();

@@ -38,7 +38,12 @@ void Block::ReleaseIfComplete(uint32_t index) {
   } else if (Count(barrier) < barrier.expected) {
     return;
   }
+  uint32_t trips = 0;
   for (const Arrival& arrival : barrier.arrivals) {
+    if (arrival.warp->trace != nullptr) trips = std::max(trips, arrival.warp->trace->trips());
+  }
+  for (const Arrival& arrival : barrier.arrivals) {
+    if (arrival.warp->trace != nullptr) arrival.warp->trace->PassBarrier(trips);
     if (arrival.instr->flag) arrival.warp->Unblock(arrival.lanes);
     if (arrival.instr->kind != 0) WriteReduction(arrival, barrier);
   }

@@ -64,6 +64,7 @@ struct Options {
   uint32_t burst = 256;           // instructions that a warp runs before another one may
   uint32_t resident_blocks = 64;  // at a time
   bool detect_races = false;      // between blocks, on global memory
+  bool trace = false;             // counts what warps do (trace.h)
 };
 
 struct LaunchConfig {
@@ -97,5 +98,15 @@ class Execution {
 
 // The number of bytes that all launches of this process have written to global memory by copies in bulk, for tests.
 uint64_t BulkBytes();
+
+// What the warp of a block that has the most to do does until its last store to global memory (trace.h).
+struct Effort {
+  uint64_t trips = 0;         // round trips to global memory
+  uint64_t instructions = 0;  // of PTX
+};
+// For launches with Options::trace: the least of each among the blocks that have ended since the last ForgetEfforts(),
+// so among blocks that wait for others, that of one that did not have to.
+Effort LeastEffort();
+void ForgetEfforts();
 
 }  // namespace softgpu::engine

@@ -194,6 +194,7 @@ void ExecutionState::Account(Warp& warp) {
   if (shuffles() && !block.bulk.idle() && Random(4) == 0) block.bulk.Advance();
   if (block.live_threads == 0) {
     block.bulk.End();
+    if (options_.trace) NoteEffort(block);
     const auto found = std::find_if(resident_.begin(), resident_.end(),
                                     [&](const std::unique_ptr<Block>& other) { return other.get() == &block; });
     warps_resident_ -= block.warps.size();

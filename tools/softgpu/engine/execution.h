@@ -57,6 +57,7 @@ class ExecutionState : public Execution {
   const Program& program() const { return *program_; }
   KnownRanges& ranges() { return ranges_; }
   RaceDetector* races() { return races_.get(); }
+  bool traces() const { return options_.trace; }
   // The instructions that warps ran before the present burst.
   uint64_t clock() const { return instructions_; }
   uint64_t burst_position(const Warp& warp) const {

@@ -13,6 +13,7 @@
 #include "tools/softgpu/engine/bulk.h"
 #include "tools/softgpu/engine/engine.h"
 #include "tools/softgpu/engine/ptx_ir.h"
+#include "tools/softgpu/engine/trace.h"
 
 namespace softgpu::engine {
 
@@ -196,6 +197,7 @@ class Warp {
   struct PollEntry {
     uint64_t key = 0, value = 0;
   } polls[32];
+  std::unique_ptr<WarpTrace> trace;  // null: the launch is not traced
 
   const uint64_t* In(ColumnId column) const { return column >= 0 ? values + column : constants - column; }
   uint64_t* Out(ColumnId column) { return values + column; }
@@ -231,6 +233,7 @@ class Warp {
   bool Select();
   void WriteBack();
   void FillSpecials();
+  void RunTraced(const Instr* code);
 };
 
 // Lanes of one warp in a barrier.

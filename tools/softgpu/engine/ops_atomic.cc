@@ -255,6 +255,7 @@ bool DecodeAtomic(Decoder& decoder) {
   std::copy(std::begin(operands.v), std::end(operands.v), std::begin(in.v));
   in.count = static_cast<uint8_t>(modifiers.vector);
   in.order = modifiers.order;
+  in.space = modifiers.space;
   in.kind = static_cast<uint8_t>(op);
   return true;
 }

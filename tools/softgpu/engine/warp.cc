@@ -136,6 +136,10 @@ uint64_t Warp::Burst(uint64_t instructions) {
   repeats = 0;
   active = 0;
   while (budget > 0 && Select()) {
+    if (trace != nullptr) {
+      RunTraced(code);
+      continue;
+    }
     do {
       const Instr& instr = code[pc++];
       --budget;
@@ -148,6 +152,16 @@ uint64_t Warp::Burst(uint64_t instructions) {
   if (fair && active != 0) turn = static_cast<uint32_t>(31 - std::countl_zero(active));
   active = 0;
   return instructions - static_cast<uint64_t>(budget + forfeited);
+}
+
+void Warp::RunTraced(const Instr* code) {
+  do {
+    const Instr& instr = code[pc++];
+    --budget;
+    const uint32_t on = active & Predicate(instr.guard);
+    trace->Before(*this, instr, on);
+    if (on != 0) instr.run(*this, instr, on);
+  } while (pc < stop && budget > 0);
 }
 
 void Warp::Detach(uint32_t part, uint32_t target) {
@@ -215,6 +229,7 @@ void Warp::Start(Block* owner, uint32_t warp_index) {
   program = &execution->program();
   index = warp_index;
   constants = program->constants.data();
+  trace = execution->traces() ? std::make_unique<WarpTrace>(program->values / kWarpLanes + 1) : nullptr;
   const uint32_t left = owner->threads - warp_index * kWarpLanes;
   lanes = left >= kWarpLanes ? kAllLanes : (1u << left) - 1;
   exited = blocked = waiting = cluster_pending = active = 0;

@@ -12,3 +12,12 @@ extern "C" __attribute__((visibility("default"))) uint64_t softgpu_last_blocks()
 
 // Bytes that kernels of this process have copied to global memory in bulk.
 extern "C" __attribute__((visibility("default"))) uint64_t softgpu_bulk_bytes() { return softgpu::engine::BulkBytes(); }
+
+// With SOFTGPU_TRACE=1: of the kernels of this process that have ended since softgpu_forget_efforts (engine.h).
+extern "C" __attribute__((visibility("default"))) uint64_t softgpu_least_trips() {
+  return softgpu::engine::LeastEffort().trips;
+}
+extern "C" __attribute__((visibility("default"))) uint64_t softgpu_least_instructions() {
+  return softgpu::engine::LeastEffort().instructions;
+}
+extern "C" __attribute__((visibility("default"))) void softgpu_forget_efforts() { softgpu::engine::ForgetEfforts(); }

@@ -112,6 +112,8 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, std::string* error) {
 
 const KernelInfo& Info(const Kernel& kernel) { return kernel.info; }
 uint64_t BulkBytes() { return 0; }
+Effort LeastEffort() { return {}; }
+void ForgetEfforts() {}
 
 std::unique_ptr<Execution> Execution::Start(LaunchConfig config, const Options&, const AddressMap* map,
                                             std::string* error) {

@@ -1,0 +1,321 @@
+// The short way of small calls: what the host has lowered from a plan to a few numbers (Small), without steps and
+// operands.
+//
+// It is for plans in which every rank publishes at most one packed slot of words, signals all ranks once, and waits for
+// all of them. What it needs of the channel and the program is loaded together. Then each thread waits for a word or a
+// line of one rank, and what has come stays in shared memory, where it is reduced in the order of the ranks.
+//
+// Words, lines and counters are those of the interpreter, so ranks that go different ways meet. Whatever is unusual is
+// left to the interpreter: the members have not met, a barrier must come first, the channel is broken, a rank does not
+// come soon or has made another call. It then repeats the call from its beginning: all that this rank has published by
+// then are the same words, and its output is written only when nothing can go wrong any more.
+//
+// Nothing here acquires. Words bring their data themselves. A line shows only that its rank has ended its call before
+// this one, whose loads have returned by then. The line of a rank that publishes no slot is released, because an
+// interpreter that sees its value takes its signature for that of the same call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/block.h"
+#include "kernels/cuda/factors.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/movers.h"
+#include "kernels/cuda/packed.h"
+#include "kernels/cuda/primitives.h"
+
+namespace axccl::kernels::cuda {
+
+class SmallCall {
+ public:
+  AXCCL_DEVICE SmallCall(const Task& task, BlockState& block) : task_(task), small_(task.small), block_(block) {}
+
+  // Called by all threads of a block before anything else. Returns whether it has made the call; if not, the
+  // interpreter must.
+  AXCCL_DEVICE bool Run();
+
+ private:
+  // Of the channel and the program, as they are before the call.
+  struct Found {
+    Pair now;             // sequence, turn
+    Pair plan, run;       // of the last operation: State::last
+    Pair marks, meeting;  // with State::broken; State::unmet, State::packed[0]
+    Pair own_plan;        // hash
+    uint32_t own_run;     // Program::complete, is_barrier, packing
+    uint64_t wait;        // the address of the channel's Wait
+    Pair self;            // lines and packed slots
+  };
+  AXCCL_DEVICE Found Look() const;
+  AXCCL_DEVICE plan::Run Next(const Found& found) const;
+  AXCCL_DEVICE bool IsUsual(const Found& found) const;
+
+  AXCCL_DEVICE uint32_t LoadInput(uint32_t word) const;
+  AXCCL_DEVICE void StoreOutput(uint64_t at, uint32_t word, uint32_t data) const;
+  AXCCL_DEVICE void Publish(const Found& found, uint32_t first_word);
+  AXCCL_DEVICE void PublishScaled(const Found& found);
+  AXCCL_DEVICE void Signal(const Found& found) const;
+  AXCCL_DEVICE void DescribeMove() const;
+  AXCCL_DEVICE uint32_t RankOf(uint32_t item) const;
+  AXCCL_DEVICE bool IsOfCall(const Found& found, const Pair& line) const;
+  AXCCL_DEVICE bool Await(const Found& found, uint32_t item, const Pair& member);
+  AXCCL_DEVICE bool AwaitAll(const Found& found, Pair member);
+  AXCCL_DEVICE void WriteOutput();
+  AXCCL_DEVICE void Advance(const Found& found) const;
+
+  AXCCL_DEVICE bool Does(uint32_t what) const { return (small_.does & what) != 0; }
+  AXCCL_DEVICE uint32_t words() const { return PackedWords(small_.bytes); }
+  AXCCL_DEVICE uint32_t stride() const { return (small_.bytes + 15u) / 16 * 4; }  // words of a source
+  static_assert(sizeof(BlockState::strands) >= kMostKeptBytes);
+  AXCCL_DEVICE uint32_t* kept() const { return reinterpret_cast<uint32_t*>(block_.strands); }
+  AXCCL_DEVICE uint32_t& Kept(uint32_t rank, uint32_t word) const {
+    return kept()[(rank - small_.first()) * stride() + word];
+  }
+  static AXCCL_DEVICE uint32_t Copy(const Found& found) { return static_cast<uint32_t>(found.now.second % kRotation); }
+  static AXCCL_DEVICE uint64_t* SlotOf(const Pair& member, const Found& found) {
+    return reinterpret_cast<uint64_t*>(member.second + Copy(found) * kPackedSlotBytes);
+  }
+  static AXCCL_DEVICE uint64_t* LineOf(const Pair& member, const Found& found) {
+    return reinterpret_cast<uint64_t*>(member.first + Copy(found) * sizeof(Line));
+  }
+  static AXCCL_DEVICE uint64_t ValueOf(const Found& found) { return found.now.second << 16 | 1; }
+  AXCCL_DEVICE uint64_t CallOf(const Found& found) const {
+    return uint64_t{task_.signature} | (found.now.first + 1) << 32;
+  }
+  AXCCL_DEVICE static bool IsLast() { return ThreadIndex() + 1 == NumThreads(); }
+
+  const Task& task_;
+  const Small small_;
+  BlockState& block_;
+};
+
+// All of these loads are in flight together.
+AXCCL_DEVICE SmallCall::Found SmallCall::Look() const {
+  Channel& channel = *task_.channel;
+  const State& state = channel.state;
+  static_assert(offsetof(State, turn) == offsetof(State, sequence) + 8);
+  static_assert(offsetof(State, last) % 16 == 0 && offsetof(plan::Run, slot_bytes) % 16 == 0);
+  static_assert(offsetof(State, strands_done) % 16 == 0 &&
+                offsetof(State, broken) == offsetof(State, strands_done) + 4);
+  static_assert(offsetof(State, unmet) % 16 == 0 && offsetof(State, packed) == offsetof(State, unmet) + 8);
+  static_assert(offsetof(Program, packing) == offsetof(Program, complete) + 2 && offsetof(Program, complete) % 4 == 0);
+  static_assert(offsetof(Member, packed) == offsetof(Member, lines) + 8 && sizeof(Member) % 16 == 0);
+  Found found;
+  found.now = LoadPair(&state.sequence);
+  found.plan = LoadPair(state.last.plan);
+  found.run = LoadPair(&state.last.slot_bytes);
+  found.marks = LoadPair(reinterpret_cast<const uint64_t*>(&state.strands_done));
+  found.meeting = LoadPair(&state.unmet);
+  found.own_plan = LoadPair(task_.program->plan_id);
+  found.own_run = LoadRelaxed(reinterpret_cast<const uint32_t*>(&task_.program->complete));
+  found.wait = LoadRelaxed(reinterpret_cast<const uint64_t*>(&channel.wait));
+  found.self = LoadPair(reinterpret_cast<const uint64_t*>(channel.members() + small_.self));
+  return found;
+}
+
+AXCCL_DEVICE plan::Run SmallCall::Next(const Found& found) const {
+  return {{found.own_plan.first, found.own_plan.second},
+          task_.cut.slot_bytes,
+          found.own_run & 0xff,
+          found.own_run >> 8 & 0xff};
+}
+
+AXCCL_DEVICE bool SmallCall::IsUsual(const Found& found) const {
+  const bool broken = found.marks.first >> 32 != 0, unmet = found.meeting.first != 0;
+  const plan::Run last{{found.plan.first, found.plan.second},
+                       found.run.first,
+                       static_cast<uint32_t>(found.run.second),
+                       static_cast<uint32_t>(found.run.second >> 32)};
+  if (broken || unmet || NeedsBarrier(last, Next(found))) return false;
+  return (found.own_run >> 16 & 0xff) != 0 && PackedFlag(found.now.second) != 0;
+}
+
+AXCCL_DEVICE bool SmallCall::Run() {
+  // These depend on the task alone.
+  const Found found = Look();
+  const uint32_t first_item = ThreadIndex();
+  const uint32_t first_rank = first_item < small_.items() ? RankOf(first_item) : small_.self;
+  const Pair member = LoadPair(reinterpret_cast<const uint64_t*>(task_.channel->members() + first_rank));
+  uint32_t first_word = 0;
+  const bool reads_input = Does(Small::kPublishes | Small::kKeepsOwn) && !Does(Small::kScales);
+  if (first_item < words() && reads_input) first_word = LoadInput(first_item);
+  if (!IsUsual(found)) return false;
+  Publish(found, first_word);
+  if (IsLast()) Signal(found);
+  if (IsLast() && Does(Small::kReduces)) DescribeMove();
+  const bool came = AwaitAll(found, member);
+  if (BarrierCount(!came) != 0) return false;
+  WriteOutput();
+  if (IsLast()) Advance(found);
+  return true;
+}
+
+// ---- what this rank publishes ----
+
+AXCCL_DEVICE uint32_t SmallCall::LoadInput(uint32_t word) const {
+  const auto* const from = static_cast<const uint8_t*>(task_.input) + 4 * word;
+  const uint32_t size = small_.bytes - 4 * word;
+  if (size >= 4 && reinterpret_cast<uint64_t>(from) % 4 == 0) [[likely]]
+    return LoadWord<uint32_t>(from);
+  uint32_t data = 0;
+#pragma unroll
+  for (uint32_t b = 0; b < 4; ++b) data |= b < size ? uint32_t{LoadWord<uint8_t>(from + b)} << (8 * b) : 0;
+  return data;
+}
+
+AXCCL_DEVICE void SmallCall::Publish(const Found& found, uint32_t first_word) {
+  if (!Does(Small::kPublishes | Small::kKeepsOwn)) return;
+  if (Does(Small::kScales)) return PublishScaled(found);
+  uint64_t* const slot = SlotOf(found.self, found);
+  const uint64_t flag = PackedFlag(found.now.second);
+#pragma unroll 1
+  for (uint32_t w = ThreadIndex(); w < words(); w += NumThreads()) {
+    const uint32_t data = w == ThreadIndex() ? first_word : LoadInput(w);
+    if (Does(Small::kPublishes)) StoreFlagged(slot + w, data | flag << 32);
+    if (Does(Small::kKeepsOwn)) Kept(small_.self, w) = data;
+  }
+}
+
+// Sets the factor of a move's source, and all else that depends on the type. Called by one thread.
+AXCCL_DEVICE_CALL inline void DescribeSource(Move* in_shared, DataType type, Scaling scaling, const void* pointer,
+                                             uint64_t scalar, uint32_t ranks, uint32_t bytes) {
+  Move& move = InShared(*in_shared);
+  move.type = type;
+  move.element = ElementBytes(type);
+  move.count = bytes / move.element;
+  move.factor[1] = scaling == Scaling::kAverage ? Mean(type, ranks) : GivenFactor(type, pointer, scalar, move.element);
+}
+
+// As the interpreter does it.
+AXCCL_DEVICE void SmallCall::PublishScaled(const Found& found) {
+  Move& move = block_.moves[1];
+  if (IsLast()) {
+    DescribeSource(&move, task_.type, task_.scaling, task_.scalar_pointer, task_.scalar, small_.ranks, small_.bytes);
+    move.place[0] = Tagged(reinterpret_cast<uint8_t*>(SlotOf(found.self, found)), false);
+    move.place[1] = static_cast<uint8_t*>(const_cast<void*>(task_.input));
+    move.flag = PackedFlag(found.now.second);
+    move.divisor = 0;
+    move.num_dst = move.num_src = 1;
+    move.combine = task_.combine;
+    move.round_factored = task_.group_order != 0;
+    move.scaled = true;
+    move.scales_result = false;
+  }
+  Barrier();
+  ReduceElements(move);
+}
+
+// By one thread. As Interpreter::Signal.
+AXCCL_DEVICE void SmallCall::Signal(const Found& found) const {
+  uint64_t* const line = LineOf(found.self, found);
+  StoreRelaxed(line + 1, CallOf(found));
+  const uint32_t old = WordToForget(found.now.second);
+  if (!Does(Small::kPublishes)) return StoreRelease(line, ValueOf(found));
+  if (old >= words()) StoreFlagged(SlotOf(found.self, found) + old, uint64_t{0});
+  StoreRelaxed(line, ValueOf(found));
+}
+
+// ---- what comes from the others ----
+
+// The items that threads wait for: the words of all sources in pairs, one source after the other, and then a line of
+// each rank.
+AXCCL_DEVICE uint32_t SmallCall::RankOf(uint32_t item) const {
+  const uint32_t in_words = small_.sources() * small_.pairs();
+  return item < in_words ? small_.first() + item / small_.pairs() : item - in_words;
+}
+
+// See Interpreter::Matches, which also finds the mismatch.
+AXCCL_DEVICE bool SmallCall::IsOfCall(const Found& found, const Pair& line) const {
+  const auto sequence = static_cast<uint32_t>(line.second >> 32), own = static_cast<uint32_t>(CallOf(found) >> 32);
+  const bool ahead = static_cast<int32_t>(sequence - own) > 0;
+  return line.first >= ValueOf(found) && (ahead || line.second == CallOf(found));
+}
+
+AXCCL_DEVICE bool SmallCall::Await(const Found& found, uint32_t item, const Pair& member) {
+  const uint32_t rank = RankOf(item), flag = PackedFlag(found.now.second);
+  const bool is_line = item >= small_.sources() * small_.pairs();
+  if (rank == small_.self && (is_line || !Does(Small::kScales))) return true;
+  const uint32_t word = 2 * (item - (rank - small_.first()) * small_.pairs());
+  const uint64_t* const from = is_line ? LineOf(member, found) : SlotOf(member, found) + word;
+#pragma unroll 1
+  for (uint32_t polls = 0; polls < SmallPolls(); ++polls) {
+    const Pair pair = LoadPair(from);
+    if (is_line) {
+      if (IsOfCall(found, pair)) return true;
+    } else if (HasFlag(pair.first, flag) && (word + 1 == words() || HasFlag(pair.second, flag))) {
+      Kept(rank, word) = static_cast<uint32_t>(pair.first);
+      Kept(rank, word + 1) = static_cast<uint32_t>(pair.second);
+      return true;
+    }
+  }
+  return false;
+}
+
+AXCCL_DEVICE bool SmallCall::AwaitAll(const Found& found, Pair member) {
+  bool came = true;
+#pragma unroll 1
+  for (uint32_t item = ThreadIndex(); came && item < small_.items(); item += NumThreads()) {
+    if (item != ThreadIndex())
+      member = LoadPair(reinterpret_cast<const uint64_t*>(task_.channel->members() + RankOf(item)));
+    came = Await(found, item, member);
+  }
+  return came;
+}
+
+// ---- the end ----
+
+// By one thread.
+AXCCL_DEVICE void SmallCall::DescribeMove() const {
+  Move& move = block_.moves[0];
+  move.place[0] = static_cast<uint8_t*>(task_.output);
+  move.divisor = task_.scaling == Scaling::kAverage && !IsFloat(ScalarType(task_.type)) ? small_.ranks : 0;
+  move.num_src = small_.ranks;
+  move.type = task_.type;
+  move.combine = task_.combine;
+  move.scaled = move.scales_result = false;
+}
+
+AXCCL_DEVICE void SmallCall::StoreOutput(uint64_t at, uint32_t word, uint32_t data) const {
+  uint8_t* const to = static_cast<uint8_t*>(task_.output) + at + 4 * word;
+  const uint32_t left = small_.bytes - 4 * word, size = left < 4 ? left : 4;
+  if (size == 4 && reinterpret_cast<uint64_t>(to) % 4 == 0) return StoreWord<uint32_t>(to, data);
+#pragma unroll
+  for (uint32_t b = 0; b < 4; ++b) {
+    if (b < size) StoreWord<uint8_t>(to + b, static_cast<uint8_t>(data >> (8 * b)));
+  }
+}
+
+AXCCL_DEVICE void SmallCall::WriteOutput() {
+  if (Does(Small::kReduces)) return ReduceKeptElements(block_.moves[0], block_.strands, small_.bytes);
+#pragma unroll 1
+  for (uint32_t i = ThreadIndex(); i < small_.kept() * words(); i += NumThreads()) {
+    const uint32_t block = i / words(), word = i - block * words();
+    const uint64_t at = uint64_t{block} * small_.bytes;
+    // As movers, which do not write a destination that equals the source.
+    const bool own = small_.first() + block == small_.self;
+    if (own && static_cast<const uint8_t*>(task_.output) + at == task_.input) continue;
+    StoreOutput(at, word, kept()[block * stride() + word]);
+  }
+}
+
+// By one thread. As Interpreter::Advance.
+AXCCL_DEVICE void SmallCall::Advance(const Found& found) const {
+  State& state = task_.channel->state;
+  state.sequence = found.now.first + 1;
+  state.turn = found.now.second + 1;
+  state.last = Next(found);
+  if (found.wait == 0) return;
+  state.packed[0] = found.meeting.second + 1;
+  StoreRelaxed(&reinterpret_cast<Wait*>(found.wait)->packed[0], found.meeting.second + 1);
+}
+
+// Makes the call of the block's only strand in the short way, if it has one and may.
+AXCCL_DEVICE bool RunSmall(const Launch& launch, BlockState& block) {
+  if (launch.more != nullptr) return false;
+  const Task& task = launch.tasks[BlockIndex() / launch.lanes];
+  if (task.small.does == 0) return false;
+  const bool has_steps = BlockIndex() % launch.lanes == 0;
+  return !has_steps || SmallCall(task, block).Run();
+}
+
+}  // namespace axccl::kernels::cuda

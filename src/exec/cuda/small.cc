@@ -1,0 +1,163 @@
+#include "src/exec/cuda/small.h"
+
+#include <bitset>
+#include <limits>
+#include <span>
+
+namespace axccl::exec {
+namespace {
+
+using kernels::cuda::Small;
+using plan::Buffer;
+using plan::Operand;
+using plan::OpKind;
+
+// The lowering takes place at each call, so it allocates nothing.
+constexpr uint16_t kMostRanks = 512;
+
+// Goes through the steps of a program in order. Each function returns whether the short way can do that.
+class Lowering {
+ public:
+  explicit Lowering(const Program& program)
+      : program_(program),
+        ranks_(static_cast<uint16_t>(program.plan->schedule.contract.ranks)),
+        self_(static_cast<uint16_t>(program.rank)) {}
+
+  // `does` is 0 if the short way cannot. `scales`: what is read of the input is scaled.
+  Small Lower(bool scales) {
+    Small small;
+    if (program_.lanes.size() != 1 || ranks_ > kMostRanks) return small;
+    for (const Step& step : program_.lanes[0]) {
+      if (!Take(step)) return small;
+    }
+    if (!signalled_ || waited_.count() + 1 != ranks_ || (scales && (!publishes_ || folds_input_))) return small;
+    if (!Decide(&small)) return Small();
+    small.ranks = ranks_;
+    small.self = self_;
+    small.does |= Small::kIsSmall | (publishes_ ? Small::kPublishes : 0) | (scales ? Small::kScales : 0);
+    return small;
+  }
+
+ private:
+  bool Take(const Step& step) {
+    switch (step.kind) {
+      case OpKind::kSignal:
+        return TakeSignal(step);
+      case OpKind::kWait:
+        return TakeWait(step);
+      case OpKind::kCopy:
+      case OpKind::kReduce:
+        return TakeMove(step);
+      default:
+        return false;
+    }
+  }
+  bool TakeSignal(const Step& step) {
+    const bool first = !signalled_;
+    signalled_ = true;
+    return first && step.peer == plan::kAllPeers && step.endpoint == 0 && step.value == 1;
+  }
+  bool TakeWait(const Step& step) {
+    if (!signalled_ || step.peer == self_ || step.from_lane != 0 || step.endpoint != 0 || step.value != 1) return false;
+    waited_.set(static_cast<size_t>(step.peer));
+    return true;
+  }
+
+  bool TakeMove(const Step& step) {
+    const Operand* const dst = program_.operands.data() + step.operands;
+    const std::span<const Operand> src(dst + step.num_dst, step.num_src);
+    if (step.num_dst != 1 || step.parts != 1 || dst->rank != self_) return false;
+    if (src.size() == ranks_ && step.kind == OpKind::kReduce) return TakeReduce(*dst, src);
+    if (src.size() != 1) return false;
+    if (IsInput(src[0])) return dst->buffer == Buffer::kScratch ? TakePublish(*dst) : TakeOwn(*dst);
+    return TakeBlock(*dst, src[0]);
+  }
+  bool TakePublish(const Operand& dst) {
+    const bool first = !publishes_;
+    publishes_ = true;
+    return first && !signalled_ && IsSlot(dst, self_);
+  }
+  bool TakeOwn(const Operand& dst) {
+    if (dst.buffer != Buffer::kOutput || own_block_ >= 0 || reduces_) return false;
+    own_block_ = dst.block;
+    return true;
+  }
+  bool TakeBlock(const Operand& dst, const Operand& src) {
+    if (dst.buffer != Buffer::kOutput || reduces_ || src.rank == self_ || !Came(src, src.rank)) return false;
+    in_place_ &= dst.block == src.rank;
+    to_first_ &= dst.block == 0;
+    source_ = src.rank;
+    ++taken_;
+    return true;
+  }
+  // The sources must be those of all ranks in order.
+  bool TakeReduce(const Operand& dst, std::span<const Operand> src) {
+    if (!IsOutput(dst) || reduces_ || taken_ != 0) return false;
+    reduces_ = true;
+    for (uint16_t rank = 0; rank < ranks_; ++rank) {
+      const bool own = IsInput(src[rank]) || (own_block_ == 0 && IsOutput(src[rank]));
+      if (rank == self_ ? !own : !Came(src[rank], rank)) return false;
+    }
+    folds_input_ = IsInput(src[self_]);
+    return true;
+  }
+
+  bool IsInput(const Operand& operand) const {
+    return operand.buffer == Buffer::kInput && operand.rank == self_ && operand.block == 0;
+  }
+  bool IsOutput(const Operand& operand) const {
+    return operand.buffer == Buffer::kOutput && operand.rank == self_ && operand.block == 0;
+  }
+  bool IsSlot(const Operand& operand, uint16_t rank) const {
+    return operand.buffer == Buffer::kScratch && operand.rank == rank && program_.inline_endpoint[operand.part] == 0;
+  }
+  bool Came(const Operand& slot, uint16_t rank) const { return IsSlot(slot, rank) && waited_[rank]; }
+
+  // What the moves to the output are together.
+  bool Decide(Small* small) const {
+    if (reduces_) {
+      small->does = Small::kReduces | Small::kKeepsOwn;
+    } else if (in_place_ && taken_ + 1 == ranks_ && own_block_ == self_) {
+      small->does = Small::kGathers | Small::kKeepsOwn;
+    } else if (taken_ == 1 && to_first_ && own_block_ < 0) {
+      small->does = Small::kTakes;
+      small->source = static_cast<uint8_t>(source_);
+      return source_ <= std::numeric_limits<uint8_t>::max();
+    } else if (taken_ == 0 && own_block_ <= 0) {
+      small->does = own_block_ == 0 ? Small::kKeepsOwn : 0;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  const Program& program_;
+  const uint16_t ranks_, self_;
+  bool publishes_ = false, signalled_ = false, reduces_ = false;
+  bool folds_input_ = false;  // the own source of the reduction is the input itself
+  std::bitset<kMostRanks> waited_;
+  int own_block_ = -1;  // of the output, to which the input is copied
+  uint16_t taken_ = 0;  // blocks that are copied from slots to the output
+  bool in_place_ = true, to_first_ = true;
+  uint16_t source_ = 0;
+};
+
+bool Scales(const kernels::cuda::Task& task) {
+  return task.scaling == Scaling::kPreMultiply || (task.scaling == Scaling::kAverage && IsFloat(ScalarType(task.type)));
+}
+
+bool MayBeSmall(const kernels::cuda::Task& task) {
+  return task.cut.packing == kernels::cuda::Packing::kWords && task.views == nullptr && task.sliced == nullptr &&
+         task.staged == nullptr;
+}
+
+}  // namespace
+
+Small LowerSmall(const Program& program, const kernels::cuda::Task& task) {
+  if (!MayBeSmall(task)) return {};
+  Small small = Lowering(program).Lower(Scales(task));
+  small.bytes = static_cast<uint16_t>(task.cut.partition.count * ElementSize(task.type));
+  return small.KeptBytes() <= kernels::cuda::kMostKeptBytes ? small : Small{};
+}
+
+}  // namespace axccl::exec

@@ -1,0 +1,162 @@
+// Which calls take the short way, and that a program that does anything else does not.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+
+#include "src/algo/algo.h"
+#include "src/exec/cuda/small.h"
+#include "src/verify/verify.h"
+
+namespace axccl::exec {
+namespace {
+
+using kernels::cuda::Packing;
+using kernels::cuda::Small;
+using plan::Contract;
+using plan::Kind;
+
+std::shared_ptr<const Program> ProgramOf(const Contract& contract, std::string_view algorithm, int rank) {
+  auto plan = verify::MakePlan(algo::Generate(contract, algorithm, 1).value());
+  return Program::Make(plan.value(), rank).value();
+}
+
+// As many elements of a byte as there are bytes.
+kernels::cuda::Task TaskOf(uint64_t bytes, Packing packing = Packing::kWords) {
+  kernels::cuda::Task task;
+  task.type = DataType::kUint8;
+  task.cut.partition.count = bytes;
+  task.cut.packing = packing;
+  return task;
+}
+
+Small Lower(const Contract& contract, int rank, uint64_t bytes = 8) {
+  return LowerSmall(*ProgramOf(contract, "oneshot", rank), TaskOf(bytes));
+}
+
+bool Equal(const Small& a, const Small& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+
+TEST(CudaSmall, SaysWhatRanksDo) {
+  constexpr int kRoot = 1;
+  for (const int ranks : {2, 3, 8}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto does = [&](Kind kind) {
+        const Small small = Lower({kind, ranks, plan::HasRoot(kind) ? kRoot : 0}, rank);
+        EXPECT_EQ(small.ranks, ranks) << plan::KindName(kind);
+        EXPECT_EQ(small.self, rank);
+        EXPECT_EQ(small.bytes, 8);
+        if ((small.does & Small::kTakes) != 0) {
+          EXPECT_EQ(small.source, kRoot);
+        }
+        return small.does - Small::kIsSmall;
+      };
+      const bool root = rank == kRoot;
+      EXPECT_EQ(does(Kind::kAllReduce), Small::kPublishes | Small::kKeepsOwn | Small::kReduces);
+      EXPECT_EQ(does(Kind::kReduce), root ? Small::kKeepsOwn | Small::kReduces : Small::kPublishes);
+      EXPECT_EQ(does(Kind::kAllGather), Small::kPublishes | Small::kKeepsOwn | Small::kGathers);
+      EXPECT_EQ(does(Kind::kGather), root ? Small::kKeepsOwn | Small::kGathers : Small::kPublishes);
+      EXPECT_EQ(does(Kind::kBroadcast), root ? Small::kPublishes | Small::kKeepsOwn : Small::kTakes);
+    }
+  }
+  EXPECT_EQ(Lower({Kind::kSendRecv, 2, 0}, 0).does, Small::kIsSmall | Small::kPublishes);
+  EXPECT_EQ(Lower({Kind::kSendRecv, 2, 0}, 1).does, Small::kIsSmall | Small::kTakes);
+}
+
+// Of these, a rank publishes something else than its first block.
+TEST(CudaSmall, LeavesOtherKindsToTheInterpreter) {
+  for (const Kind kind : {Kind::kAllToAll, Kind::kReduceScatter}) {
+    for (const int ranks : {2, 3}) {
+      for (int rank = 0; rank < ranks; ++rank)
+        EXPECT_EQ(Lower({kind, ranks, 0}, rank).does, 0) << plan::KindName(kind) << ", rank " << rank;
+    }
+  }
+}
+
+TEST(CudaSmall, LeavesOtherCallsToTheInterpreter) {
+  const Contract contract{Kind::kAllReduce, 8, 0};
+  const auto program = ProgramOf(contract, "oneshot", 0);
+  const auto lowers = [&](const kernels::cuda::Task& task) { return LowerSmall(*program, task).does != 0; };
+  EXPECT_TRUE(lowers(TaskOf(512)));
+  EXPECT_FALSE(lowers(TaskOf(512, Packing::kRows)));
+  EXPECT_FALSE(lowers(TaskOf(512, Packing::kNone)));
+  EXPECT_EQ(Lower({Kind::kAllReduce, 12, 0}, 0, 512).KeptBytes(), kernels::cuda::kMostKeptBytes);
+  EXPECT_EQ(Lower({Kind::kAllReduce, 13, 0}, 0, 512).does, 0) << "more than a block keeps";
+  for (const std::string_view algorithm : algo::Algorithms(Kind::kAllReduce)) {
+    if (algorithm == "oneshot") continue;
+    EXPECT_EQ(LowerSmall(*ProgramOf(contract, algorithm, 0), TaskOf(8)).does, 0) << algorithm;
+  }
+}
+
+TEST(CudaSmall, ScalesWhatItPublishes) {
+  const auto does = [](Kind kind, int rank, DataType type, Scaling scaling) {
+    kernels::cuda::Task task = TaskOf(8);
+    task.type = type;
+    task.cut.partition.count /= ElementSize(type);
+    task.scaling = scaling;
+    return LowerSmall(*ProgramOf({kind, 3, 0}, "oneshot", rank), task).does;
+  };
+  constexpr int kSum = Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kReduces;
+  EXPECT_EQ(does(Kind::kAllReduce, 0, DataType::kInt32, Scaling::kAverage), kSum) << "its result is divided";
+  EXPECT_EQ(does(Kind::kAllReduce, 0, DataType::kInt32, Scaling::kPreMultiply), kSum | Small::kScales);
+  for (const Scaling scaling : {Scaling::kPreMultiply, Scaling::kAverage}) {
+    EXPECT_EQ(does(Kind::kAllReduce, 0, DataType::kComplex64, scaling), kSum | Small::kScales);
+    EXPECT_EQ(does(Kind::kReduce, 0, DataType::kBfloat16, scaling), 0) << "the root folds its input";
+    EXPECT_EQ(does(Kind::kReduce, 1, DataType::kBfloat16, scaling),
+              Small::kIsSmall | Small::kPublishes | Small::kScales);
+  }
+}
+
+// A program without one of its steps, with two of them exchanged, or with another number in one.
+void ExpectNotice(const Program& program, const char* what) {
+  const Small small = LowerSmall(program, TaskOf(8));
+  const auto expect = [&](const Program& changed, size_t step, const char* change) {
+    EXPECT_FALSE(Equal(LowerSmall(changed, TaskOf(8)), small)) << what << ": step " << step << " " << change;
+  };
+  const std::vector<Step>& steps = program.lanes[0];
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Program changed = program;
+    changed.lanes[0].erase(changed.lanes[0].begin() + static_cast<ptrdiff_t>(i));
+    expect(changed, i, "left out");
+    const bool syncs = steps[i].kind == plan::OpKind::kSignal || steps[i].kind == plan::OpKind::kWait;
+    changed = program;
+    ++(syncs ? changed.lanes[0][i].endpoint : changed.lanes[0][i].parts);
+    expect(changed, i, syncs ? "with another endpoint" : "of another number of parts");
+    if (!syncs) continue;
+    changed = program;
+    ++changed.lanes[0][i].value;
+    expect(changed, i, "with another value");
+    changed = program;
+    changed.lanes[0][i].peer = static_cast<int16_t>(program.rank);
+    expect(changed, i, "with another peer");
+  }
+  for (size_t i = 0; i < program.operands.size(); ++i) {
+    Program changed = program;
+    ++changed.operands[i].block;
+    if (changed.operands[i].buffer == plan::Buffer::kScratch)
+      changed.operands[i].rank =
+          static_cast<uint16_t>((changed.operands[i].rank + 1) % program.plan->schedule.contract.ranks);
+    EXPECT_FALSE(Equal(LowerSmall(changed, TaskOf(8)), small)) << what << ": another operand " << i;
+  }
+}
+
+TEST(CudaSmall, NoticesEveryChangeOfAProgram) {
+  for (const Kind kind : {Kind::kAllReduce, Kind::kReduce, Kind::kAllGather, Kind::kGather, Kind::kBroadcast}) {
+    for (int rank = 0; rank < 4; ++rank)
+      ExpectNotice(*ProgramOf({kind, 4, plan::HasRoot(kind) ? 1 : 0}, "oneshot", rank), plan::KindName(kind));
+  }
+}
+
+// Data must not be read before it has come, nor signalled before it is there.
+TEST(CudaSmall, NoticesTheOrderOfSteps) {
+  const auto program = ProgramOf({Kind::kAllReduce, 3, 0}, "oneshot", 0);
+  // Publish, signal, keep the own block, wait, wait, reduce.
+  ASSERT_EQ(program->lanes[0].size(), 6u);
+  for (const auto& [a, b] : {std::pair{0, 1}, {1, 3}, {2, 5}, {4, 5}}) {
+    Program changed = *program;
+    std::swap(changed.lanes[0][static_cast<size_t>(a)], changed.lanes[0][static_cast<size_t>(b)]);
+    EXPECT_EQ(LowerSmall(changed, TaskOf(8)).does, 0) << a << " and " << b;
+  }
+}
+
+}  // namespace
+}  // namespace axccl::exec
