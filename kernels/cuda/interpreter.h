@@ -441,7 +441,7 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
   StoreRelaxed(reinterpret_cast<uint64_t*>(&line->signature), uint64_t{c.signature} | (c.sequence + 1) << 32);
   if (packed) {
     if (c.packing == Packing::kWords) ForgetWord(c, step.endpoint, turn);
-    StoreRelaxed(&line->value, turn << 16 | step.value);
+    StoreFlagged(&line->value, turn << 16 | step.value);
   } else {
     StoreRelease(&line->value, turn << 16 | step.value);
     if (channel().ring != nullptr) PostSignal(c, step, turn, line);

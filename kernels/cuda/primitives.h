@@ -144,6 +144,7 @@ AXCCL_DEVICE constexpr uint32_t SmallPolls() { return 1024; }
 // stored because of what the block stores after a later barrier: values do not appear before their cause. So another
 // rank that sees such a word may write where the block has read before.
 AXCCL_DEVICE uint64_t LoadFlagged(const uint64_t* p) { return LoadRelaxed(p); }
+AXCCL_DEVICE Pair LoadFlaggedPair(const uint64_t* p) { return LoadPair(p); }
 AXCCL_DEVICE void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelaxed(p, value); }
 
 // ---- data ----

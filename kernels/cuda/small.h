@@ -2,17 +2,17 @@
 // operands.
 //
 // It is for plans in which every rank publishes at most one packed slot of words, signals all ranks once, and waits for
-// all of them. What it needs of the channel and the program is loaded together. Then each thread waits for a word or a
-// line of one rank, and what has come stays in shared memory, where it is reduced in the order of the ranks.
+// all of them. What it needs of the channel and the program is loaded together. Then each thread waits for two words or
+// a line of one rank, and what has come stays in shared memory, where it is reduced in the order of the ranks.
 //
 // Words, lines and counters are those of the interpreter, so ranks that go different ways meet. Whatever is unusual is
 // left to the interpreter: the members have not met, a barrier must come first, the channel is broken, a rank does not
 // come soon or has made another call. It then repeats the call from its beginning: all that this rank has published by
 // then are the same words, and its output is written only when nothing can go wrong any more.
 //
-// Nothing here acquires. Words bring their data themselves. A line shows only that its rank has ended its call before
-// this one, whose loads have returned by then. The line of a rank that publishes no slot is released, because an
-// interpreter that sees its value takes its signature for that of the same call.
+// Nothing here acquires. Words bring their data themselves. A line shows only, as words do, that its rank has ended its
+// call before this one, whose loads have returned by then. The line of a rank that publishes no slot is released,
+// because an interpreter that sees its value takes its signature for that of the same call.
 #pragma once
 
 #include <cstddef>
@@ -212,7 +212,7 @@ AXCCL_DEVICE void SmallCall::Signal(const Found& found) const {
   const uint32_t old = WordToForget(found.now.second);
   if (!Does(Small::kPublishes)) return StoreRelease(line, ValueOf(found));
   if (old >= words()) StoreFlagged(SlotOf(found.self, found) + old, uint64_t{0});
-  StoreRelaxed(line, ValueOf(found));
+  StoreFlagged(line, ValueOf(found));
 }
 
 // ---- what comes from the others ----
@@ -239,7 +239,7 @@ AXCCL_DEVICE bool SmallCall::Await(const Found& found, uint32_t item, const Pair
   const uint64_t* const from = is_line ? LineOf(member, found) : SlotOf(member, found) + word;
 #pragma unroll 1
   for (uint32_t polls = 0; polls < SmallPolls(); ++polls) {
-    const Pair pair = LoadPair(from);
+    const Pair pair = LoadFlaggedPair(from);
     if (is_line) {
       if (IsOfCall(found, pair)) return true;
     } else if (HasFlag(pair.first, flag) && (word + 1 == words() || HasFlag(pair.second, flag))) {

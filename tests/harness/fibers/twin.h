@@ -81,6 +81,10 @@ inline Pair LoadPairAcquire(const uint64_t* p) {
 inline void FenceAcquire(const uint64_t* p) { __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 // Nor the order of loads alone.
 inline uint64_t LoadFlagged(const uint64_t* p) { return LoadAcquire(p); }
+inline Pair LoadFlaggedPair(const uint64_t* p) {
+  const uint64_t second = LoadAcquire(p + 1);
+  return {LoadAcquire(p), second};
+}
 inline void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelease(p, value); }
 inline uint32_t FetchAdd(uint32_t* p, uint32_t value) { return __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL); }
 inline uint32_t Exchange(uint32_t* p, uint32_t value) { return __atomic_exchange_n(p, value, __ATOMIC_ACQ_REL); }
@@ -141,6 +145,7 @@ inline Pair LoadPairAcquire(const uint64_t* p) {
 }
 inline void FenceAcquire(const uint64_t*) {}
 inline uint64_t LoadFlagged(const uint64_t* p) { return LoadRelaxed(p); }
+inline Pair LoadFlaggedPair(const uint64_t* p) { return LoadPair(p); }
 inline void StoreFlagged(uint64_t* p, uint64_t value) { StoreRelaxed(p, value); }
 inline uint32_t FetchAdd(uint32_t* p, uint32_t value) {
   fibers::MaybeSwitch();
