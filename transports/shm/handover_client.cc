@@ -1,16 +1,17 @@
 #include "transports/shm/handover_client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "src/base/format.h"
-#include "src/base/log.h"
 
 namespace axccl::shm {
 
@@ -61,7 +62,7 @@ Result<Fd> Connect(const std::array<char, 48>& name, const Patience& patience) {
     if (errno == ECONNREFUSED) return Gone(patience);
     if (errno != EAGAIN) return SystemError(errno, "%s: connect", patience.what.c_str());
     // The peer's queue of connections is full, and a Unix socket cannot be polled for room in it.
-    const auto retry = std::min(patience.deadline, Clock::now() + std::chrono::milliseconds(1));
+    const auto retry = std::min(patience.deadline, service::Clock::now() + std::chrono::milliseconds(1));
     const Wait wait = service::PollUntil(-1, 0, retry, patience.stop);
     if (wait != Wait::kTimeout || retry == patience.deadline) return WaitError(wait, patience, "waiting for a place");
   }

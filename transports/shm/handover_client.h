@@ -1,10 +1,7 @@
 // Asking another process of the machine for a file (handover.h).
 #pragma once
 
-#include <poll.h>
-
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -14,11 +11,9 @@
 
 namespace axccl::shm {
 
-using Clock = std::chrono::steady_clock;
-
 // The limits of a request.
 struct Patience {
-  Clock::time_point deadline;
+  service::Clock::time_point deadline;
   service::Stop stop;
   std::string what;  // in messages: "attaching to process 7"
 };

@@ -44,6 +44,11 @@ inline void RequireAligned(const uint8_t* p, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(p) % bytes != 0) __builtin_trap();
 }
 
+// What LoadPair returns.
+struct Pair {
+  uint64_t first, second;
+};
+
 #if defined(__SANITIZE_THREAD__)
 
 template <class Word>
@@ -66,9 +71,6 @@ void StoreRelaxed(Word* p, Word value) {
   fibers::MaybeSwitch();
   __atomic_store_n(p, value, __ATOMIC_RELAXED);
 }
-struct Pair {
-  uint64_t first, second;
-};
 inline Pair LoadPair(const uint64_t* p) {
   const uint64_t second = LoadRelaxed(p + 1);
   return {LoadRelaxed(p), second};
@@ -128,9 +130,6 @@ template <class Word>
 void StoreRelaxed(Word* p, Word value) {
   fibers::Store(p, value, sizeof(Word));
 }
-struct Pair {
-  uint64_t first, second;
-};
 inline Pair LoadPair(const uint64_t* p) {
   RequireAligned(reinterpret_cast<const uint8_t*>(p), 16);
   uint64_t word[2];
