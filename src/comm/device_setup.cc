@@ -6,7 +6,7 @@
 namespace axccl::comm {
 namespace {
 
-constexpr uint64_t kAreaKey = 2;  // no channel's (channels.h), nor that of a probe (net/probe.cc)
+constexpr uint64_t kFirstKey = 2;  // of areas: no channel's (channels.h), nor that of a probe (net/probe.cc)
 
 }  // namespace
 
@@ -21,9 +21,10 @@ Result<std::vector<exec::Setup::Shared>> DeviceSetup::ShareMemory(size_t least_b
   std::vector<uint64_t> offsets(reaches_->size());
   AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&offset, sizeof(offset), offsets.data()));
   std::vector<Shared> shared(reaches_->size());
+  const uint64_t key = kFirstKey + areas_++;
   for (size_t r = 0; r < reaches_->size(); ++r) {
     const Result<std::byte*> there =
-        (*reaches_)[r]->AddArea(kAreaKey, static_cast<std::byte*>(memory), offsets[r], bytes, &shared[r].area);
+        (*reaches_)[r]->AddArea(key, static_cast<std::byte*>(memory), offsets[r], bytes, &shared[r].area);
     if (there.status().code() == Code::kRemoteError || offsets[r] % kPage != 0)
       return MakeStatus(Code::kRemoteError, "rank %zu announced a block outside its heap", r);
     AXCCL_RETURN_IF_ERROR(there.status());

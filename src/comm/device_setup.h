@@ -26,6 +26,7 @@ class DeviceSetup : public exec::Setup {
   Exchange* const exchange_;
   Block* const block_;
   const std::vector<std::shared_ptr<transport::Reach>>* const reaches_;
+  uint64_t areas_ = 0;  // so far
 };
 
 }  // namespace axccl::comm
