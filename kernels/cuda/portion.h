@@ -31,7 +31,8 @@ AXCCL_DEVICE uint8_t* PlaceOfSlot(const Context& c, const Operand& operand, cons
     return Tagged(PackedSlot(channel, operand.rank, endpoint, portion.turn, rows), rows);
   }
   const uint64_t offset = OffsetOfSlot(c, uint64_t{operand.slot} + portion.part, portion.turn);
-  return channel.members()[operand.rank].scratch + offset + portion.offset * c.element;
+  const Member& owner = channel.members()[operand.rank];
+  return (operand.between != 0 ? owner.between : owner.scratch) + offset + portion.offset * c.element;
 }
 
 // The address of an operand. The addresses of other ranks' buffers come from their announcements.

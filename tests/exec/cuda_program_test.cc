@@ -9,6 +9,7 @@
 
 #include "src/algo/algo.h"
 #include "src/exec/cuda/packing.h"
+#include "src/exec/cuda/slots_between.h"
 #include "src/verify/verify.h"
 
 namespace axccl::exec {
@@ -111,6 +112,61 @@ TEST(CudaProgram, PacksNoSlotWhoseSignalPublishesMore) {
   EXPECT_FALSE(packs_with([](Ops* ops) { ops->push_back(ops->front()); }));
   EXPECT_FALSE(packs_with([](Ops* ops) { std::swap((*ops)[3], (*ops)[4]); }));
   EXPECT_FALSE(packs_with([](Ops* ops) { ops->front().dst[0].rank = 0; }));
+}
+
+// Which owners' slots of a rank's program are for ranks of several machines: a bit for each.
+unsigned OwnersBetween(const Program& program, const plan::Placement& placement) {
+  auto bytes = MakeCudaProgram(program, nullptr, placement);
+  EXPECT_TRUE(bytes.ok());
+  const auto& header = *reinterpret_cast<const cuda::Program*>(bytes->data());
+  unsigned owners = 0, others = 0;
+  for (size_t i = 0; i < program.operands.size(); ++i) {
+    const cuda::Operand& operand = header.operands()[i];
+    if (operand.space == cuda::Space::kSlot) (operand.between != 0 ? owners : others) |= 1u << operand.rank;
+  }
+  EXPECT_EQ(owners & others, 0u);
+  return owners;
+}
+
+TEST(CudaProgram, MarksSlotsThatRanksOfSeveralMachinesUse) {
+  const plan::Placement placement = plan::Placement::Of(std::vector<int>{0, 0, 1, 1});
+  // In a ring, the rank before writes into a rank's slots.
+  const unsigned expected[] = {1u << 0, 1u << 2, 1u << 2, 1u << 0};
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto ring = Make(plan::Kind::kAllReduce, 4, "ring", 2, rank);
+    EXPECT_EQ(OwnersBetween(*ring, placement), expected[rank]) << rank;
+    EXPECT_EQ(OwnersBetween(*ring, {}), 0u);
+  }
+  // Everybody reads everybody's.
+  EXPECT_EQ(OwnersBetween(*Make(plan::Kind::kAllReduce, 4, "oneshot", 1, 1), placement), 0xfu);
+}
+
+// Of a plan of which a rank copies some slots together, which all go one way.
+TEST(CudaProgram, SlotsThatAreMovedTogetherAreInOnePlace) {
+  const plan::Placement placement = plan::Placement::Of(std::vector<int>{0, 0, 1, 1, 1, 2});
+  for (const char* algorithm : {"hierarchical", "hierarchical_tree", "hierarchical_rhd", "hierarchical_bruck"}) {
+    auto schedule = algo::Generate(plan::Contract{plan::Kind::kAllReduce, 6, 0}, algorithm, 2, placement);
+    ASSERT_TRUE(schedule.ok()) << algorithm;
+    const plan::Schedule& all = schedule.value();
+    const SlotsBetween between(all, placement);
+    size_t inside = 0;
+    for (size_t rank = 0; rank < 6; ++rank) {
+      for (size_t lane = 0; lane < all.lanes; ++lane) {
+        for (const plan::Op& op : all.program[rank][lane].ops) {
+          for (const auto* operands : {&op.dst, &op.src}) {
+            for (plan::Operand operand : *operands) {
+              if (operand.buffer != plan::Buffer::kScratch) continue;
+              const bool has = between.Has(lane, operand);
+              inside += !has;
+              if (placement.Apart(static_cast<int>(rank), operand.rank)) EXPECT_TRUE(has);
+              for (; operand.parts > 1; ++operand.part, --operand.parts) EXPECT_EQ(between.Has(lane, operand), has);
+            }
+          }
+        }
+      }
+    }
+    EXPECT_GT(inside, 0u) << algorithm;
+  }
 }
 
 TEST(CudaProgram, RefusesMoreThanTheInterpreterHolds) {

@@ -10,6 +10,7 @@
 
 #include "axccl/pipelines.h"
 #include "tests/cuda/graph.h"
+#include "tests/cuda/pipeline_end.h"
 #include "tests/harness/channels.h"
 #include "tests/net/run_on_hosts.h"
 
@@ -43,9 +44,104 @@ TEST(NetGpu, LinksAreNamed) {
       const char* link = nullptr;
       ASSERT_OK(axcclCommGetLink(clique.comm(), other, &link));
       const bool far = other % 2 != context.rank() % 2;
-      EXPECT_EQ(std::string(link), other == context.rank() ? "self" : far ? "tcp" : "pinned");
+      EXPECT_EQ(std::string(link), other == context.rank() ? "self" : far ? "tcp" : "cuda_ipc");
     }
   });
+}
+
+// If the devices do not do on one of the machines, all ranks meet in host memory.
+TEST(NetGpu, WithoutPeerAccessRanksMeetOnTheHost) {
+  RunOnHosts(2, 4, [](const TestHosts&, RankContext& context) {
+    if (context.rank() == 3) setenv("NCCL_P2P_DISABLE", "1", 1);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const char* link = nullptr;
+    ASSERT_OK(axcclCommGetLink(clique.comm(), (context.rank() + 2) % 4, &link));
+    EXPECT_STREQ(link, "pinned");
+    for (const size_t count : {1u, 100u, 100000u}) {
+      DeviceVector<int> data(count, context.rank() + 1);
+      ASSERT_OK(AwaitCall(Sum(clique, &data), clique.stream(), clique.comm()));
+      EXPECT_EQ(data, DeviceVector<int>(count, 10));
+    }
+  });
+}
+
+axcclCommInfo_t InfoOf(const Clique& clique) {
+  axcclCommInfo_t info{};
+  info.size = sizeof(info);
+  EXPECT_OK(axcclCommGetInfo(clique.comm(), &info));
+  return info;
+}
+
+// Memory that processes can share, as applications allocate it.
+class Shareable {
+ public:
+  explicit Shareable(size_t count) : count_(count) {
+    void* memory = nullptr;
+    EXPECT_OK(ncclMemAlloc(&memory, count * sizeof(int)));
+    memory_ = reinterpret_cast<uint64_t>(memory);
+  }
+  ~Shareable() { EXPECT_OK(ncclMemFree(get())); }
+  Shareable(const Shareable&) = delete;
+  Shareable& operator=(const Shareable&) = delete;
+
+  void* get() const { return reinterpret_cast<void*>(memory_); }
+  void Fill(int value) {
+    ASSERT_EQ(harness::EnterGpu()->fill(memory_, static_cast<unsigned>(value), count_, nullptr), 0);
+  }
+  bool Has(int value) const {
+    std::vector<int> words(count_);
+    EXPECT_EQ(harness::EnterGpu()->copy_to_host(words.data(), memory_, count_ * sizeof(int)), 0);
+    return words == std::vector<int>(count_, value);
+  }
+
+ private:
+  const size_t count_;
+  uint64_t memory_ = 0;
+};
+
+// Each rank sends to one and receives from another.
+ncclResult_t Exchange(const Clique& clique, const Shareable& in, const Shareable& out, size_t count, int to, int from) {
+  EXPECT_OK(ncclGroupStart());
+  EXPECT_OK(ncclSend(in.get(), count, ncclInt32, to, clique.comm(), Cuda(clique.stream())));
+  EXPECT_OK(ncclRecv(out.get(), count, ncclInt32, from, clique.comm(), Cuda(clique.stream())));
+  return ncclGroupEnd();
+}
+
+// In a communicator of two machines, ranks of one go by words that bring their flags, and from buffer to buffer. So
+// they do on channels of their own.
+TEST(NetGpu, NearRanksMeetOnTheirDevices) {
+  RunOnHosts(2, 4,
+             [](const TestHosts&, RankContext& context) {
+               Clique clique;
+               ASSERT_TRUE(clique.Init(context));
+               const int near = (context.rank() + 2) % 4, far = context.rank() ^ 1;
+               constexpr size_t kLarge = 100000;
+               Shareable in(kLarge), out(kLarge);
+               in.Fill(context.rank());
+               const axcclCommInfo_t before = InfoOf(clique);
+               ASSERT_OK(AwaitCall(Exchange(clique, in, out, 100, far, far), clique.stream(), clique.comm()));
+               EXPECT_EQ(InfoOf(clique).ll, before.ll);
+               ASSERT_OK(AwaitCall(Exchange(clique, in, out, 100, near, near), clique.stream(), clique.comm()));
+               EXPECT_EQ(InfoOf(clique).ll, before.ll + 2);  // it sends one and receives one
+               for (int i = 0; i < 6; ++i) {
+                 out.Fill(-1);
+                 ASSERT_OK(AwaitCall(Exchange(clique, in, out, kLarge, near, near), clique.stream(), clique.comm()));
+                 EXPECT_TRUE(out.Has(near));
+                 out.Fill(-1);
+                 ASSERT_OK(AwaitCall(Exchange(clique, in, out, kLarge, far, far), clique.stream(), clique.comm()));
+                 EXPECT_TRUE(out.Has(far));
+               }
+               EXPECT_GE(InfoOf(clique).mapped, 3u);
+               const axcclChannel_t pair = MakeChannel(clique.comm(), 4, {{0, 2}, {1, 3}}, 7);
+               Gather gather(2, 5, context.rank());
+               ASSERT_OK(gather.Enqueue(pair, clique.stream()));
+               ASSERT_OK(AwaitCall(ncclSuccess, clique.stream(), clique.comm()));
+               EXPECT_EQ(gather.Values(), (Values{context.rank() % 2, context.rank() % 2 + 2}));
+               EXPECT_OK(axcclChannelDestroy(pair));
+               ASSERT_TRUE(context.Barrier());
+             },
+             {{"AXCCL_MAP_BYTES", "4K"}});
 }
 
 // The last signals of a rank are still in its ring when it goes.
@@ -156,7 +252,29 @@ TEST(NetGpu, AMismatchNamesBothCalls) {
   });
 }
 
-TEST(NetGpu, PipelinesAreRefused) {
+TEST(NetGpu, PipelinesAreForRanksOfOneMachine) {
+  RunOnHosts(2, 4, [](const TestHosts&, RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const axcclChannel_t pair = MakeChannel(clique.comm(), 4, {{0, 2}, {1, 3}}, 7);
+    Shareable in(64), out(128);
+    End end(Case{axcclPipelineAllGather, ncclInt32, 6, 8, 3}, 2, context.rank() / 2, static_cast<char*>(in.get()),
+            static_cast<char*>(out.get()));
+    ASSERT_OK(end.Create(pair));
+    for (int start = 0; start < 3; ++start) {
+      end.Prepare(start);
+      ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      ASSERT_OK(axcclPipelineFinish(end.handle(), Cuda(clique.stream())));
+      ASSERT_OK(AwaitCall(ncclSuccess, clique.stream(), clique.comm()));
+      for (int64_t chunk = 0; chunk < end.info().out_chunks; ++chunk) ASSERT_EQ(end.Check(chunk), "") << chunk;
+      ASSERT_TRUE(context.Barrier());
+    }
+    end.Destroy();
+    EXPECT_OK(axcclChannelDestroy(pair));
+  });
+}
+
+TEST(NetGpu, PipelinesBetweenMachinesAreRefused) {
   RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));

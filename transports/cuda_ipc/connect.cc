@@ -28,6 +28,9 @@ std::vector<uint64_t> PatternOf(const BlockAddress& address, size_t rank) {
   return words;
 }
 
+// Whether the rank is on another machine.
+bool IsFar(const transport::Reach& host) { return host.inbox() != nullptr; }
+
 uint64_t RandomNumber() {
   uint64_t number = 0;
   if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
@@ -81,12 +84,14 @@ Status Blocks::Map(const std::vector<BlockAddress>& addresses, const Hosts& host
   const Scope scope(device_);
   addresses_ = addresses;
   const bool one_process =
-      std::all_of(hosts.begin(), hosts.end(), [](const transport::Reach* host) { return host->same_process(); });
+      std::all_of(hosts.begin(), hosts.end(), [](const auto* host) { return host->same_process() || IsFar(*host); });
   if (!not_exported_.ok() && !one_process)
     return MakeStatus(
         Code::kUnhandledCudaError, "rank %d cannot share memory of CUDA device %d with other processes: %.*s", rank_,
         device_.ordinal(), static_cast<int>(not_exported_.message().size()), not_exported_.message().data());
+  on_device_.resize(addresses.size());
   for (size_t rank = 0; rank < addresses.size(); ++rank) {
+    if (IsFar(*hosts[rank])) continue;
     AXCCL_RETURN_IF_ERROR(Open(rank, *hosts[rank]));
     AXCCL_RETURN_IF_ERROR(Mark(rank));
   }
@@ -96,7 +101,7 @@ Status Blocks::Map(const std::vector<BlockAddress>& addresses, const Hosts& host
 Status Blocks::Open(size_t rank, const transport::Reach& host) {
   Result<std::unique_ptr<Reach>> reach = Reach::Open(device_, host, addresses_[rank]);
   if (reach.ok()) {
-    reaches_.push_back(std::move(reach).value());
+    on_device_[rank] = std::move(reach).value();
     return Status();
   }
   const Status status = reach.status();
@@ -108,14 +113,16 @@ Status Blocks::Open(size_t rank, const transport::Reach& host) {
 
 // Leaves this rank's mark, the beginning of its own test bytes, in the block of `rank`.
 Status Blocks::Mark(size_t rank) const {
-  return Check(Driver::Loaded().cuMemcpyAsync(MarkIn(of(rank).address(), static_cast<size_t>(rank_)),
+  return Check(Driver::Loaded().cuMemcpyAsync(MarkIn(on_device_[rank]->address(), static_cast<size_t>(rank_)),
                                               own_.address + test_at_, kMarkBytes, device_.stream()),
                "cuMemcpyAsync");
 }
 
 Status Blocks::Test() {
   const Scope scope(device_);
-  for (size_t rank = 0; rank < reaches_.size(); ++rank) AXCCL_RETURN_IF_ERROR(CheckRead(rank));
+  for (size_t rank = 0; rank < on_device_.size(); ++rank) {
+    if (on_device_[rank] != nullptr) AXCCL_RETURN_IF_ERROR(CheckRead(rank));
+  }
   return CheckMarks();
 }
 
@@ -123,7 +130,7 @@ Status Blocks::Test() {
 Status Blocks::CheckRead(size_t rank) const {
   const CUdeviceptr landing = own_.address + test_at_ + kPatternBytes;
   AXCCL_RETURN_IF_CUDA_ERROR(
-      Driver::Loaded().cuMemcpyAsync(landing, of(rank).address() + test_at_, kPatternBytes, device_.stream()));
+      Driver::Loaded().cuMemcpyAsync(landing, on_device_[rank]->address() + test_at_, kPatternBytes, device_.stream()));
   std::vector<uint64_t> words(kPatternWords);
   AXCCL_RETURN_IF_ERROR(Fetch(landing, &words));
   if (words == PatternOf(addresses_[rank], rank)) return Status();
@@ -134,9 +141,10 @@ Status Blocks::CheckRead(size_t rank) const {
 }
 
 Status Blocks::CheckMarks() const {
-  std::vector<uint64_t> words(kMarkWords * reaches_.size());
+  std::vector<uint64_t> words(kMarkWords * on_device_.size());
   AXCCL_RETURN_IF_ERROR(Fetch(MarkIn(own_.address, 0), &words));
-  for (size_t rank = 0; rank < reaches_.size(); ++rank) {
+  for (size_t rank = 0; rank < on_device_.size(); ++rank) {
+    if (on_device_[rank] == nullptr) continue;
     const std::vector<uint64_t> pattern = PatternOf(addresses_[rank], rank);
     if (std::equal(pattern.begin(), pattern.begin() + kMarkWords,
                    words.begin() + static_cast<ptrdiff_t>(kMarkWords * rank)))
@@ -157,14 +165,15 @@ Status Blocks::Fetch(CUdeviceptr from, std::vector<uint64_t>* words) const {
 }
 
 Status Blocks::MapHost(const std::vector<std::byte*>& memory, const Hosts& hosts) {
-  if (own_.address != 0) Free(device_, own_);
-  own_ = {};
-  file_.Close();
-  on_host_ = true;
+  if (!on_devices()) {
+    if (own_.address != 0) Free(device_, own_);
+    own_ = {};
+    file_.Close();
+  }
   for (size_t rank = 0; rank < memory.size(); ++rank) {
     const bool own = static_cast<int>(rank) == rank_;
     AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Reach> reach, Reach::Pin(device_, *hosts[rank], own, memory[rank], bytes_));
-    reaches_.push_back(std::move(reach));
+    in_host_.push_back(std::move(reach));
   }
   return Status();
 }
@@ -172,8 +181,8 @@ Status Blocks::MapHost(const std::vector<std::byte*>& memory, const Hosts& hosts
 void Blocks::Unmap() {
   const Scope scope(device_);
   Driver::Loaded().cuStreamSynchronize(device_.stream());  // marks may still be on their way
-  reaches_.clear();
-  on_host_ = false;
+  on_device_.clear();
+  in_host_.clear();
 }
 
 }  // namespace axccl::cuda_ipc

@@ -1,10 +1,12 @@
-// The blocks through which the ranks of a communicator on GPUs communicate, one for each rank: in the memory of the
-// rank's device, if every rank can access the blocks of all others and data written that way arrives; otherwise in host
-// memory.
+// The blocks through which the ranks of a communicator on GPUs communicate.
+//
+// Each rank has one in the memory of its device, if every rank can access those of all others on its machine and data
+// written that way arrives. Ranks of several machines also have one in host memory, for what travels between machines;
+// of the ranks of other machines, there are mirrors of these. If the devices do not do, all is in host memory.
 //
 // All ranks must finish each step before any begins the next: Allocate, Map, Test, and the blocks are on the devices.
-// If Map or Test fails on any rank: Unmap on all, and MapHost. At the end Unmap on all ranks, then the destructor. Used
-// by one thread at a time.
+// If Map or Test fails on any rank: Unmap on all. Then MapHost, if the ranks are on several machines or there are no
+// blocks on the devices. At the end Unmap on all ranks, then the destructor. Used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -37,20 +39,27 @@ class Blocks {
 
   // How this process reaches the ranks otherwise.
   using Hosts = std::vector<const transport::Reach*>;
-  // Makes the blocks of all ranks accessible to kernels here and leaves a mark in each. The error says which block
-  // cannot be accessed, and why.
+  // Makes the blocks of all ranks of this machine accessible to kernels here and leaves a mark in each. The error says
+  // which block cannot be accessed, and why.
   Status Map(const std::vector<BlockAddress>& addresses, const Hosts& hosts);
   // Checks that reads through the mappings return what peers have written, and that their marks have arrived.
   Status Test();
-  // Moves all blocks to `memory` of the host, zeroed and in whole pages; frees the one on the device.
+  // Pins the blocks in `memory` of the host, zeroed and in whole pages. Frees the one on the device, if that is not
+  // mapped.
   Status MapHost(const std::vector<std::byte*>& memory, const Hosts& hosts);
   // Releases the peers' blocks, which no kernel may use any more. This rank's block on the device stays for peers.
   void Unmap();
 
   uint64_t bytes() const { return bytes_; }
-  bool on_host() const { return on_host_; }
-  // How kernels here reach a rank's block.
-  Reach& of(size_t rank) const { return *reaches_[rank]; }
+  // Whether there are blocks in host memory, and on the devices.
+  bool on_host() const { return !in_host_.empty(); }
+  bool on_devices() const { return !on_device_.empty(); }
+  // How kernels here reach a rank's block: on its device if it is there, otherwise in host memory.
+  Reach& of(size_t rank) const {
+    return on_devices() && on_device_[rank] != nullptr ? *on_device_[rank] : InHost(rank);
+  }
+  // The one in host memory.
+  Reach& InHost(size_t rank) const { return *in_host_[rank]; }
 
  private:
   Status AllocateExported();
@@ -69,8 +78,8 @@ class Blocks {
   Memory own_;
   shm::OfferedFile file_;  // of this rank's block, if it is shared as a file
   std::vector<BlockAddress> addresses_;
-  std::vector<std::unique_ptr<Reach>> reaches_;  // by rank
-  bool on_host_ = false;
+  // By rank; both are empty until they are mapped. Ranks of other machines have none on devices.
+  std::vector<std::unique_ptr<Reach>> on_device_, in_host_;
 };
 
 }  // namespace axccl::cuda_ipc

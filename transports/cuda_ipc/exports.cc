@@ -76,21 +76,24 @@ Exports::Place Exports::PlaceIn(const Known& known, CUdeviceptr pointer) const {
 
 bool Exports::Has(size_t rank, uint32_t number) const {
   const uint64_t generation = own().entries[number].generation.load(std::memory_order_relaxed);
-  return rank == rank_ || tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire) == 2 * generation + 1;
+  return rank == rank_ || AnswerOf(rank, number) == 2 * generation + 1;
 }
 
 bool Exports::Lacks(size_t rank, uint32_t number) const {
   const uint64_t generation = own().entries[number].generation.load(std::memory_order_relaxed);
-  return rank != rank_ && generation != 0 &&
-         tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire) == 2 * generation;
+  return rank != rank_ && generation != 0 && AnswerOf(rank, number) == 2 * generation;
+}
+
+// Of a rank out of reach: 0.
+uint64_t Exports::AnswerOf(size_t rank, uint32_t number) const {
+  return tables_[rank] == nullptr ? 0 : tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire);
 }
 
 // Whether all peers have answered, in either way.
 bool Exports::AllAnswered(uint32_t number) const {
   const uint64_t generation = own().entries[number].generation.load(std::memory_order_relaxed);
   for (size_t rank = 0; rank < tables_.size(); ++rank) {
-    if (rank != rank_ && tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire) / 2 != generation)
-      return false;
+    if (rank != rank_ && tables_[rank] != nullptr && AnswerOf(rank, number) / 2 != generation) return false;
   }
   return true;
 }
@@ -127,8 +130,7 @@ uint32_t Exports::FreeNumber() const {
   for (uint32_t number = 1; number < ExportTable::kNumbers; ++number) {
     if (own().entries[number].generation.load(std::memory_order_relaxed) != 0) continue;
     bool unknown = true;
-    for (size_t rank = 0; rank < tables_.size() && unknown; ++rank)
-      unknown = tables_[rank]->Answer(rank_, number)->load(std::memory_order_acquire) == 0;
+    for (size_t rank = 0; rank < tables_.size() && unknown; ++rank) unknown = AnswerOf(rank, number) == 0;
     if (unknown) return number;
   }
   return 0;

@@ -47,7 +47,7 @@ struct ExportTable {
 // A rank's exports, in its own process. Thread-safe.
 class Exports {
  public:
-  // `tables` of all ranks, zeroed, as mapped in this process.
+  // `tables` of all ranks, zeroed, as mapped in this process; null: the rank is out of reach.
   Exports(const device::cuda::Device& device, size_t rank, std::vector<ExportTable*> tables);
   ~Exports();
   Exports(const Exports&) = delete;
@@ -96,6 +96,7 @@ class Exports {
   Place PlaceIn(const Known& known, CUdeviceptr pointer) const;
   KnownMap::iterator At(CUdeviceptr pointer);
   uint32_t FreeNumber() const;
+  uint64_t AnswerOf(size_t rank, uint32_t number) const;
   bool AllAnswered(uint32_t number) const;
   void Retire(KnownMap::iterator known);
   void LookAtNext();

@@ -35,7 +35,7 @@ Imports::~Imports() {
 
 Status Imports::Look() {
   for (size_t rank = 0; rank < peers_.size(); ++rank) {
-    if (rank == rank_) continue;
+    if (rank == rank_ || peers_[rank].table == nullptr) continue;
     const uint64_t changes = peers_[rank].table->changes.load(std::memory_order_acquire);
     if (changes == seen_[rank].changes) continue;
     AXCCL_RETURN_IF_ERROR(LookAt(rank));

@@ -17,7 +17,7 @@ namespace axccl::exec {
 
 class CudaBuffers {
  public:
-  // `tables` and `members` of all ranks; see CudaLinks::Share.
+  // `tables` and `members` of all ranks; see CudaLinks::Share. Ranks on other machines have null.
   static Result<std::unique_ptr<CudaBuffers>> Create(const device::cuda::Device& device, size_t rank,
                                                      const std::vector<std::byte*>& tables,
                                                      const std::vector<Member>& members);

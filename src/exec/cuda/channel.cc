@@ -41,7 +41,7 @@ Status CudaChannel::Upload() {
   CUdeviceptr barrier_program = 0;
   if (place_ != CudaPlace::kPipeline) {  // whose only plan follows itself
     AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
-    AXCCL_ASSIGN_OR_RETURN(barrier_program, parts_.programs->OnDevice(barrier->program, barrier->outbound.get()));
+    AXCCL_ASSIGN_OR_RETURN(barrier_program, OnDevice(*barrier));
   }
   const auto size = static_cast<uint32_t>(members_->size());
   constexpr size_t members_at = cuda::Channel::MembersAt();
@@ -77,6 +77,10 @@ Status CudaChannel::Upload() {
   return parts_.device->Upload(memory_, bytes.data(), bytes.size());
 }
 
+Result<CUdeviceptr> CudaChannel::OnDevice(const Prepared& prepared) {
+  return parts_.programs->OnDevice(prepared.program, prepared.outbound.get(), members_->placement());
+}
+
 cuda::Member CudaChannel::OnDevice(const Member& member) const {
   auto* block = reinterpret_cast<uint8_t*>(member.block);
   cuda::Member on_device;
@@ -85,6 +89,7 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   on_device.rows = block + member.layout.rows;
   on_device.announcements = block + member.layout.announcements;
   on_device.scratch = block + member.layout.scratch;
+  on_device.between = parts_.links->BetweenOf(member.rank) + member.layout.scratch;
   on_device.block = block;
   on_device.rank = static_cast<uint32_t>(member.rank);
   on_device.is_far = IsMirror(member);
@@ -92,6 +97,11 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   on_device.maps = reinterpret_cast<const uint64_t*>(
       buffers != nullptr ? buffers->maps_of(static_cast<size_t>(member.rank)) : maps_);
   return on_device;
+}
+
+// What travels to other machines is published by lines.
+Protocols CudaChannel::AllowedProtocols() const {
+  return members_->inbox() == nullptr ? parts_.links->protocols() : Protocols{.ll = 0, .ll128 = 0};
 }
 
 // A local copy is an all-gather of one rank; a call whose outputs are only filled with zeros is a barrier.
@@ -114,7 +124,7 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct)
 // not pay, which is the same on all ranks.
 Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
   const bool between = parts_.links->buffers() != nullptr && place_ != CudaPlace::kSelf &&
-                       members_->plain_access() != tune::Access::kMapped;
+                       members_->plain_access() != tune::Access::kMapped && members_->inbox() == nullptr;
   const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(members_->size());
   const Prepared* direct = nullptr;
   if (!between || call.views != nullptr || bytes < std::max<uint64_t>(parts_.map_bytes, 1)) return direct;
@@ -123,7 +133,7 @@ Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
 }
 
 Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool captured, cuda::Task* task) {
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, parts_.programs->OnDevice(direct.program, nullptr));
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, OnDevice(direct));
   task->staged = task->program;
   task->staged_cut = task->cut;
   task->program = reinterpret_cast<const cuda::Program*>(program);
@@ -151,7 +161,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
     channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
   // Operands of views have gaps between them, where no words arrive.
   const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
-  task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, parts_.links->protocols()));
+  task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, AllowedProtocols()));
   if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
   if (!number_) task.small = LowerSmall(*prepared->program, task);
   return task;
@@ -181,8 +191,7 @@ void CudaChannel::TellWait(uint64_t sequence, const Call& call, uint32_t positio
 // Everything but the cut.
 Result<cuda::Task> CudaChannel::TaskOf(const Call& call, const Prepared& prepared, const Lent& table) {
   if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared.program));
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program,
-                         parts_.programs->OnDevice(prepared.program, prepared.outbound.get()));
+  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, OnDevice(prepared));
   cuda::Task task;
   task.channel = reinterpret_cast<cuda::Channel*>(memory_);
   task.program = reinterpret_cast<const cuda::Program*>(program);

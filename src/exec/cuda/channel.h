@@ -18,6 +18,7 @@
 #include "src/exec/cuda/programs.h"
 #include "src/exec/cuda/waits.h"
 #include "src/exec/platform/pipeline.h"
+#include "src/exec/platform/protocols.h"
 #include "src/exec/prepared/plan_cache.h"
 
 namespace axccl::exec {
@@ -79,6 +80,8 @@ class CudaChannel {
   Result<int> FindMissing();
   Status CheckMissing(int position) const;
   kernels::cuda::Member OnDevice(const Member& member) const;
+  Result<CUdeviceptr> OnDevice(const Prepared& prepared);
+  Protocols AllowedProtocols() const;
 
   const CudaParts parts_;
   Channel* const channel_;  // null: kSelf

@@ -39,8 +39,9 @@ CudaLinks::CudaLinks(const RankOptions& options, const device::cuda::Device* dev
           CudaLayout::Make(static_cast<uint32_t>(options.ranks), options.lanes, options.scratch_bytes, options.areas)),
       blocks_(*device, options.rank, layout_.bytes, layout_.channel.scratch) {}
 
-// On the devices, if every rank can access the blocks of all others and data arrives; ranks of several processes also
-// announce their buffers to each other then. Otherwise in pinned memory of the host.
+// On the devices, if every rank can access the blocks of all others on its machine and data arrives; ranks of several
+// processes also announce their buffers to each other then. Otherwise, and between machines, in pinned memory of the
+// host.
 Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
   cuda_ipc::Blocks::Hosts hosts;
   for (const Member& member : members) hosts.push_back(member.reach);
@@ -48,30 +49,31 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
   const Member& own = members[static_cast<size_t>(options_.rank)];
   const auto is_near = [&](const Member& member) { return member.cores == own.cores; };
   neighbours_ = static_cast<uint32_t>(std::count_if(members.begin(), members.end(), is_near));
-  const auto is_apart = [&](const Member& member) { return member.machine != own.machine; };
-  std::string reason = "ranks are on several machines";
-  if (std::none_of(members.begin(), members.end(), is_apart)) {
-    AXCCL_ASSIGN_OR_RETURN(reason, TryDevices(setup, hosts));
-  }
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryDevices(setup, hosts));
   if (!reason.empty()) {
     AXCCL_INFO(kInit, "rank %d meets its peers in pinned memory of the host, not of the devices: %s", options_.rank,
                reason.c_str());
-    return MeetOnHost(setup, members, hosts);
+    // No rank may free its block on a device before all have unmapped it, which they have when all have reached
+    // ShareMemory.
+    Disconnect();
   }
+  const bool apart = std::any_of(members.begin(), members.end(), IsMirror);
+  if (apart || !reason.empty()) AXCCL_RETURN_IF_ERROR(ShareHost(setup, members, hosts));
   AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup));
-  if (one_process_) return Status();
+  return one_process_ || !reason.empty() ? Status() : ShareBuffers(setup, members);
+}
+
+Status CudaLinks::ShareBuffers(Setup* setup, const std::vector<Member>& members) {
   const size_t table_bytes = cuda_ipc::ExportTable::Bytes(members.size());
   AXCCL_ASSIGN_OR_RETURN(const std::vector<Setup::Shared> shared, setup->ShareMemory(table_bytes));
   std::vector<std::byte*> tables;
-  for (const Setup::Shared& table : shared) tables.push_back(table.memory);
+  for (size_t rank = 0; rank < shared.size(); ++rank)
+    tables.push_back(IsMirror(members[rank]) ? nullptr : shared[rank].memory);
   AXCCL_ASSIGN_OR_RETURN(buffers_, CudaBuffers::Create(*device_, static_cast<size_t>(options_.rank), tables, members));
   return Status();
 }
 
-Status CudaLinks::MeetOnHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts) {
-  // No rank may free its block on a device before all have unmapped it, which they have when all have reached
-  // ShareMemory.
-  Disconnect();
+Status CudaLinks::ShareHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts) {
   AXCCL_ASSIGN_OR_RETURN(std::vector<Setup::Shared> shared, setup->ShareMemory(layout_.bytes));
   std::vector<std::byte*> blocks;
   std::vector<CudaProxy::Far> far(shared.size());
@@ -80,8 +82,12 @@ Status CudaLinks::MeetOnHost(Setup* setup, const std::vector<Member>& members, c
     if (IsMirror(members[rank])) far[rank] = {members[rank].reach, std::move(shared[rank].area)};
   }
   if (std::any_of(members.begin(), members.end(), IsMirror)) AXCCL_RETURN_IF_ERROR(StartProxy(std::move(far)));
-  AXCCL_RETURN_IF_ERROR(blocks_.MapHost(blocks, hosts));
-  return AgreeOnProtocols(setup);
+  return blocks_.MapHost(blocks, hosts);
+}
+
+uint8_t* CudaLinks::BetweenOf(int rank) const {
+  const auto index = static_cast<size_t>(rank);
+  return reinterpret_cast<uint8_t*>((blocks_.on_host() ? blocks_.InHost(index) : blocks_.of(index)).block());
 }
 
 Status CudaLinks::StartProxy(std::vector<CudaProxy::Far> far) {
@@ -92,7 +98,7 @@ Status CudaLinks::StartProxy(std::vector<CudaProxy::Far> far) {
   return proxy_->Start();
 }
 
-// Returns why the blocks cannot be on the devices; empty if they can.
+// Returns why the blocks cannot be on the devices, on any machine; empty if they can.
 Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts) {
   AXCCL_RETURN_IF_ERROR(blocks_.Allocate());
   const cuda_ipc::BlockAddress mine = blocks_.address();
@@ -112,13 +118,12 @@ Status CudaLinks::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, 
 
 Status CudaLinks::AgreeOnProtocols(Setup* setup) {
   Protocols mine = options_.protocols;
-  if (blocks_.on_host() || !no_rows_.empty()) mine.ll128 = 0;
-  if (proxy_ != nullptr) mine.ll = 0;  // what travels is published by lines
+  if (!blocks_.on_devices() || !no_rows_.empty()) mine.ll128 = 0;
   std::vector<Protocols> allowed(static_cast<size_t>(options_.ranks));
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), allowed.data()));
   protocols_ = allowed[0];
   for (const Protocols& other : allowed) protocols_ = protocols_ & other;
-  const std::string reason = blocks_.on_host() ? "ranks meet in memory of the host" : no_rows_;
+  const std::string reason = !blocks_.on_devices() ? "ranks meet in memory of the host" : no_rows_;
   const bool gives_reason = protocols_.ll128 == 0 && !reason.empty();
   AXCCL_INFO(kInit, "rank %d: blocks of up to %zu bytes go by LL (%s), of up to %zu bytes by LL128 (%s%s%s)",
              options_.rank, kernels::cuda::kPackedBytes, protocols_.ll != 0 ? "yes" : "no", kernels::cuda::kRowedBytes,

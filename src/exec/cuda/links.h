@@ -26,8 +26,8 @@ class CudaLinks {
  public:
   CudaLinks(const RankOptions& options, const device::cuda::Device* device);
 
-  // As RankDevice::Share. The memory through which ranks communicate is on the devices, or otherwise on the host, as
-  // where ranks are on several machines.
+  // As RankDevice::Share. The memory through which ranks of a machine communicate is on their devices, or otherwise on
+  // the host, as that for ranks on other machines.
   Status Share(Setup* setup, const std::vector<Member>& members);
   // Releases the peers' memory.
   void Disconnect();
@@ -36,6 +36,8 @@ class CudaLinks {
 
   // How kernels here reach a rank's block.
   const cuda_ipc::Reach& of(int rank) const { return blocks_.of(static_cast<size_t>(rank)); }
+  // The address of the rank's block for what travels between machines; that of its block if there is no other.
+  uint8_t* BetweenOf(int rank) const;
   // The device memory of the channel's members, as mapped here; for kSelf, of this rank alone. Members of a created
   // channel that have not been found yet get a placeholder.
   std::vector<Member> MembersOf(const Channel& channel, CudaPlace place) const;
@@ -53,6 +55,10 @@ class CudaLinks {
   CUdeviceptr posted() const { return posted_; }
   // Null if ranks do not announce their buffers.
   CudaBuffers* buffers() const { return buffers_.get(); }
+  // Whether this rank and that one read each other's buffers, at the addresses there or by announcing them.
+  bool ReadsBuffersOf(int rank) const {
+    return of(rank).addresses() || (buffers_ != nullptr && of(rank).inbox() == nullptr);
+  }
   // Allowed by all ranks.
   const Protocols& protocols() const { return protocols_; }
   // The number of ranks of the communicator on this device.
@@ -62,7 +68,8 @@ class CudaLinks {
   Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts);
   Result<std::string> TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts);
   Status StartProxy(std::vector<CudaProxy::Far> far);
-  Status MeetOnHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts);
+  Status ShareHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts);
+  Status ShareBuffers(Setup* setup, const std::vector<Member>& members);
   Status AgreeOnProtocols(Setup* setup);
 
   const RankOptions options_;

@@ -83,7 +83,7 @@ Status CudaPipeline::CheckPart(const PipelinePart& part) const {
   const char* const name = schedule.algorithm.c_str();
   for (int p = 0; p < part.channel->size(); ++p) {
     const int peer = part.channel->member(p).rank;
-    if (rank_->links().of(peer).addresses() || rank_->links().buffers() != nullptr) continue;
+    if (rank_->links().ReadsBuffersOf(peer)) continue;
     return MakeStatus(Code::kInvalidUsage,
                       "pipelines of GPU ranks are for ranks that read each other's memory, and rank %d does not reach "
                       "that of rank %d so (NCCL_DEBUG=INFO prints why); use devices with peer access, without "

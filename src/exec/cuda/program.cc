@@ -4,6 +4,7 @@
 #include <span>
 
 #include "src/exec/cuda/packing.h"
+#include "src/exec/cuda/slots_between.h"
 
 namespace axccl::exec {
 namespace {
@@ -78,6 +79,19 @@ void AddFarSlots(std::span<const Outbound::Slot> slots, cuda::Step* signal, std:
   for (const Outbound::Slot& slot : slots) all->push_back({slot.reader, slot.slot, slot.data_part, slot.of_reader});
 }
 
+void MarkBetween(const Program& program, const plan::Placement& placement, std::vector<cuda::Operand>* operands) {
+  const SlotsBetween between(program.plan->schedule, placement);
+  for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
+    for (const Step& step : program.lanes[lane]) {
+      const size_t end = step.operands + size_t{step.num_dst} + step.num_src;
+      for (size_t i = step.operands; i < end; ++i) {
+        const plan::Operand& operand = program.operands[i];
+        (*operands)[i].between = operand.buffer == plan::Buffer::kScratch && between.Has(lane, operand);
+      }
+    }
+  }
+}
+
 Status CheckRoom(const Program& program) {
   const char* const name = program.plan->schedule.algorithm.c_str();
   const int ranks = program.plan->schedule.contract.ranks;
@@ -93,7 +107,8 @@ Status CheckRoom(const Program& program) {
 
 }  // namespace
 
-Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Outbound* outbound) {
+Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Outbound* outbound,
+                                               const plan::Placement& placement) {
   AXCCL_RETURN_IF_ERROR(CheckRoom(program));
   const plan::Plan& plan = *program.plan;
   cuda::Program header;
@@ -125,6 +140,7 @@ Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Out
   }
   std::vector<cuda::Operand> operands;
   for (const plan::Operand& operand : program.operands) operands.push_back(Convert(operand, program));
+  MarkBetween(program, placement, &operands);
 
   std::vector<std::byte> bytes(sizeof(header));
   header.steps_at = Append(steps, &bytes);

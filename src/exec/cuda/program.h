@@ -13,8 +13,9 @@ namespace axccl::exec {
 
 // Returns the bytes of a kernels::cuda::Program and what follows it, for device memory aligned to 16 bytes.
 // kInvalidUsage if the interpreter has no room for it: too many lanes, or too many operands of a step.
-// `outbound`: what it sends to ranks on other machines; null: there are none.
-Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Outbound* outbound = nullptr);
+// For ranks on several machines, `outbound`: what the rank sends to those on others; and where they all are.
+Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Outbound* outbound = nullptr,
+                                               const plan::Placement& placement = {});
 
 // The division of the call's data.
 kernels::cuda::Cut MakeCudaCut(const Prepared& prepared, kernels::cuda::Packing packing);

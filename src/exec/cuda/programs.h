@@ -20,14 +20,15 @@ class CudaPrograms {
   CudaPrograms(const CudaPrograms&) = delete;
   CudaPrograms& operator=(const CudaPrograms&) = delete;
 
-  // Returns the program (kernels::cuda::Program) in device memory; uploads it the first time. `outbound`: as in
-  // MakeCudaProgram, and the same for each use of the program that has any.
-  Result<CUdeviceptr> OnDevice(const std::shared_ptr<const Program>& program, const Outbound* outbound);
+  // Returns the program (kernels::cuda::Program) in device memory; uploads it the first time. The other arguments are
+  // those of MakeCudaProgram; `outbound` is the same for each use of the program with that placement.
+  Result<CUdeviceptr> OnDevice(const std::shared_ptr<const Program>& program, const Outbound* outbound,
+                               const plan::Placement& placement);
 
  private:
   const device::cuda::Device* const device_;
-  // By program, and whether it sends to other machines.
-  std::map<std::pair<const Program*, bool>, std::pair<std::shared_ptr<const Program>, CUdeviceptr>> programs_;
+  std::map<std::pair<const Program*, plan::Placement>, std::pair<std::shared_ptr<const Program>, CUdeviceptr>>
+      programs_;
 };
 
 }  // namespace axccl::exec

@@ -1,11 +1,11 @@
 // Sends what the kernels of a rank publish to ranks on other machines.
 //
-// Ranks on several machines meet in pinned memory of the host: each has its own block there, and mirrors of those of
-// the ranks on other machines, which messages keep up to date (transports/transport.h). Kernels read and write them
-// like any block. With a signal, they post the slots that travel with it, and then its line, into a ring in host
-// memory; a thread of this process, the proxy, takes that from the rings of all its ranks and sends it. The ring has
-// the line as it was signalled, because the kernel may have gone on since. Slots stay as they are until their readers
-// have signalled, as on one machine.
+// Each rank has a block in pinned memory of the host for that, and mirrors of those of the ranks on other machines,
+// which messages keep up to date (transports/transport.h). Kernels read and write there the slots that ranks of several
+// machines use (SlotsBetween). With a signal, they post the slots that travel with it, and then its line, into a ring
+// in host memory; a thread of this process, the proxy, takes that from the rings of all its ranks and sends it. The
+// ring has the line as it was signalled, because the kernel may have gone on since. Slots stay as they are until their
+// readers have signalled, as on one machine.
 //
 // A kernel cannot wake a thread. So the proxy looks again and again, giving up its core in between, for a few
 // milliseconds after the last launch or post, and a thousand times a second otherwise, because graphs are launched

@@ -117,7 +117,9 @@ Status CudaRank::ReceiveAny(ChannelOwner*, AnySource, StreamRef) {
 
 Status CudaRank::ShareBuffers(PipelinePart* part, std::span<const int32_t> ranks) {
   const auto reader = std::find_if(ranks.begin(), ranks.end(), [&](int32_t r) { return !links_.of(r).addresses(); });
-  if (reader == ranks.end() || links_.buffers() == nullptr) return Status();
+  // If some do not read each other's memory, there will be no pipeline.
+  const bool all_read = std::all_of(ranks.begin(), ranks.end(), [&](int32_t r) { return links_.ReadsBuffersOf(r); });
+  if (reader == ranks.end() || !all_read) return Status();
   const auto position = static_cast<int>(std::find(ranks.begin(), ranks.end(), options_.rank) - ranks.begin());
   const std::lock_guard lock(launching_);
   const Scope scope(*device_);
