@@ -120,7 +120,7 @@ struct Operand {
   uint16_t slot = 0;
   int16_t endpoint = -1;  // for slots: the endpoint to whose packed slot it can belong; -1: never packed
   Space space = Space::kInput;
-  uint8_t between = 0;  // 1: a slot that ranks of several machines use (Member::between)
+  uint8_t between = 0;  // 1: a slot that ranks of several machines use (Member::scratch)
   uint8_t reserved[2] = {};
 };
 static_assert(sizeof(Operand) == 12);
@@ -248,7 +248,7 @@ struct State {
 };
 
 // The parts of the member's memory, at the addresses of this rank's device. That of a member on another machine is a
-// mirror in host memory. The others have theirs on their devices, if they reach each other's, and then `between` alone
+// mirror in host memory. The others have theirs on their devices, if they reach each other's, and then scratch[1] alone
 // is in host memory, where it is sent from and arrives.
 struct alignas(16) Member {
   uint8_t* lines = nullptr;   // Line[plan::LineIndex]
@@ -256,12 +256,11 @@ struct alignas(16) Member {
   // [(endpoint * kRotation + copy) * kRowedSlotBytes], for lane 0 and kRowedEndpoints.
   uint8_t* rows = nullptr;
   uint8_t* announcements = nullptr;  // Announcement[2], then Channel::view_bytes of ViewPlace for each parity
-  uint8_t* scratch = nullptr;
-  uint8_t* between = nullptr;      // scratch for slots that ranks of several machines use
-  const uint64_t* maps = nullptr;  // addresses of its exports, by number; [0] = 0
-  uint8_t* block = nullptr;        // that has all of these but `between`
-  uint32_t rank = 0;               // in the communicator
-  uint32_t is_far = 0;             // 1: on another machine, and all of these are in a mirror
+  uint8_t* scratch[2] = {};          // [1]: for slots that ranks of several machines use (Operand::between)
+  const uint64_t* maps = nullptr;    // addresses of its exports, by number; [0] = 0
+  uint8_t* block = nullptr;          // that has all of these but scratch[1]
+  uint32_t rank = 0;                 // in the communicator
+  uint32_t is_far = 0;               // 1: on another machine, and all of these are in a mirror
 };
 
 // The addresses of a channel's members, for channels that each member creates by itself. The host finds the members

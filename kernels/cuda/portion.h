@@ -30,9 +30,8 @@ AXCCL_DEVICE uint8_t* PlaceOfSlot(const Context& c, const Operand& operand, cons
     const auto endpoint = static_cast<uint32_t>(operand.endpoint);
     return Tagged(PackedSlot(channel, operand.rank, endpoint, portion.turn, rows), rows);
   }
-  const uint64_t offset = OffsetOfSlot(c, uint64_t{operand.slot} + portion.part, portion.turn);
-  const Member& owner = channel.members()[operand.rank];
-  return (operand.between != 0 ? owner.between : owner.scratch) + offset + portion.offset * c.element;
+  uint8_t* const scratch = channel.members()[operand.rank].scratch[operand.between];
+  return scratch + OffsetOfSlot(c, uint64_t{operand.slot} + portion.part, portion.turn) + portion.offset * c.element;
 }
 
 // The address of an operand. The addresses of other ranks' buffers come from their announcements.

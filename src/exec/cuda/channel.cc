@@ -88,8 +88,8 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   on_device.packed = block + member.layout.packed;
   on_device.rows = block + member.layout.rows;
   on_device.announcements = block + member.layout.announcements;
-  on_device.scratch = block + member.layout.scratch;
-  on_device.between = parts_.links->BetweenOf(member.rank) + member.layout.scratch;
+  on_device.scratch[0] = block + member.layout.scratch;
+  on_device.scratch[1] = parts_.links->BetweenOf(member.rank) + member.layout.scratch;
   on_device.block = block;
   on_device.rank = static_cast<uint32_t>(member.rank);
   on_device.is_far = IsMirror(member);

@@ -164,9 +164,12 @@ void World::FillChannel(int rank) {
   channel.view_bytes = kViewBytes;
   for (int peer = 0; peer < ranks_; ++peer) {
     Device& other = *devices_[static_cast<size_t>(peer)];
-    channel.members()[peer] = {
-        on_line(other.lines),   on_line(other.packed),  on_row(other.rows), on_line(other.announcements),
-        on_line(other.scratch), on_line(other.scratch), other.maps.data()};
+    channel.members()[peer] = {on_line(other.lines),
+                               on_line(other.packed),
+                               on_row(other.rows),
+                               on_line(other.announcements),
+                               {on_line(other.scratch), on_line(other.scratch)},
+                               other.maps.data()};
     channel.bindings()[peer] = Binding{};
   }
 }
