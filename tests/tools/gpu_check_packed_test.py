@@ -18,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 BUILD = os.path.abspath(sys.argv.pop(1))
 MARK = f"gpu_check_packed_test {os.getpid()}"  # in the command line of the child that hangs
 MIB = 1 << 20
-SHORT = ["machine", "short benchmark of 2 ranks", "enqueue of 2 ranks", "cuda.cuda_channels_test.all"]
+SHORT = ["machine", "driver probe", "short benchmark of 2 ranks", "enqueue of 2 ranks", "cuda.cuda_channels_test.all"]
 SLEEPS = "import time; time.sleep(3600)"
 ORDER = ["short benchmark of 8 ranks", "cuda.grid_test.threads", "cuda.grid_test.processes", "memcheck",
          "benchmark of 8 ranks", "cuda.cuda_capture_test.all", "racecheck"]
@@ -103,7 +103,7 @@ class Packed(unittest.TestCase):
                 if word.startswith(("tests/", "perf/", "./")):
                     self.assertTrue(os.path.exists(os.path.join(self.folder, word)), step)
         names = [step["name"] for step in manifest["steps"]]
-        self.assertEqual(names[:2], ["machine", "cuda.grid_test.one_thread"])
+        self.assertEqual(names[:3], ["machine", "driver probe", "cuda.grid_test.one_thread"])
         self.assertEqual([name for name in names if "mapped" in name and name.endswith(".mapped")], [])
         order = [names.index(name) for name in ORDER]
         self.assertEqual(order, sorted(order))
@@ -120,11 +120,11 @@ class Packed(unittest.TestCase):
         count = os.path.join(self.folder, "count")
         counts = python_step("counts", f"open({count!r}, 'a').write('x')")
         fake = python_step("fake GPUs", FAKE, LD_PRELOAD="{folder}/lib/libfakegpus.so:libcudart.so.13", AXCCL_FAKE_GPUS="5")
-        first = [*short[:2], python_step("hangs", HANGS, 2), counts, python_step("fails", "raise SystemExit('bad luck')"), fake]
+        first = [*short[:3], python_step("hangs", HANGS, 2), counts, python_step("fails", "raise SystemExit('bad luck')"), fake]
         self.store({**manifest, "steps": first})
         self.run_packed("--budget", "120", status=1)
         states = self.states()
-        self.assertEqual(states, {**{name: "passed" for name in [*SHORT[:2], "health after hangs", "counts", "fake GPUs"]},
+        self.assertEqual(states, {**{name: "passed" for name in [*SHORT[:3], "health after hangs", "counts", "fake GPUs"]},
                                   "hangs": "failed", "fails": "failed"})
         self.assertEqual(list(states).index("health after hangs"), list(states).index("hangs") + 1)
         self.assertEqual(marked_processes(), [])
@@ -143,16 +143,16 @@ class Packed(unittest.TestCase):
 
         # As on another machine, which has got the packed folder and the earlier report only.
         shutil.rmtree(os.path.join(self.folder, "results"))
-        self.store({**manifest, "steps": first + short[2:]})
+        self.store({**manifest, "steps": first + short[3:]})
         text = self.run_packed("--add", "--budget", "1", status=1)
-        self.assertIn("not run, as the budget is spent: 2 of 8 steps", text)
-        self.assertEqual(self.states(), {**states, SHORT[2]: "not run", SHORT[3]: "not run"})
+        self.assertIn("not run, as the budget is spent: 2 of 9 steps", text)
+        self.assertEqual(self.states(), {**states, SHORT[3]: "not run", SHORT[4]: "not run"})
         self.run_packed("--add", "--budget", "120", status=1)
-        self.assertEqual(self.states(), {**states, SHORT[2]: "passed", SHORT[3]: "passed"})
+        self.assertEqual(self.states(), {**states, SHORT[3]: "passed", SHORT[4]: "passed"})
         with open(count) as file:
             self.assertEqual(file.read(), "x")
         self.assertIn("it hangs", self.log("hangs"))
-        self.assertIn("PASSED", self.log(SHORT[3]))
+        self.assertIn("PASSED", self.log(SHORT[4]))
 
     def test_a_gpu_that_answers_no_more_ends_the_call(self):
         self.pack()

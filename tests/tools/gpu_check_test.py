@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 
 # Found by the line above.
 from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, main, mps, nccl_tests, overlap,  # noqa: E402
-                       processes, ranks, report, resources, steps, suites, torch_tests)
+                       probe, processes, ranks, report, resources, steps, suites, torch_tests)
 
 OUTPUT = """# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
@@ -53,6 +53,22 @@ class Machine(unittest.TestCase):
         self.assertEqual(machine.rows_of(["name", "memory.total"], "GPU A, 80 MiB\nGPU B, 90 MiB\n"),
                          [["name", "GPU A", "GPU B"], ["memory.total", "80 MiB", "90 MiB"]])
         self.assertEqual(machine.rows_of(["name", "memory.total"], "GPU A\n"), [])
+
+
+class DriverProbe(unittest.TestCase):
+    FOUND = {"attributes": {}, "beside": [("cuStreamQuery", 0.1, False, None)], "before": [("cuMemAlloc", 1000.0, True, None)],
+             "connections": "8", "queued": [7], "latencies": {"device": [1.0] * 5}, "launches": [2.0, 9.0]}
+
+    def test_calls_that_may_wait(self):
+        outcome = probe.outcome_of(self.FOUND)
+        self.assertEqual(outcome.state, "passed")
+        self.assertEqual(outcome.summary, "wait for kernels: cuMemAlloc; 1 streams are queued")
+
+    def test_calls_that_must_not(self):
+        for row in (("cuStreamQuery", 1000.0, True, None), ("cuStreamQuery", 0.1, False, "cuStreamQuery returned 1")):
+            outcome = probe.outcome_of({**self.FOUND, "beside": [row]})
+            self.assertEqual(outcome.state, "failed")
+            self.assertIn("fail: cuStreamQuery", outcome.summary)
 
 
 class Suites(unittest.TestCase):

@@ -3,6 +3,7 @@
 It begins with the requirements, what was measured, and whether each requirement is met. Parts, in this order:
 
   machine      its description
+  driver probe which calls of the driver wait for kernels, and how long accesses and launches take
   build        the library and the perf programs and, where GoogleTest is installed, the tests, in build/gpu
   tests        the tests with the CTest label cuda, on the real driver
   sanitizers   compute-sanitizer's memcheck, racecheck and synccheck
@@ -40,11 +41,11 @@ import signal
 import sys
 import tempfile
 
-from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, nccl_tests, overlap, pack, prebuilt, processes,
-                       report, resources, steps, suites, torch_tests)
+from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, nccl_tests, overlap, pack, prebuilt, probe,
+                       processes, report, resources, steps, suites, torch_tests)
 
 # The parts in order, and their time limits in seconds.
-LIMITS = {"machine": 120, "build": 3600, "tests": 1800, "sanitizers": 1800, "nccl-tests": 3600, "torch": 900, "jax": 900,
+LIMITS = {"machine": 120, "driver probe": 120, "build": 3600, "tests": 1800, "sanitizers": 1800, "nccl-tests": 3600, "torch": 900, "jax": 900,
           "torch-tests": 3600, "benchmark": 1800, "dimensions": 900, "enqueue": 300, "overlap": 600,
           "processes": 900, "resources": 120}
 PARTS = list(LIMITS)
@@ -111,6 +112,7 @@ def functions(chosen):
     repeats = (1, 1) if chosen.software else (10, 7)  # iterations and rounds
     return {
         "machine": machine.describe,
+        "driver probe": probe.check,
         "build": lambda setup: build_part(setup, chosen),
         "tests": suites.tests,
         "sanitizers": suites.sanitizers,

@@ -75,7 +75,7 @@ def put_this_program(folder):
     package = os.path.join(folder, "gpu_check")
     os.makedirs(package)
     for name in os.listdir(os.path.join(PACKAGE_PARENT, "gpu_check")):
-        if name.endswith(".py"):
+        if name.endswith((".py", ".ptx")):
             shutil.copy(os.path.join(PACKAGE_PARENT, "gpu_check", name), package)
     shutil.copy(os.path.join(PACKAGE_PARENT, "gpu-check"), folder)
 

@@ -9,7 +9,7 @@ software GPU will not do. Paths in commands are relative to the folder; `{python
 import os
 import re
 
-from gpu_check import bench, nccl_tests, overlap
+from gpu_check import bench, nccl_tests, overlap, probe
 
 LIBRARY = "./libaxccl.so.0"
 FAKE_GPUS = "lib/libfakegpus.so"
@@ -91,7 +91,8 @@ class Plan:
 
     def works(self):
         short = [size for size in (64, 4 << 10, 64 << 10, 1 << 20, 64 << 20) if size <= self.max_bytes]
-        found = [{"name": "machine", "seconds": 60, "part": "machine"}]
+        found = [{"name": "machine", "seconds": 60, "part": "machine"},
+                 command_step("driver probe", 45, probe.command(self.software, module("probe")), "probe")]
         found += map(test_step, matching(self.tests, ONE_LAUNCH))
         found += [self.bench(ranks, short, (10, 3), 40, f"short benchmark of {ranks} ranks") for ranks in (2, 8)]
         if "all_reduce" in self.nccl:

@@ -4,7 +4,7 @@ import json
 import os
 import re
 
-from gpu_check import bench, dimensions, enqueue, nccl_tests, overlap, suites
+from gpu_check import bench, dimensions, enqueue, nccl_tests, overlap, probe, suites
 from gpu_check.steps import Failed, LeftOut, Outcome, Table, size_name, tail
 
 
@@ -43,6 +43,10 @@ def nccl_test(setup, step, run):
     return outcome
 
 
+def of_probe(setup, step, run):
+    return probe.outcome_of(setup.must(step["name"], run).json())
+
+
 def written(setup, name):
     """What a program wrote as JSON."""
     with open(os.path.join(setup.scratch, name)) as file:
@@ -70,5 +74,5 @@ def of_overlap(setup, step, run):
                    summary="; ".join(f"{row[3]}: {row[5]:.2f}" for row in rows if row[5] is not None))
 
 
-READERS = {"test": test, "exit_status": exit_status, "bench": of_bench, "nccl_test": nccl_test, "enqueue": of_enqueue,
+READERS = {"test": test, "exit_status": exit_status, "bench": of_bench, "nccl_test": nccl_test, "probe": of_probe, "enqueue": of_enqueue,
            "dimensions": of_dimensions, "overlap": of_overlap}
