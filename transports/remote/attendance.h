@@ -41,6 +41,7 @@ class Attendance : public transport::Inbox {
 
   // ---- with the lock ----
   bool polled() const { return polling_ != 0; }
+  bool any_unsent() const { return unsent_.load(std::memory_order_relaxed) != 0; }
   void Listen() { listening_ = Watch(); }
   // Makes the descriptor show the next event, once. Returns false if that is not possible.
   virtual bool Watch() = 0;

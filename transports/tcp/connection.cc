@@ -189,7 +189,7 @@ void Connection::PopSent(size_t bytes) {
 
 // ---- receiving ----
 
-void Connection::Receive() {
+bool Connection::Receive() {
   size_t total = 0;
   while (trouble_.empty() && total < kMostAtOnce) {
     size_t asked = 0;
@@ -203,6 +203,7 @@ void Connection::Receive() {
     total += static_cast<size_t>(got);
     if (static_cast<size_t>(got) < asked) break;  // there is no more at the moment
   }
+  return total != 0;
 }
 
 // Large data go to their places, and what follows them to the buffer.

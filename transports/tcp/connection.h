@@ -67,10 +67,12 @@ class Connection {
   // Drops the queue, and ends the connection. Its descriptor is closed by the thread that receives, after that.
   void End();
   bool ended() const { return ended_.load(std::memory_order_acquire); }
+  // For who looks whether something has come (Worker, whose lock guards it): more is to be expected until that look.
+  uint64_t warm_until = 0;
   void Close() { fd_.Close(); }
 
-  // Receives what there is, within limits.
-  void Receive();
+  // Receives what there is, within limits. Returns whether there was anything.
+  bool Receive();
   // Nothing is stored for it any more.
   void Forget(const Reach* reach);
 

@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace {
 
 // So few connections are read without asking first which of them have something.
 constexpr size_t kFew = 2;
+// For how many looks after something has come more is expected at once, and how often a look asks the others.
+constexpr uint64_t kWarmLooks = 256, kLooksAtOthers = 8;
 
 }  // namespace
 
@@ -100,6 +103,7 @@ void Worker::Open(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd f
   event.data.ptr = connection.get();
   if (epoll_ctl(ready_.get(), EPOLL_CTL_ADD, connection->fd(), &event) != 0)
     return peer->Fail(std::string(SystemError(errno, "watching a connection").message()));
+  connection->warm_until = looks_ + kWarmLooks;
   connections_.push_back({peer, connection});
   peer->SendDelayed();
   if (!polled()) Listen();
@@ -139,14 +143,13 @@ void Worker::Attend() {
   Listen();
 }
 
+// Each connection that a look asks costs a system call, even if nothing has come. So a look asks those from which
+// something came lately, and only some looks ask for the others, by one call.
 void Worker::Drive() {
-  if (connections_.size() <= kFew) {
-    for (const Watched& watched : connections_) Serve(watched.connection.get());
-  } else {
-    epoll_event events[32];
-    const int count = epoll_wait(ready_.get(), events, 32, 0);
-    for (int i = 0; i < count; ++i) Serve(static_cast<Connection*>(events[i].data.ptr));
-  }
+  ++looks_;
+  const size_t warm = ServeWarm();
+  const bool others = warm < connections_.size() && looks_ % kLooksAtOthers == 0;
+  if (warm > kFew || others || any_unsent() || !polled()) ServeReady();
   std::erase_if(connections_, [&](const Watched& watched) {
     if (!watched.connection->ended()) return false;
     (void)epoll_ctl(ready_.get(), EPOLL_CTL_DEL, watched.connection->fd(), nullptr);
@@ -156,10 +159,29 @@ void Worker::Drive() {
   });
 }
 
+// Returns how many there are, more than kFew if it has asked none: to ask for all at once takes less time then.
+size_t Worker::ServeWarm() {
+  std::array<Connection*, kFew> warm;
+  size_t count = 0;
+  for (const Watched& watched : connections_) {
+    if (watched.connection->warm_until < looks_) continue;
+    if (count == kFew) return kFew + 1;
+    warm[count++] = watched.connection.get();
+  }
+  for (size_t i = 0; i < count; ++i) Serve(warm[i]);
+  return count;
+}
+
+void Worker::ServeReady() {
+  epoll_event events[32];
+  const int count = epoll_wait(ready_.get(), events, 32, 0);
+  for (int i = 0; i < count; ++i) Serve(static_cast<Connection*>(events[i].data.ptr));
+}
+
 void Worker::Serve(Connection* connection) {
   std::lock_guard lock(connection->peer()->mutex());
   if (connection->wants_to_send()) connection->SendMore();
-  connection->Receive();
+  if (connection->Receive()) connection->warm_until = looks_ + kWarmLooks;
 }
 
 void Worker::ProgressThenLeave() {

@@ -44,6 +44,8 @@ class Worker final : public remote::Attendance {
   Status Start(const std::vector<remote::RailAddress>& rails);
   bool Watch() override;
   void Attend() override;
+  size_t ServeWarm();
+  void ServeReady();
   void Serve(Connection* connection);
   void Take(const remote::Lines::Key& key, service::Fd fd, const remote::LineSession& session);
   void Open(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd, const remote::LineSession& session);
@@ -67,7 +69,8 @@ class Worker final : public remote::Attendance {
     std::shared_ptr<Peer> peer;
     std::shared_ptr<Connection> connection;
   };
-  std::vector<Watched> connections_;  // guarded by mutex()
+  std::vector<Watched> connections_;  // guarded by mutex(), as is what follows
+  uint64_t looks_ = 0;                // so far
 };
 
 }  // namespace axccl::tcp
