@@ -7,9 +7,12 @@
 // byte to one place (all but the reductions to several ranks), no staged algorithm can do better than its one copy in
 // and one copy out.
 //
-// All ranks signal all ranks, even where no data flows: that costs one store and makes every rank's end follow every
+// All ranks signal all ranks, even where no data flows: that costs little and makes every rank's end follow every
 // rank's beginning. So the plan is complete, slots may be reused without credits, and operations follow each other with
 // no barrier between them.
+//
+// Every slot has a signal of its own, and a small payload travels in its line: also where a rank publishes another
+// block for each reader.
 #include "src/algo/builder.h"
 #include "src/algo/generators.h"
 
@@ -21,11 +24,25 @@ using plan::Operand;
 
 namespace {
 
-// The slot in which `owner` publishes its block for `reader`, for kinds in which every reader has its own block.
-int SlotFor(int owner, int reader) { return reader < owner ? reader : reader - 1; }
+// The slot in which `owner` publishes its block for `reader`, and the endpoint that does, for kinds in which every
+// reader has its own block: by distance, so that all ranks are alike.
+int SlotFor(const Builder& b, int owner, int reader) { return b.Shift(reader, -owner) - 1; }
 
-// A single slot carries everything, so a small payload travels in the line of the signal itself.
+// A single slot carries everything.
 void InlineOnlySlot(Builder* b) { b->Inline(0, 0); }
+
+// Publishes a block for each reader, in the slot and by the endpoint of that number.
+void PublishBlocks(Builder* b, int owner) {
+  for (int step = 1; step < b->ranks(); ++step) {
+    const int reader = b->Shift(owner, step), slot = SlotFor(*b, owner, reader);
+    b->Copy(owner, {Slot(owner, slot)}, In(owner, reader));
+    b->Signal(owner, reader, slot);
+  }
+}
+void WaitForBlock(Builder* b, int owner, int reader) { b->Wait(reader, owner, SlotFor(*b, owner, reader)); }
+void InlineBlocks(Builder* b) {
+  for (int slot = 0; slot + 1 < b->ranks(); ++slot) b->Inline(slot, slot);
+}
 
 // The contributions of all ranks in ascending order of rank, so that every rank folds to the same bits; its own is
 // where `own` says.
@@ -62,17 +79,13 @@ void Reduce(Builder* b, int root) {
 void ReduceScatter(Builder* b) {
   const int n = b->ranks();
   for (const int r : b->programmed()) {
-    for (int step = 1; step < n; ++step) {
-      const int q = b->Shift(r, step);
-      b->Copy(r, {Slot(r, SlotFor(r, q))}, In(r, q));
-    }
-    b->Signal(r, plan::kAllPeers);
-    b->WaitAll(r);
+    PublishBlocks(b, r);
+    for (int step = 1; step < n; ++step) WaitForBlock(b, b->Shift(r, step), r);
     std::vector<Operand> src;
-    for (int q = 0; q < n; ++q) src.push_back(q == r ? In(r, r) : Slot(q, SlotFor(q, r)));
+    for (int q = 0; q < n; ++q) src.push_back(q == r ? In(r, r) : Slot(q, SlotFor(*b, q, r)));
     b->Reduce(r, {Out(r)}, src, State::kFinal);
   }
-  if (n == 2) InlineOnlySlot(b);
+  InlineBlocks(b);
 }
 
 // Also the sender's part of kSendRecv.
@@ -103,21 +116,16 @@ void AllGather(Builder* b) {
 }
 
 void AllToAll(Builder* b) {
-  const int n = b->ranks();
   for (const int r : b->programmed()) {
-    for (int step = 1; step < n; ++step) {
-      const int q = b->Shift(r, step);
-      b->Copy(r, {Slot(r, SlotFor(r, q))}, In(r, q));
-    }
-    b->Signal(r, plan::kAllPeers);
+    PublishBlocks(b, r);
     b->Copy(r, {Out(r, r)}, In(r, r));
-    for (int step = 1; step < n; ++step) {
+    for (int step = 1; step < b->ranks(); ++step) {
       const int q = b->Shift(r, step);
-      b->Wait(r, q);
-      b->Copy(r, {Out(r, q)}, Slot(q, SlotFor(q, r)));
+      WaitForBlock(b, q, r);
+      b->Copy(r, {Out(r, q)}, Slot(q, SlotFor(*b, q, r)));
     }
   }
-  if (n == 2) InlineOnlySlot(b);
+  InlineBlocks(b);
 }
 
 void Gather(Builder* b, int root) {
@@ -139,18 +147,20 @@ void Gather(Builder* b, int root) {
 }
 
 void Scatter(Builder* b, int root) {
-  const int n = b->ranks();
   for (const int r : b->programmed()) {
-    for (int step = 1; r == root && step < n; ++step) {
-      const int q = b->Shift(root, step);
-      b->Copy(root, {Slot(root, SlotFor(root, q))}, In(root, q));
+    if (r == root) {
+      PublishBlocks(b, root);
+      b->Copy(root, {Out(root)}, In(root, root));
+    } else {
+      b->Signal(r, plan::kAllPeers);
     }
-    b->Signal(r, plan::kAllPeers);
-    if (r == root) b->Copy(root, {Out(root)}, In(root, root));
-    b->WaitAll(r);
-    if (r != root) b->Copy(r, {Out(r)}, Slot(root, SlotFor(root, r)));
+    for (int q = 0; q < b->ranks(); ++q) {
+      if (q == root && q != r) WaitForBlock(b, root, r);
+      if (q != root && q != r) b->Wait(r, q);
+    }
+    if (r != root) b->Copy(r, {Out(r)}, Slot(root, SlotFor(*b, root, r)));
   }
-  if (n == 2) InlineOnlySlot(b);
+  InlineBlocks(b);
 }
 
 void Barrier(Builder* b) {

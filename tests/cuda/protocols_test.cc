@@ -117,6 +117,51 @@ TEST_P(ProtocolsTest, GoBySize) {
       Small());
 }
 
+// Makes the calls whose blocks are for one rank each, and returns how many words are wrong.
+size_t CallWithBlocks(RankContext& context, const Clique& clique, size_t size, Words* in, Words* out) {
+  const int n = context.nranks(), rank = context.rank(), root = n - 1;
+  const auto block = [&](int number) { return static_cast<size_t>(number) * size; };
+  for (int to = 0; to < n; ++to) std::fill_n(in->get() + block(to), size, 100 * rank + to);
+  out->Fill(-1);
+  int32_t *const sums = out->get(), *const all = sums + size + 1, *const scattered = all + block(n) + 1;
+  const cudaStream_t stream = Cuda(clique.stream());
+  EXPECT_OK(ncclReduceScatter(in->get(), sums, size, ncclInt32, ncclSum, clique.comm(), stream));
+  EXPECT_OK(ncclAlltoAll(in->get(), all, size, ncclInt32, clique.comm(), stream));
+  EXPECT_OK(ncclScatter(in->get(), scattered, size, ncclInt32, root, clique.comm(), stream));
+  EXPECT_OK(harness::SynchronizeStream(clique.stream()));
+  const auto are = [](const int32_t* words, size_t count, int32_t value) {
+    return count - static_cast<size_t>(std::count(words, words + count, value));
+  };
+  size_t wrong = are(sums, size, 50 * n * (n - 1) + n * rank) + are(scattered, size, 100 * root + rank);
+  for (int from = 0; from < n; ++from) wrong += are(all + block(from), size, 100 * from + rank);
+  for (const int32_t* gap : {sums + size, all + block(n), scattered + size}) wrong += *gap != -1;
+  return wrong;
+}
+
+// Where a rank has a block for each other one, each of these is a slot of words. There are rows for one only.
+TEST_P(ProtocolsTest, BlocksForEachRankGoByWords) {
+  RunRanks(
+      GetParam(),
+      [](RankContext& context) {
+        ASSERT_NE(EnterGpu(context.rank() % 2), nullptr);
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        const auto n = static_cast<size_t>(context.nranks());
+        Words in(n * 200), out((n + 2) * 200 + 3);
+        for (const size_t size : {1u, 3u, 127u, 128u, 129u, 200u}) {
+          const Counts before = CountsOf(clique);
+          for (int round = 0; round < 3; ++round)
+            EXPECT_EQ(CallWithBlocks(context, clique, size, &in, &out), 0u) << size;
+          const Counts after = CountsOf(clique);
+          const bool words = size <= 128, rows = !words && n == 2;
+          const Counts expected{before.ll + (words ? 9 : 0), before.ll128 + (rows ? 9 : 0)};
+          EXPECT_EQ(after, expected) << size;
+          ASSERT_TRUE(context.Barrier());
+        }
+      },
+      Small());
+}
+
 // LL128 for all sizes, from the smallest on.
 TEST_P(ProtocolsOfFewTest, RowsAlone) {
   RunRanks(

@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "src/algo/algo.h"
 #include "src/exec/cuda/packing.h"
@@ -73,8 +76,11 @@ int NumPacked(const Program& program) {
   const auto& header = *reinterpret_cast<const cuda::Program*>(bytes->data());
   int packed = 0;
   for (uint32_t i = 0; i < header.lane_begin[header.lanes]; ++i) packed += header.steps()[i].packed;
-  // All packed slots are published by the first endpoint.
-  EXPECT_EQ(header.packing, packed != 0 ? cuda::Packing::kRows : cuda::Packing::kNone);
+  // Only slots that the first endpoint publishes may be rows.
+  const auto& endpoints = program.inline_endpoint;
+  const bool first_only = std::count(endpoints.begin(), endpoints.end(), 0) == std::ssize(endpoints);
+  const cuda::Packing packing = first_only ? cuda::Packing::kRows : cuda::Packing::kWords;
+  EXPECT_EQ(header.packing, packed != 0 ? packing : cuda::Packing::kNone);
   return packed;
 }
 
@@ -86,8 +92,11 @@ TEST(CudaProgram, PacksSlotsThatSignalsPublish) {
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kBroadcast, 4, "oneshot", 1, 0)), 1);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kBroadcast, 4, "oneshot", 1, 2)), 1);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kReduce, 4, "oneshot", 1, 0)), 3);
-  // Not packed: one endpoint publishes several slots; the memory of others is written or read; no data.
-  EXPECT_EQ(NumPacked(*Make(plan::Kind::kReduceScatter, 3, "oneshot", 1, 0)), 0);
+  // All publish a block for each other rank.
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kReduceScatter, 3, "oneshot", 1, 0)), 4);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllToAll, 4, "oneshot", 1, 2)), 6);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kScatter, 4, "oneshot", 1, 0)), 3);
+  // Not packed: the memory of others is written or read; no data.
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllReduce, 4, "direct", 1, 0)), 0);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllReduce, 4, "ring", 1, 0)), 0);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kBarrier, 4, "oneshot", 1, 0)), 0);
