@@ -57,9 +57,9 @@ AXCCL_HD constexpr uint32_t PackedRows(uint64_t bytes) {
 AXCCL_HD constexpr uint32_t StoredRows(uint64_t bytes) { return (PackedRows(bytes) + 3) / 4 * 4; }
 AXCCL_HD constexpr uint64_t RowFlag(uint64_t turn) { return turn + 1; }
 inline constexpr size_t kRowedSlotBytes = StoredRows(kRowedBytes) * kRowBytes;
-// The first kRowedEndpoints endpoints of a channel have slots of rows, which are large. Schedules pack no slots of
-// other endpoints in rows.
-inline constexpr uint32_t kRowedEndpoints = 1;
+// The first kPackedEndpoints endpoints of a channel have packed slots, of both kinds, because oneshot uses only these.
+// Plans pack no slots of other endpoints.
+inline constexpr uint32_t kPackedEndpoints = 1;
 
 // A rank's announcement of its buffers to its peers, before a direct program or a task of two programs (Task::staged).
 // There is one for each parity of the sequence number. An address is `offset` bytes from the entry `map` of the
@@ -142,7 +142,7 @@ struct Program {
   uint32_t prologue = 0;  // direct programs: number of steps of lane 0 in the exchange that announces buffers
   uint8_t complete = 0;   // plan::Plan::complete
   uint8_t is_barrier = 0;
-  Packing packing = Packing::kNone;  // how its slots may be packed; rows include words
+  Packing packing = Packing::kNone;  // how its slots may be packed: kNone, or kRows, which includes words
   uint8_t reserved = 0;
   uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0, far_slots_at = 0;
   uint32_t lane_begin[kMaxLanes + 1] = {};  // steps of lane l are [lane_begin[l], lane_begin[l + 1])
@@ -251,9 +251,9 @@ struct State {
 // mirror in host memory. The others have theirs on their devices, if they reach each other's, and then scratch[1] alone
 // is in host memory, where it is sent from and arrives.
 struct alignas(16) Member {
-  uint8_t* lines = nullptr;   // Line[plan::LineIndex]
-  uint8_t* packed = nullptr;  // [(endpoint * kRotation + copy) * kPackedSlotBytes], for lane 0
-  // [(endpoint * kRotation + copy) * kRowedSlotBytes], for lane 0 and kRowedEndpoints.
+  uint8_t* lines = nullptr;  // Line[plan::LineIndex]
+  // For lane 0 and kPackedEndpoints: [(endpoint * kRotation + copy) * kPackedSlotBytes] and [(...) * kRowedSlotBytes].
+  uint8_t* packed = nullptr;
   uint8_t* rows = nullptr;
   uint8_t* announcements = nullptr;  // Announcement[2], then Channel::view_bytes of ViewPlace for each parity
   uint8_t* scratch[2] = {};          // [1]: for slots that ranks of several machines use (Operand::between)

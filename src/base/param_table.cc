@@ -85,7 +85,7 @@ const std::vector<Info>& Table() {
           "1: libaxccl-malloc.so uses that heap from the moment libaxccl.so is loaded, not from the first "
           "communicator; children forked later cannot use the library"),
       Int("AXCCL_GPU_CHANNELS", "16", 0, 1024,
-          "created channels that a GPU rank may use at a time; each takes up to 1 MiB of its device"),
+          "created channels that a GPU rank may use at a time; each takes memory of its device, 104 KiB of 8 ranks"),
       Int("AXCCL_GPU_WINDOWS", "0", 0, 1,
           "1: ncclCommWindowRegister takes memory of GPUs, for programs whose kernels do not use the handle"),
       Bytes("AXCCL_SCRATCH_BYTES", "2M", 64 * kKilo, kTera, "scratch memory a rank of a communicator may use"),

@@ -98,14 +98,14 @@ TEST(CudaChannels, CanBeCaptured) {
   });
 }
 
-// What a rank of 8 takes of its device before its first call: 9 MiB, and 1 MiB for each channel that it may create.
+// What a rank of 8 takes of its device before its first call, with room for as many created channels as by default or
+// for none.
 TEST(CudaChannels, TakeTheirMemoryAtOnce) {
   constexpr int kRanks = 8;
-  constexpr size_t kMiB = size_t{1} << 20;
-  for (const int most : {0, 16}) {
-    RunOptions options = Channels(std::to_string(most).c_str());
+  for (const auto& [most, bytes] : {std::pair{"0", 4'400'000u}, std::pair{"16", 6'000'000u}}) {
+    RunOptions options = Channels(most);
     options.environment.emplace_back("SOFTGPU_DEVICES", "1");
-    const auto body = [most](RankContext& context) {
+    const auto body = [bytes = bytes](RankContext& context) {
       const harness::GpuDriver* const driver = harness::EnterGpu();
       size_t before = 0, after = 0, total = 0;
       ASSERT_EQ(driver->memory_info(&before, &total), 0);
@@ -113,8 +113,8 @@ TEST(CudaChannels, TakeTheirMemoryAtOnce) {
       ASSERT_TRUE(clique.Init(context));
       ASSERT_EQ(driver->memory_info(&after, &total), 0);
       if (CounterOf("softgpu_calls") == nullptr) return;  // others use the device, too, and drivers keep memory there
-      EXPECT_LE((before - after) / kRanks, 9 * kMiB + static_cast<size_t>(most) * kMiB);
-      EXPECT_GE((before - after) / kRanks, 4 * kMiB) << "the memory is not where this test looks";
+      EXPECT_LE((before - after) / kRanks, bytes);
+      EXPECT_GE((before - after) / kRanks, bytes - 500'000) << "the memory is not where this test looks";
     };
     RunRanks(harness::OneThread(kRanks), body, options);
   }

@@ -274,21 +274,21 @@ TEST(CudaPacking, TakesWhatAllRanksAllow) {
   EXPECT_EQ((some & others).ll128, 1 << static_cast<int>(plan::Kind::kBroadcast));
 }
 
-// Endpoints other than the first have no room for rows.
-TEST(CudaPacking, HasRowsForTheFirstEndpoints) {
+// Endpoints other than the first have no room for packed slots.
+TEST(CudaPacking, IsForTheFirstEndpoints) {
   auto schedule = algo::Generate(plan::Contract{plan::Kind::kAllReduce, 2, 0}, "oneshot", 1);
   ASSERT_TRUE(schedule.ok());
   auto plan = std::make_shared<plan::Plan>();
   plan->schedule = std::move(schedule).value();
-  plan->schedule.endpoints += cuda::kRowedEndpoints;
+  plan->schedule.endpoints += cuda::kPackedEndpoints;
   for (int16_t& endpoint : plan->schedule.inline_endpoint)
-    endpoint = static_cast<int16_t>(endpoint + cuda::kRowedEndpoints);
+    endpoint = static_cast<int16_t>(endpoint + cuda::kPackedEndpoints);
   for (auto& lanes : plan->schedule.program) {
-    for (plan::Op& op : lanes[0].ops) op.endpoint = static_cast<uint16_t>(op.endpoint + cuda::kRowedEndpoints);
+    for (plan::Op& op : lanes[0].ops) op.endpoint = static_cast<uint16_t>(op.endpoint + cuda::kPackedEndpoints);
   }
   auto program = Program::Make(plan, 0);
   ASSERT_TRUE(program.ok());
-  EXPECT_EQ(CudaPacking(**program).packing(), cuda::Packing::kWords);
+  EXPECT_EQ(CudaPacking(**program).packing(), cuda::Packing::kNone);
 }
 
 }  // namespace

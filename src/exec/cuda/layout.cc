@@ -11,31 +11,43 @@ using kernels::cuda::Announcement;
 
 constexpr uint64_t kAnnouncements = 2 * sizeof(Announcement);
 static_assert(kAnnouncements % kernels::cuda::kRowBytes == 0);
-constexpr uint64_t kViewBytes = 256u << 10;  // announced at a time: enough for 1500 operands
-constexpr uint32_t kPairEndpoints = 6;
-constexpr uint64_t kPairScratch = 512u << 10;
-constexpr uint64_t kPairViewBytes = 16u << 10;  // enough for 97 operands
-// Created channels have less of everything, because there may be many.
-constexpr uint32_t kAreaLanes = 16;
-constexpr uint64_t kAreaScratch = 512u << 10;
-constexpr uint64_t kAreaViewBytes = 64u << 10;
-
 static_assert(sizeof(Line) == sizeof(kernels::cuda::Line));
 
-// Packed slots of one lane: data that needs several lanes is too large for packed slots.
-constexpr uint64_t PackedBytes(uint32_t endpoints) {
-  return uint64_t{endpoints} * plan::kRotation * kernels::cuda::kPackedSlotBytes;
+// Schedules use at most `ranks` endpoints and a few, one for each peer or for each parent and child in a tree.
+constexpr uint32_t kFewRanks = 8, kMoreEndpoints = 4;
+constexpr uint32_t kPairEndpoints = 6;
+// Created channels have less of everything, because there may be many.
+constexpr uint32_t kAreaLanes = 16;
+
+// Of views, for each parity: calls on more operands go through scratch.
+constexpr uint64_t kViewBytes = 64u << 10;     // 390 operands
+constexpr uint64_t kAreaViewBytes = 8u << 10;  // 48 operands
+constexpr uint64_t kPairViewBytes = 4u << 10;  // 24 operands
+constexpr uint64_t kPlanViewBytes = RoundUp(sizeof(kernels::cuda::ViewPlace), sizeof(Line));
+
+// Scratch. Ranks of one machine reach each other's buffers, so little data goes through these. Between machines all
+// data does, and a turn costs the messages of both ranks and a wait for them.
+constexpr uint64_t kPairScratch = 64u << 10;
+constexpr uint64_t kFarScratch = 512u << 10;  // for each peer, and of a created channel
+// Of a created channel: the schedules of many ranks have several slots for each, and every lane has a line for a slot.
+constexpr uint64_t AreaScratch(uint32_t ranks) {
+  const uint64_t further = std::max(ranks, kFewRanks) - kFewRanks;
+  return std::min<uint64_t>((40u << 10) + further * (8u << 10), kFarScratch);
 }
-constexpr uint64_t kRowsBytes = kernels::cuda::kRowedEndpoints * plan::kRotation * kernels::cuda::kRowedSlotBytes;
+
+// Packed slots of one lane: data that needs several lanes is too large for packed slots.
+constexpr uint64_t kPackedBytes = kernels::cuda::kPackedEndpoints * plan::kRotation * kernels::cuda::kPackedSlotBytes;
+constexpr uint64_t kRowsBytes = kernels::cuda::kPackedEndpoints * plan::kRotation * kernels::cuda::kRowedSlotBytes;
 
 // All of these bytes must be zero when a channel is new. What follows them also begins at a row.
 struct Flags {
   uint64_t lines, packed, rows, end;
 
-  static constexpr Flags At(uint64_t at, uint32_t lanes, uint32_t endpoints) {
+  // `packs`: the rank has slots that may be packed.
+  static constexpr Flags At(uint64_t at, uint32_t lanes, uint32_t endpoints, bool packs = true) {
     const uint64_t packed = at + uint64_t{lanes} * endpoints * plan::kRotation * sizeof(Line);
-    const uint64_t rows = packed + PackedBytes(endpoints);
-    return {at, packed, rows, rows + kRowsBytes};
+    const uint64_t rows = packed + (packs ? kPackedBytes : 0);
+    return {at, packed, rows, rows + (packs ? kRowsBytes : 0)};
   }
   void PutInto(ChannelLayout* layout) const {
     layout->lines = lines;
@@ -47,26 +59,33 @@ struct Flags {
 static_assert(plan::kRotation * sizeof(Line) % kernels::cuda::kRowBytes == 0);
 static_assert(kernels::cuda::kPackedSlotBytes % kernels::cuda::kRowBytes == 0);
 
+uint64_t PairBytes(bool sends) {
+  return Flags::At(0, 1, kPairEndpoints, sends).end + kAnnouncements + 2 * kPairViewBytes;
+}
+
 }  // namespace
 
-CudaLayout CudaLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes, uint32_t areas) {
+CudaLayout CudaLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes, uint32_t areas, bool far) {
   CudaLayout layout;
   layout.channel.lanes = lanes;
-  layout.channel.endpoints = 2 * ranks + 64;
+  layout.channel.endpoints = std::max(ranks, kFewRanks) + kMoreEndpoints;
   Flags::At(0, lanes, layout.channel.endpoints).PutInto(&layout.channel);
   layout.channel.announcement_words = kViewBytes / sizeof(uint64_t);
   uint64_t at = layout.channel.announcements + kAnnouncements + 2 * kViewBytes;
-  layout.pairs = at;
-  layout.pair_bytes = Flags::At(0, 1, kPairEndpoints).end + kAnnouncements + 2 * kPairViewBytes;
-  at += 2 * ranks * layout.pair_bytes;
+  layout.sending = at;
+  layout.sending_bytes = PairBytes(true);
+  layout.receiving = at += ranks * layout.sending_bytes;
+  layout.receiving_bytes = PairBytes(false);
+  at += ranks * layout.receiving_bytes;
   layout.channel.scratch = at = RoundUp(at, kPage);
   layout.channel.scratch_bytes = RoundUp(scratch_bytes, kPage);
-  at += layout.channel.scratch_bytes;
-  layout.pair_scratch = at;
-  layout.areas = at = RoundUp(at + ranks * kPairScratch, kPage);
+  layout.pair_scratch = at += layout.channel.scratch_bytes;
+  layout.pair_scratch_bytes = far ? kFarScratch : kPairScratch;
+  layout.areas = at += ranks * layout.pair_scratch_bytes;
+  layout.area_scratch_bytes = std::min(layout.channel.scratch_bytes, far ? kFarScratch : AreaScratch(ranks));
   layout.num_areas = areas;
   const ChannelLayout first = layout.Area(0);
-  layout.area_bytes = RoundUp(first.scratch + first.scratch_bytes - layout.areas, kPage);
+  layout.area_bytes = first.scratch + first.scratch_bytes - layout.areas;
   layout.bytes = at + areas * layout.area_bytes;
   return layout;
 }
@@ -78,34 +97,35 @@ ChannelLayout CudaLayout::Area(uint32_t area) const {
   Flags::At(areas + area * area_bytes, created.lanes, created.endpoints).PutInto(&created);
   created.announcement_words = kAreaViewBytes / sizeof(uint64_t);
   created.scratch = RoundUp(created.announcements + kAnnouncements + 2 * kAreaViewBytes, kPage);
-  created.scratch_bytes = std::min(channel.scratch_bytes, kAreaScratch);
+  created.scratch_bytes = area_scratch_bytes;
   return created;
 }
 
 ChannelLayout CudaLayout::AreaForPlan(uint32_t area, uint32_t plan_lanes, uint32_t plan_endpoints) const {
-  ChannelLayout of_plan = Area(area);
+  ChannelLayout of_plan;
   of_plan.lanes = plan_lanes;
   of_plan.endpoints = plan_endpoints;
-  of_plan.packed = of_plan.rows = of_plan.lines;
-  of_plan.scratch_bytes = 0;
+  Flags::At(areas + area * area_bytes, plan_lanes, plan_endpoints, false).PutInto(&of_plan);
+  of_plan.announcement_words = kPlanViewBytes / sizeof(uint64_t);
   return of_plan;
 }
 
 uint64_t CudaLayout::AreaLines() const {
-  const ChannelLayout area = Area(0);
-  return (area.announcements - area.lines) / (plan::kRotation * sizeof(Line));
+  return (area_bytes - kAnnouncements - 2 * kPlanViewBytes) / (plan::kRotation * sizeof(Line));
 }
 
-// The schedules of a pair use only the sender's scratch.
+// The schedules of a pair use only the sender's scratch, and pack only the sender's slots.
 ChannelLayout CudaLayout::Pair(uint32_t src, uint32_t dst, uint32_t owner) const {
-  const uint32_t peer = owner == src ? dst : src;
+  const bool sends = owner == src;
+  const uint32_t peer = sends ? dst : src;
   ChannelLayout pair;
   pair.lanes = 1;
   pair.endpoints = kPairEndpoints;
-  Flags::At(pairs + (2 * peer + (owner == src ? 0 : 1)) * pair_bytes, 1, kPairEndpoints).PutInto(&pair);
+  const uint64_t at = sends ? sending + peer * sending_bytes : receiving + peer * receiving_bytes;
+  Flags::At(at, 1, kPairEndpoints, sends).PutInto(&pair);
   pair.announcement_words = kPairViewBytes / sizeof(uint64_t);
-  pair.scratch = pair_scratch + peer * kPairScratch;
-  pair.scratch_bytes = kPairScratch;
+  pair.scratch = pair_scratch + peer * pair_scratch_bytes;
+  pair.scratch_bytes = pair_scratch_bytes;
   return pair;
 }
 

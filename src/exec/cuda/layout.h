@@ -24,22 +24,24 @@ inline bool IsInArea(CudaPlace place) { return place == CudaPlace::kCreated || p
 // records. A rank needs no pair with itself; the place of that one serves its local copies.
 struct CudaLayout {
   ChannelLayout channel;
-  uint64_t pairs = 0;       // two control parts for each peer: sending to it, receiving from it
-  uint64_t pair_bytes = 0;  // bytes of one
+  uint64_t sending = 0, receiving = 0;              // control parts, one for each peer
+  uint64_t sending_bytes = 0, receiving_bytes = 0;  // bytes of one
   uint64_t pair_scratch = 0;
+  uint64_t pair_scratch_bytes = 0;  // for each peer
   uint32_t num_areas = 0;
   uint64_t areas = 0;       // for channels that the rank creates
   uint64_t area_bytes = 0;  // bytes of one
-  uint64_t bytes = 0;       // in total
+  uint64_t area_scratch_bytes = 0;
+  uint64_t bytes = 0;  // in total
 
-  static CudaLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes, uint32_t areas);
+  // `far`: ranks are on several machines.
+  static CudaLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes, uint32_t areas, bool far);
   // The pair channel src -> dst in the memory of `owner`, which is one of the two.
   ChannelLayout Pair(uint32_t src, uint32_t dst, uint32_t owner) const;
-  // A created channel in an area of its owner. The bytes that must be zero when it is new are between lines and
-  // announcements.
+  // A created channel in an area of its owner, which must be zero up to the announcements when the channel is new.
   ChannelLayout Area(uint32_t area) const;
-  // The same for a plan of that many lanes and endpoints, which uses neither packed slots nor scratch: the room for
-  // these is room for lines. AreaLines is how many lines, in pairs of copies, there is room for.
+  // The same for a plan of that many lanes and endpoints, which uses neither packed slots nor scratch, and has one
+  // operand: all other room is for lines. AreaLines is how many lines, in pairs of copies, there is room for.
   ChannelLayout AreaForPlan(uint32_t area, uint32_t plan_lanes, uint32_t plan_endpoints) const;
   uint64_t AreaLines() const;
 };

@@ -35,8 +35,8 @@ Result<std::string> FirstFailure(Setup* setup, size_t ranks, const Status& mine)
 CudaLinks::CudaLinks(const RankOptions& options, const device::cuda::Device* device)
     : options_(options),
       device_(device),
-      layout_(
-          CudaLayout::Make(static_cast<uint32_t>(options.ranks), options.lanes, options.scratch_bytes, options.areas)),
+      layout_(CudaLayout::Make(static_cast<uint32_t>(options.ranks), options.lanes, options.scratch_bytes,
+                               options.areas, options.spans_machines)),
       blocks_(*device, options.rank, layout_.bytes, layout_.channel.scratch) {}
 
 // On the devices, if every rank can access the blocks of all others on its machine and data arrives; ranks of several
@@ -170,9 +170,9 @@ bool CudaLinks::AreInProcess(const Channel& channel) const {
 }
 
 Status CudaLinks::ClearArea(int area) {
-  const ChannelLayout layout = layout_.Area(static_cast<uint32_t>(area));
-  if (proxy_ != nullptr) proxy_->ClearLines(layout.lines, layout.announcements);
-  return device_->Clear(of(options_.rank).address() + layout.lines, layout.announcements - layout.lines);
+  const uint64_t begin = layout_.Area(static_cast<uint32_t>(area)).lines;
+  if (proxy_ != nullptr) proxy_->ClearLines(begin, begin + layout_.area_bytes);
+  return device_->Clear(of(options_.rank).address() + begin, layout_.area_bytes);
 }
 
 }  // namespace axccl::exec

@@ -17,6 +17,9 @@ CudaPacking::CudaPacking(const Program& program)
   const size_t ranks = schedule_.program.size(), lanes = schedule_.lanes;
   for (size_t i = 0; packs_ && i < ranks * lanes; ++i) packs_ = FindSignals(i / lanes, i % lanes);
   for (size_t i = 0; packs_ && i < ranks * lanes; ++i) packs_ = CheckReads(i / lanes, i % lanes);
+  packs_ = packs_ && std::all_of(signals_.begin(), signals_.end(), [](const auto& signal) {
+             return std::get<2>(signal) < kernels::cuda::kPackedEndpoints;
+           });
   if (!packs_) signals_.clear();
 }
 
@@ -53,14 +56,6 @@ bool CudaPacking::CheckReads(size_t rank, size_t lane) const {
     }
   }
   return true;
-}
-
-Packing CudaPacking::packing() const {
-  if (!packs_) return Packing::kNone;
-  const bool rows = std::all_of(signals_.begin(), signals_.end(), [](const auto& signal) {
-    return std::get<2>(signal) < kernels::cuda::kRowedEndpoints;
-  });
-  return rows ? Packing::kRows : Packing::kWords;
 }
 
 // Small slots have few words, because reading and writing them uses smaller pieces. An empty slot has none to wait for.

@@ -40,6 +40,7 @@ struct RankOptions {
   double notice_seconds = 0;  // after which the user gets a notice about a wait, 0 = never
   // Bytes of a call, for its whole group, from which on buffers of peers in other processes are mapped.
   uint64_t map_bytes = 0;
+  bool spans_machines = false;
   bool direct = true;   // false (NCCL_P2P_DISABLE): ranks do not communicate through device memory
   Protocols protocols;  // allowed by the user
 };
