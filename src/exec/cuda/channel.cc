@@ -7,7 +7,6 @@
 #include "src/exec/cuda/packing.h"
 #include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/program.h"
-#include "src/exec/cuda/small.h"
 #include "src/exec/cuda/views.h"
 
 namespace axccl::exec {
@@ -38,7 +37,7 @@ Status CudaChannel::Upload() {
   if (place_ != CudaPlace::kSelf) {  // such a channel never waits
     AXCCL_ASSIGN_OR_RETURN(wait_, parts_.waits->Enter(channel_));
   }
-  CUdeviceptr barrier_program = 0;
+  const CudaPrograms::Uploaded* barrier_program = nullptr;
   if (place_ != CudaPlace::kPipeline) {  // whose only plan follows itself
     AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
     AXCCL_ASSIGN_OR_RETURN(barrier_program, OnDevice(*barrier));
@@ -56,7 +55,7 @@ Status CudaChannel::Upload() {
   channel.state.unmet = !met_;
   channel.control = parts_.control;
   channel.wait = wait_;
-  channel.barrier = reinterpret_cast<const cuda::Program*>(barrier_program);
+  channel.barrier = barrier_program != nullptr ? barrier_program->on_device() : nullptr;
   if (CudaProxy* const proxy = parts_.links->proxy(); proxy != nullptr && members_->inbox() != nullptr) {
     channel.ring = parts_.links->ring();
     channel.posted = reinterpret_cast<uint32_t*>(parts_.links->posted());
@@ -77,8 +76,8 @@ Status CudaChannel::Upload() {
   return parts_.device->Upload(memory_, bytes.data(), bytes.size());
 }
 
-Result<CUdeviceptr> CudaChannel::OnDevice(const Prepared& prepared) {
-  return parts_.programs->OnDevice(prepared.program, prepared.outbound.get(), members_->placement());
+Result<const CudaPrograms::Uploaded*> CudaChannel::OnDevice(const Prepared& prepared) {
+  return parts_.programs->Upload(prepared.program, prepared.outbound.get(), members_->placement());
 }
 
 cuda::Member CudaChannel::OnDevice(const Member& member) const {
@@ -133,10 +132,10 @@ Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
 }
 
 Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool captured, cuda::Task* task) {
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, OnDevice(direct));
+  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, OnDevice(direct));
   task->staged = task->program;
   task->staged_cut = task->cut;
-  task->program = reinterpret_cast<const cuda::Program*>(program);
+  task->program = program->on_device();
   task->cut = MakeCudaCut(direct, cuda::Packing::kNone);
   task->signature += direct.signature;
   AXCCL_RETURN_IF_ERROR(parts_.links->buffers()->Place(call, *members_, captured, task));
@@ -152,7 +151,8 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   call.group_order = ordered && call.OrderMatters();
   AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
-  AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, *prepared, table));
+  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, OnDevice(*prepared));
+  AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, *prepared, *program, table));
   if (const double seconds = call.views != nullptr ? call.views->timeout_seconds : 0; seconds > 0 && wait_ != nullptr)
     parts_.waits->Allow(wait_, channel_->log().next(), seconds);
   if (place_ != CudaPlace::kSelf) channel_->log().Record(call);
@@ -163,7 +163,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
   task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, AllowedProtocols()));
   if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
-  if (!number_) task.small = LowerSmall(*prepared->program, task);
+  if (!number_) task.small = LowerTask(program->lowered, task);
   return task;
 }
 
@@ -172,7 +172,8 @@ Result<cuda::Task> CudaChannel::MakeSlicedTask(const PipelinePart& part, const L
                                                const StartStamps& stamps) {
   const Call& call = part.call;
   AXCCL_ASSIGN_OR_RETURN(const Prepared prepared, plans_->PrepareSliced(call, part.program, part.slicing));
-  AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, prepared, table));
+  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, OnDevice(prepared));
+  AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, prepared, *program, table));
   task.cut.partition.count = call.count;
   task.cut.partition.lanes = static_cast<uint32_t>(part.program->lanes.size());
   task.sliced = reinterpret_cast<const cuda::Sliced*>(sliced);
@@ -189,12 +190,12 @@ void CudaChannel::TellWait(uint64_t sequence, const Call& call, uint32_t positio
 }
 
 // Everything but the cut.
-Result<cuda::Task> CudaChannel::TaskOf(const Call& call, const Prepared& prepared, const Lent& table) {
+Result<cuda::Task> CudaChannel::TaskOf(const Call& call, const Prepared& prepared,
+                                       const CudaPrograms::Uploaded& program, const Lent& table) {
   if (call.views != nullptr) AXCCL_RETURN_IF_ERROR(CheckCudaViews(call, *prepared.program));
-  AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr program, OnDevice(prepared));
   cuda::Task task;
   task.channel = reinterpret_cast<cuda::Channel*>(memory_);
-  task.program = reinterpret_cast<const cuda::Program*>(program);
+  task.program = program.on_device();
   task.input = call.input;
   task.output = call.output;
   task.input_offset = reinterpret_cast<uint64_t>(call.input);

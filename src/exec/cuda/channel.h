@@ -74,13 +74,14 @@ class CudaChannel {
   // `direct`: the result of PrepareDirect, which stays in the cache.
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
   Result<const Prepared*> PrepareDirect(const Call& call);
-  Result<kernels::cuda::Task> TaskOf(const Call& call, const Prepared& prepared, const Lent& table);
+  Result<kernels::cuda::Task> TaskOf(const Call& call, const Prepared& prepared, const CudaPrograms::Uploaded& program,
+                                     const Lent& table);
   Status OfferDirect(const Call& call, const Prepared& direct, bool captured, kernels::cuda::Task* task);
   Status Settle();
   Result<int> FindMissing();
   Status CheckMissing(int position) const;
   kernels::cuda::Member OnDevice(const Member& member) const;
-  Result<CUdeviceptr> OnDevice(const Prepared& prepared);
+  Result<const CudaPrograms::Uploaded*> OnDevice(const Prepared& prepared);
   Protocols AllowedProtocols() const;
 
   const CudaParts parts_;

@@ -8,19 +8,19 @@ namespace axccl::exec {
 
 CudaPrograms::~CudaPrograms() {
   const device::cuda::Scope scope(*device_);
-  for (const auto& [program, uploaded] : programs_) device_->Return(uploaded.second);
+  for (const auto& [key, uploaded] : programs_) device_->Return(uploaded.memory);
 }
 
-Result<CUdeviceptr> CudaPrograms::OnDevice(const std::shared_ptr<const Program>& program, const Outbound* outbound,
-                                           const plan::Placement& placement) {
+Result<const CudaPrograms::Uploaded*> CudaPrograms::Upload(const std::shared_ptr<const Program>& program,
+                                                           const Outbound* outbound, const plan::Placement& placement) {
   const std::pair key(program.get(), placement);
   const auto it = programs_.find(key);
-  if (it != programs_.end()) return it->second.second;
+  if (it != programs_.end()) return &it->second;
   AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, MakeCudaProgram(*program, outbound, placement));
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr memory, device_->Take(bytes.size()));
-  programs_[key] = {program, memory};
+  const Uploaded& uploaded = programs_[key] = {program, memory, LowerProgram(*program)};
   AXCCL_RETURN_IF_ERROR(device_->Upload(memory, bytes.data(), bytes.size()));
-  return memory;
+  return &uploaded;
 }
 
 }  // namespace axccl::exec

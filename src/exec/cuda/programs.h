@@ -9,6 +9,7 @@
 
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
+#include "src/exec/cuda/small.h"
 #include "src/exec/prepared/program.h"
 
 namespace axccl::exec {
@@ -20,15 +21,22 @@ class CudaPrograms {
   CudaPrograms(const CudaPrograms&) = delete;
   CudaPrograms& operator=(const CudaPrograms&) = delete;
 
-  // Returns the program (kernels::cuda::Program) in device memory; uploads it the first time. The other arguments are
-  // those of MakeCudaProgram; `outbound` is the same for each use of the program with that placement.
-  Result<CUdeviceptr> OnDevice(const std::shared_ptr<const Program>& program, const Outbound* outbound,
-                               const plan::Placement& placement);
+  struct Uploaded {
+    std::shared_ptr<const Program> program;
+    CUdeviceptr memory = 0;  // a kernels::cuda::Program
+    LoweredProgram lowered;
+
+    const kernels::cuda::Program* on_device() const { return reinterpret_cast<const kernels::cuda::Program*>(memory); }
+  };
+
+  // Uploads the program the first time. The other arguments are those of MakeCudaProgram; `outbound` is the same for
+  // each use of the program with that placement. The result lives as long as this object.
+  Result<const Uploaded*> Upload(const std::shared_ptr<const Program>& program, const Outbound* outbound,
+                                 const plan::Placement& placement);
 
  private:
   const device::cuda::Device* const device_;
-  std::map<std::pair<const Program*, plan::Placement>, std::pair<std::shared_ptr<const Program>, CUdeviceptr>>
-      programs_;
+  std::map<std::pair<const Program*, plan::Placement>, Uploaded> programs_;
 };
 
 }  // namespace axccl::exec

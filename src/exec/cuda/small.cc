@@ -12,7 +12,6 @@ using plan::Buffer;
 using plan::Operand;
 using plan::OpKind;
 
-// The lowering takes place at each call, so it allocates nothing.
 constexpr uint16_t kMostRanks = 512;
 
 // Goes through the steps of a program in order. Each function returns whether the short way can do that.
@@ -153,9 +152,13 @@ bool MayBeSmall(const kernels::cuda::Task& task) {
 
 }  // namespace
 
-Small LowerSmall(const Program& program, const kernels::cuda::Task& task) {
+LoweredProgram LowerProgram(const Program& program) {
+  return {Lowering(program).Lower(false), Lowering(program).Lower(true)};
+}
+
+Small LowerTask(const LoweredProgram& program, const kernels::cuda::Task& task) {
   if (!MayBeSmall(task)) return {};
-  Small small = Lowering(program).Lower(Scales(task));
+  Small small = Scales(task) ? program.scaled : program.plain;
   small.bytes = static_cast<uint16_t>(task.cut.partition.count * ElementSize(task.type));
   return small.KeptBytes() <= kernels::cuda::kMostKeptBytes ? small : Small{};
 }

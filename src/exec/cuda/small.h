@@ -6,10 +6,17 @@
 
 namespace axccl::exec {
 
-// Lowers the task of a rank, complete but for this, to the numbers of the short way. They say what the program says, so
-// they are right if the plan is. A task with `does` 0 goes the general way: its program does anything else than publish
-// a slot, signal all, wait for all, and make its output of all slots or one; or its slots are not packed in words, its
-// own input is scaled in another place than its slot, or it has views, slices or two programs.
-kernels::cuda::Small LowerSmall(const Program& program, const kernels::cuda::Task& task);
+// A rank's program in the short way, for inputs that are published as they are and for scaled ones. `does` is 0 where
+// the program goes the general way: it does anything else than publish a slot, signal all, wait for all, and make its
+// output of all slots or one; or its own input is scaled in another place than its slot.
+struct LoweredProgram {
+  kernels::cuda::Small plain, scaled;
+};
+LoweredProgram LowerProgram(const Program& program);
+
+// The numbers of the short way for a task, complete but for this. They say what the program says, so they are right if
+// the plan is. Tasks also go the general way if their slots are not packed in words, or if they have views, slices or
+// two programs.
+kernels::cuda::Small LowerTask(const LoweredProgram& program, const kernels::cuda::Task& task);
 
 }  // namespace axccl::exec

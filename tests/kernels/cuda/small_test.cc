@@ -31,7 +31,7 @@ kernels::cuda::Task TaskOf(uint64_t bytes, Packing packing = Packing::kWords) {
 }
 
 Small Lower(const Contract& contract, int rank, uint64_t bytes = 8) {
-  return LowerSmall(*ProgramOf(contract, "oneshot", rank), TaskOf(bytes));
+  return LowerTask(LowerProgram(*ProgramOf(contract, "oneshot", rank)), TaskOf(bytes));
 }
 
 bool Equal(const Small& a, const Small& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
@@ -75,7 +75,9 @@ TEST(CudaSmall, LeavesOtherKindsToTheInterpreter) {
 TEST(CudaSmall, LeavesOtherCallsToTheInterpreter) {
   const Contract contract{Kind::kAllReduce, 8, 0};
   const auto program = ProgramOf(contract, "oneshot", 0);
-  const auto lowers = [&](const kernels::cuda::Task& task) { return LowerSmall(*program, task).does != 0; };
+  const auto lowers = [&](const kernels::cuda::Task& task) {
+    return LowerTask(LowerProgram(*program), task).does != 0;
+  };
   EXPECT_TRUE(lowers(TaskOf(512)));
   EXPECT_FALSE(lowers(TaskOf(512, Packing::kRows)));
   EXPECT_FALSE(lowers(TaskOf(512, Packing::kNone)));
@@ -83,7 +85,7 @@ TEST(CudaSmall, LeavesOtherCallsToTheInterpreter) {
   EXPECT_EQ(Lower({Kind::kAllReduce, 13, 0}, 0, 512).does, 0) << "more than a block keeps";
   for (const std::string_view algorithm : algo::Algorithms(Kind::kAllReduce)) {
     if (algorithm == "oneshot") continue;
-    EXPECT_EQ(LowerSmall(*ProgramOf(contract, algorithm, 0), TaskOf(8)).does, 0) << algorithm;
+    EXPECT_EQ(LowerTask(LowerProgram(*ProgramOf(contract, algorithm, 0)), TaskOf(8)).does, 0) << algorithm;
   }
 }
 
@@ -93,7 +95,7 @@ TEST(CudaSmall, ScalesWhatItPublishes) {
     task.type = type;
     task.cut.partition.count /= ElementSize(type);
     task.scaling = scaling;
-    return LowerSmall(*ProgramOf({kind, 3, 0}, "oneshot", rank), task).does;
+    return LowerTask(LowerProgram(*ProgramOf({kind, 3, 0}, "oneshot", rank)), task).does;
   };
   constexpr int kSum = Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kReduces;
   EXPECT_EQ(does(Kind::kAllReduce, 0, DataType::kInt32, Scaling::kAverage), kSum) << "its result is divided";
@@ -108,9 +110,10 @@ TEST(CudaSmall, ScalesWhatItPublishes) {
 
 // A program without one of its steps, with two of them exchanged, or with another number in one.
 void ExpectNotice(const Program& program, const char* what) {
-  const Small small = LowerSmall(program, TaskOf(8));
+  const Small small = LowerTask(LowerProgram(program), TaskOf(8));
   const auto expect = [&](const Program& changed, size_t step, const char* change) {
-    EXPECT_FALSE(Equal(LowerSmall(changed, TaskOf(8)), small)) << what << ": step " << step << " " << change;
+    EXPECT_FALSE(Equal(LowerTask(LowerProgram(changed), TaskOf(8)), small))
+        << what << ": step " << step << " " << change;
   };
   const std::vector<Step>& steps = program.lanes[0];
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -135,7 +138,7 @@ void ExpectNotice(const Program& program, const char* what) {
     if (changed.operands[i].buffer == plan::Buffer::kScratch)
       changed.operands[i].rank =
           static_cast<uint16_t>((changed.operands[i].rank + 1) % program.plan->schedule.contract.ranks);
-    EXPECT_FALSE(Equal(LowerSmall(changed, TaskOf(8)), small)) << what << ": another operand " << i;
+    EXPECT_FALSE(Equal(LowerTask(LowerProgram(changed), TaskOf(8)), small)) << what << ": another operand " << i;
   }
 }
 
@@ -154,7 +157,7 @@ TEST(CudaSmall, NoticesTheOrderOfSteps) {
   for (const auto& [a, b] : {std::pair{0, 1}, {1, 3}, {2, 5}, {4, 5}}) {
     Program changed = *program;
     std::swap(changed.lanes[0][static_cast<size_t>(a)], changed.lanes[0][static_cast<size_t>(b)]);
-    EXPECT_EQ(LowerSmall(changed, TaskOf(8)).does, 0) << a << " and " << b;
+    EXPECT_EQ(LowerTask(LowerProgram(changed), TaskOf(8)).does, 0) << a << " and " << b;
   }
 }
 

@@ -306,7 +306,7 @@ void World::MakeTask(Part* part) {
   task.type = call.type;
   task.combine = call.combine;
   task.scaling = call.scaling;
-  if (call.views.empty()) task.small = exec::LowerSmall(*program, task);
+  if (call.views.empty()) task.small = exec::LowerTask(exec::LowerProgram(*program), task);
 }
 
 void World::OfferStaged(Part* part) {
