@@ -119,24 +119,32 @@ TEST(WarmCalls, OfOneRank) {
   RunRanks(harness::OneThread(1), body, Counting());
 }
 
-// The launch is behind what all streams have and before what they will get, and each rank's next call may come alone.
-TEST(WarmCalls, OfAGroupOnManyStreams) {
-  constexpr int kRanks = 8;
-  const auto body = [](RankContext& context) {
+// The calls of a group that all ranks of a device make, each on the stream that `stream_of` returns.
+void ExpectGroupAtMost(uint64_t limit, const std::function<axcclStream_t(const Clique&, int)>& stream_of) {
+  const auto body = [&](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     Words data(3000);
-    // The current context for checks and for the launch, the number of the first stream, the launch; for each rank, the
-    // capture and the event behind the launch; for each further stream, an event and a wait for it, and a wait for the
-    // launch.
-    ExpectAtMost(4 + 2 * kRanks + 3 * (kRanks - 1), [&] {
+    ExpectAtMost(limit, [&] {
       ASSERT_OK(ncclGroupStart());
-      for (int i = 0; i < kRanks; ++i) ASSERT_OK(Sum(&data, &data, clique.comm(i), clique.stream(i)));
+      for (int i = 0; i < clique.size(); ++i) ASSERT_OK(Sum(&data, &data, clique.comm(i), stream_of(clique, i)));
       ASSERT_OK(ncclGroupEnd());
     });
     ASSERT_TRUE(clique.Synchronize());
   };
-  RunRanks(harness::OneThread(kRanks), body, Counting());
+  RunRanks(harness::OneThread(8), body, Counting());
+}
+
+// The current context for checks and for the launch, the capture that the stream may be part of, its number, the
+// launch, and one event behind it for all ranks.
+TEST(WarmCalls, OfAGroupOnOneStream) {
+  ExpectGroupAtMost(6, [](const Clique& clique, int) { return clique.stream(0); });
+}
+
+// The launch is behind what all streams have and before what they will get: for each further stream also the capture,
+// an event and a wait for it, and a wait for the launch.
+TEST(WarmCalls, OfAGroupOnManyStreams) {
+  ExpectGroupAtMost(6 + 4 * 7, [](const Clique& clique, int rank) { return clique.stream(rank); });
 }
 
 // Parameters are as long as their tasks, and kernels publish in a domain of their own where devices have domains.

@@ -38,7 +38,7 @@ class DeviceLaunch {
   void Add(const StreamCall& call) {
     calls_.push_back(&call);
     AddOnce(&ranks_, static_cast<CudaRank*>(call.device));
-    AddOnce(&orders_, RankOrder{static_cast<CudaRank*>(call.device), call.channel->order().get()});
+    AddOnce(&orders_, CudaOrders::Place{&static_cast<CudaRank*>(call.device)->orders(), call.channel->order().get()});
     AddOnce(&streams_, static_cast<CUstream>(call.stream.cuda));
   }
 
@@ -66,10 +66,7 @@ class DeviceLaunch {
     for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) AXCCL_RETURN_IF_ERROR(Copy(call->call));
     }
-    CUevent end = nullptr;
-    for (const auto& [rank, order] : orders_) {
-      AXCCL_ASSIGN_OR_RETURN(end, rank->orders().Launched(order, first));
-    }
+    AXCCL_ASSIGN_OR_RETURN(const CUevent end, CudaOrders::Launched(orders_, first));
     for (size_t i = 1; i < streams_.size(); ++i)
       AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuStreamWaitEvent(streams_[i], end, 0));
     return Status();
@@ -81,7 +78,6 @@ class DeviceLaunch {
     std::vector<cuda::Task> tasks;
     Lent lent;  // for those that its parameters have no room for
   };
-  using RankOrder = std::pair<CudaRank*, const device::host::Timeline*>;
   static bool IsPlainCopy(const StreamCall& call) { return call.local && call.call.views == nullptr; }
   static CudaPlace PlaceOf(const StreamCall& call) {
     if (call.local) return CudaPlace::kSelf;
@@ -135,7 +131,7 @@ class DeviceLaunch {
 
   // A wait refers to the last record, so one event serves all streams.
   Status Join(const OrderedStream& first) {
-    for (const auto& [rank, order] : orders_) AXCCL_RETURN_IF_ERROR(rank->orders().Follow(order, first));
+    AXCCL_RETURN_IF_ERROR(CudaOrders::Follow(orders_, first));
     const Driver& driver = Driver::Loaded();
     for (size_t i = 1; i < streams_.size(); ++i) {
       AXCCL_ASSIGN_OR_RETURN(const CUevent event, ranks_[0]->orders().OrderingEvent());
@@ -187,7 +183,7 @@ class DeviceLaunch {
   const Device* const device_;
   std::vector<const StreamCall*> calls_;
   std::vector<CudaRank*> ranks_;
-  std::vector<RankOrder> orders_;
+  std::vector<CudaOrders::Place> orders_;
   std::vector<CUstream> streams_;
   std::vector<Wave> waves_;
   Lent tables_;  // for operands of calls on views

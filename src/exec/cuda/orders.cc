@@ -29,19 +29,27 @@ using device::cuda::Driver;
 using device::cuda::Scope;
 using device::host::Timeline;
 
+CudaOrders::End::~End() {
+  if (in_graphs.load(std::memory_order_relaxed)) return;
+  const Scope scope(*device);
+  Driver::Loaded().cuEventDestroy(event);
+}
+
 CudaOrders::~CudaOrders() {
   const Driver& driver = Driver::Loaded();
   const Scope scope(*device_);
   for (const Order& order : orders_) {
-    // A graph may outlive its communicator, with what it has of the event.
-    if (!order.in_graphs) driver.cuEventDestroy(order.done);
     if (order.captured != nullptr) driver.cuEventDestroy(order.captured);
   }
   if (ordering_ != nullptr) driver.cuEventDestroy(ordering_);
 }
 
 bool CudaOrders::IsDone(const Order& order) {
-  return (!order.launched && !order.in_graphs) || Driver::Loaded().cuEventQuery(order.done) != CUDA_ERROR_NOT_READY;
+  const auto pending = [](const std::shared_ptr<End>& end) {
+    return end != nullptr && Driver::Loaded().cuEventQuery(end->event) == CUDA_ERROR_NOT_READY;
+  };
+  if (!order.launched && !order.in_graphs) return true;
+  return !pending(order.done) && !pending(order.before);
 }
 
 bool CudaOrders::AreDone() const {
@@ -53,36 +61,56 @@ bool CudaOrders::IsDone(const Timeline* timeline) const {
                      [=](const Order& order) { return order.of != timeline || IsDone(order); });
 }
 
-std::vector<CUevent> CudaOrders::Ends() const {
-  std::vector<CUevent> ends;
-  for (const Order& order : orders_) ends.push_back(order.done);
+std::vector<std::shared_ptr<const CudaOrders::End>> CudaOrders::Ends() const {
+  std::vector<std::shared_ptr<const End>> ends;
+  for (const Order& order : orders_) {
+    for (const auto& end : {order.done, order.before}) {
+      if (end != nullptr) ends.push_back(end);
+    }
+  }
   return ends;
 }
 
 void CudaOrders::Forget(const Timeline* timeline) {
   for (Order& order : orders_) {
-    if (order.of == timeline) order.of = nullptr;
+    if (order.of != timeline) continue;
+    order.of = nullptr;
+    if (!order.in_graphs) order.done = nullptr;
   }
 }
 
 // Forgotten entries are reused.
-Result<CudaOrders::Order*> CudaOrders::OrderOf(const Timeline* timeline) {
+CudaOrders::Order* CudaOrders::OrderOf(const Timeline* timeline) {
   Order* free = nullptr;
   for (Order& order : orders_) {
     if (order.of == timeline) return &order;
     if (order.of == nullptr) free = &order;
   }
-  if (free == nullptr) {
-    const Scope scope(*device_);
-    Order order;
-    AXCCL_RETURN_IF_CUDA_ERROR(
-        Driver::Loaded().cuEventCreate(&order.done, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
-    free = &orders_.emplace_back(order);
-  }
+  if (free == nullptr) free = &orders_.emplace_back();
   free->of = timeline;
   free->launched = false;
   free->capture = 0;
   return free;
+}
+
+Result<std::shared_ptr<CudaOrders::End>> CudaOrders::MakeEnd() {
+  const Scope scope(*device_);
+  CUevent event = nullptr;
+  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
+  return ends_.emplace_back(std::make_shared<End>(device_, event));
+}
+
+// For a launch in these orders, some of which are this object's: one that ends no launch in another order. Other
+// threads may only let go of it meanwhile, or hold it for a while.
+Result<std::shared_ptr<CudaOrders::End>> CudaOrders::EndFor(std::span<const Place> places) {
+  for (const std::shared_ptr<End>& end : ends_) {
+    const auto ends = [&](const Place& place) { return place.orders->OrderOf(place.timeline)->done == end; };
+    const auto here = std::count_if(places.begin(), places.end(), ends);
+    if (end.use_count() != 1 + here) continue;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (!end->in_graphs.load(std::memory_order_relaxed)) return end;
+  }
+  return MakeEnd();
 }
 
 // The legacy stream has two handles and cannot be destroyed.
@@ -98,31 +126,75 @@ Result<OrderedStream> OrderedStream::Of(CUstream stream, uint64_t capture) {
   return ordered;
 }
 
-Status CudaOrders::Follow(const Timeline* timeline, const OrderedStream& stream) {
-  AXCCL_ASSIGN_OR_RETURN(const Order* order, OrderOf(timeline));
-  if (stream.capture != 0) return FollowInGraph(*order, stream.stream, stream.capture);
-  if (!order->in_graphs && (!order->launched || stream.id == order->stream)) return Status();
-  return Check(Driver::Loaded().cuStreamWaitEvent(stream.stream, order->done, 0), "cuStreamWaitEvent");
+// A group's orders mostly have one end.
+Status CudaOrders::Follow(std::span<const Place> places, const OrderedStream& stream) {
+  std::vector<const End*> awaited;
+  const auto wait = [&](const std::shared_ptr<End>& end) {
+    if (end == nullptr || std::count(awaited.begin(), awaited.end(), end.get()) != 0) return Status();
+    awaited.push_back(end.get());
+    return Check(Driver::Loaded().cuStreamWaitEvent(stream.stream, end->event, 0), "cuStreamWaitEvent");
+  };
+  for (const Place& place : places) {
+    Order* const order = place.orders->OrderOf(place.timeline);
+    if (stream.capture != 0) {
+      AXCCL_RETURN_IF_ERROR(place.orders->FollowInGraph(order, stream.stream, stream.capture));
+      continue;
+    }
+    if (!order->in_graphs && (!order->launched || stream.id == order->stream)) continue;
+    AXCCL_RETURN_IF_ERROR(wait(order->done));
+    AXCCL_RETURN_IF_ERROR(wait(order->before));
+  }
+  return Status();
 }
 
 // Recorded at once: when another stream has to follow, the application may have destroyed this one, and work that it
 // has enqueued here meanwhile would be waited for, too.
-Result<CUevent> CudaOrders::Launched(const Timeline* timeline, const OrderedStream& stream) {
-  AXCCL_ASSIGN_OR_RETURN(Order * order, OrderOf(timeline));
-  if (stream.capture != 0) {
-    AXCCL_RETURN_IF_ERROR(LaunchedInGraph(order, stream.stream, stream.capture));
-    return order->captured;
+Result<CUevent> CudaOrders::Launched(std::span<const Place> places, const OrderedStream& stream) {
+  std::shared_ptr<End> end;  // of all orders that are not in graphs
+  CUevent recorded = nullptr;
+  for (const Place& place : places) {
+    Order* const order = place.orders->OrderOf(place.timeline);
+    if (stream.capture != 0) {
+      AXCCL_RETURN_IF_ERROR(place.orders->LaunchedInGraph(order, stream.stream, stream.capture));
+      recorded = order->captured;
+      continue;
+    }
+    if (order->in_graphs || end == nullptr) {
+      if (!order->in_graphs) {
+        AXCCL_ASSIGN_OR_RETURN(end, place.orders->EndFor(places));
+      }
+      recorded = order->in_graphs ? order->done->event : end->event;
+      AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventRecord(recorded, stream.stream));
+    }
+    if (!order->in_graphs) order->done = end;
+    order->before = nullptr;
+    order->stream = stream.id;
+    order->launched = true;
   }
-  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventRecord(order->done, stream.stream));
-  order->stream = stream.id;
-  order->launched = true;
-  return order->done;
+  return recorded;
 }
 
-Status CudaOrders::FollowInGraph(const Order& order, CUstream stream, uint64_t capture) {
+// From now on the order has an end of its own. Its last one is never recorded again, because graphs will wait for it.
+Status CudaOrders::TakeIntoGraphs(Order* order) {
+  if (order->in_graphs) return Status();
+  order->before = std::move(order->done);
+  if (order->before != nullptr) order->before->in_graphs.store(true, std::memory_order_relaxed);
+  AXCCL_ASSIGN_OR_RETURN(order->done, MakeEnd());
+  order->done->in_graphs.store(true, std::memory_order_relaxed);
+  order->in_graphs = true;
+  return Status();
+}
+
+Status CudaOrders::FollowInGraph(Order* order, CUstream stream, uint64_t capture) {
   const Driver& driver = Driver::Loaded();
-  if (order.capture == capture) return Check(driver.cuStreamWaitEvent(stream, order.captured, 0), "cuStreamWaitEvent");
-  return Check(driver.cuStreamWaitEvent(stream, order.done, CU_EVENT_WAIT_EXTERNAL), "cuStreamWaitEvent");
+  if (order->capture == capture)
+    return Check(driver.cuStreamWaitEvent(stream, order->captured, 0), "cuStreamWaitEvent");
+  AXCCL_RETURN_IF_ERROR(TakeIntoGraphs(order));
+  for (const auto& end : {order->done, order->before}) {
+    if (end == nullptr) continue;
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamWaitEvent(stream, end->event, CU_EVENT_WAIT_EXTERNAL));
+  }
+  return Status();
 }
 
 // The record is a node beside the stream's way, so that what follows on the stream does not wait for it.
@@ -136,10 +208,8 @@ Status CudaOrders::LaunchedInGraph(Order* order, CUstream stream, uint64_t captu
   order->capture = capture;
   AXCCL_ASSIGN_OR_RETURN(const CapturedEnd end, EndOfCapture(stream));
   CUgraphNode node = nullptr;
-  AXCCL_RETURN_IF_CUDA_ERROR(
-      driver.cuGraphAddEventRecordNode(&node, end.graph, end.dependencies, end.count, order->done));
-  order->in_graphs = true;
-  return Status();
+  return Check(driver.cuGraphAddEventRecordNode(&node, end.graph, end.dependencies, end.count, order->done->event),
+               "cuGraphAddEventRecordNode");
 }
 
 Result<CUevent> CudaOrders::OrderingEvent() {

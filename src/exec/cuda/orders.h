@@ -5,10 +5,19 @@
 // ends the order's last launch, and records it again. CUDA counts both when the graph is launched, as NCCL does for its
 // mixture of graphs and other calls. Within a capture, launches follow each other by an event of the capture.
 //
-// Used by one thread at a time.
+// One event ends the launch of a group in the orders of all its ranks, as long as no graph records it. CUDA's rules
+// about events on which this relies: a wait refers to the last record before it, and lasts even if the event is
+// recorded again, or destroyed; an event that is recorded in a graph is recorded whenever the graph is launched. So an
+// event may be recorded again only if all orders whose end it is take part, and one that a graph waits for, never.
+//
+// Used by one thread at a time, but orders of several ranks may share events.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "src/base/status.h"
@@ -31,6 +40,24 @@ struct OrderedStream {
 
 class CudaOrders {
  public:
+  // The end of a launch.
+  struct End {
+    End(const device::cuda::Device* d, CUevent e) : device(d), event(e) {}
+    ~End();
+    End(const End&) = delete;
+    End& operator=(const End&) = delete;
+
+    const device::cuda::Device* const device;
+    const CUevent event;
+    std::atomic<bool> in_graphs{false};  // a graph records it or waits for it; graphs may outlive their communicators
+  };
+  // An order of a rank.
+  struct Place {
+    CudaOrders* orders;
+    const device::host::Timeline* timeline;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+
   explicit CudaOrders(const device::cuda::Device* device) : device_(device) {}
   ~CudaOrders();
   CudaOrders(const CudaOrders&) = delete;
@@ -38,40 +65,52 @@ class CudaOrders {
 
   const device::cuda::Device* device() const { return device_; }
 
-  // Makes what follows on the stream wait for what was launched in that order.
-  Status Follow(const device::host::Timeline* timeline, const OrderedStream& stream);
-  // Records that work was enqueued on the stream. Returns the event that has recorded it.
-  Result<CUevent> Launched(const device::host::Timeline* timeline, const OrderedStream& stream);
+  // Makes what follows on the stream wait for what was launched in these orders.
+  static Status Follow(std::span<const Place> places, const OrderedStream& stream);
+  Status Follow(const device::host::Timeline* timeline, const OrderedStream& stream) {
+    return Follow(std::array{Place{this, timeline}}, stream);
+  }
+  // Records that work was enqueued on the stream, in all of these orders. Returns an event that has recorded it.
+  static Result<CUevent> Launched(std::span<const Place> places, const OrderedStream& stream);
+  Result<CUevent> Launched(const device::host::Timeline* timeline, const OrderedStream& stream) {
+    return Launched(std::array{Place{this, timeline}}, stream);
+  }
   // An event for ordering one stream behind another. A wait refers to the last record, so one event can be reused.
   Result<CUevent> OrderingEvent();
 
   // Whether everything that was launched is done: in all orders, or in one.
   bool AreDone() const;
   bool IsDone(const device::host::Timeline* timeline) const;
-  // Events that occur when it is.
-  std::vector<CUevent> Ends() const;
+  // When they occur, it is.
+  std::vector<std::shared_ptr<const End>> Ends() const;
   // No launch in that order will follow, and it is done.
   void Forget(const device::host::Timeline* timeline);
 
  private:
   struct Order {
     const device::host::Timeline* of = nullptr;  // null: unused at present
-    CUevent done = nullptr;                      // of the last launch
+    std::shared_ptr<End> done;                   // of the last launch; null: there was none
     unsigned long long stream = 0;               // OrderedStream::id of the last launch
     bool launched = false;                       // outside of graphs
-    bool in_graphs = false;                      // captured, so that a graph may record `done` at any time
-    uint64_t capture = 0;                        // the last one
-    CUevent captured = nullptr;                  // of the last launch in it
+    // Captured, so that a graph may record `done`, which is of this order alone, at any time.
+    bool in_graphs = false;
+    std::shared_ptr<End> before;  // of the last launch before that, which other orders may have, too
+    uint64_t capture = 0;         // the last one
+    CUevent captured = nullptr;   // of the last launch in it
   };
 
-  static Status FollowInGraph(const Order& order, CUstream stream, uint64_t capture);
+  Status TakeIntoGraphs(Order* order);
+  Status FollowInGraph(Order* order, CUstream stream, uint64_t capture);
   Status LaunchedInGraph(Order* order, CUstream stream, uint64_t capture);
 
-  Result<Order*> OrderOf(const device::host::Timeline* timeline);
+  Order* OrderOf(const device::host::Timeline* timeline);
+  Result<std::shared_ptr<End>> MakeEnd();
+  Result<std::shared_ptr<End>> EndFor(std::span<const Place> places);
   static bool IsDone(const Order& order);
 
   const device::cuda::Device* const device_;
-  std::vector<Order> orders_;
+  std::deque<Order> orders_;
+  std::vector<std::shared_ptr<End>> ends_;  // all that this object has made
   CUevent ordering_ = nullptr;
 };
 

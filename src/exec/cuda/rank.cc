@@ -219,22 +219,22 @@ void CudaRank::WaitIdle() {
 
 void CudaRank::AwaitKernels() {
   const Scope scope(*device_);  // the caller may have no context yet
-  std::vector<CUevent> ends;
+  std::vector<std::shared_ptr<const CudaOrders::End>> ends;
   {
     std::lock_guard lock(launching_);
     if (orders_.AreDone()) return;
     ends = orders_.Ends();
   }
   const Driver& driver = Driver::Loaded();
-  for (const CUevent end : ends) {
+  for (const auto& end : ends) {
     const auto ended = [&] {
-      if (driver.cuEventQuery(end) != CUDA_ERROR_NOT_READY) return true;
+      if (driver.cuEventQuery(end->event) != CUDA_ERROR_NOT_READY) return true;
       Relieve();
       return false;
     };
     const bool aborted = __atomic_load_n(&control_->abort, __ATOMIC_ACQUIRE) != 0;
     aborted ? (void)service::PollUntil(-1, 0, service::Clock::time_point::max(), ended)
-            : (void)driver.cuEventSynchronize(end);
+            : (void)driver.cuEventSynchronize(end->event);
   }
   if (__atomic_load_n(&control_->abort, __ATOMIC_ACQUIRE) != 0) Relieve();
 }
