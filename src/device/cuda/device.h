@@ -94,7 +94,24 @@ class Current {
   bool pushed_ = false;
 };
 
-// The same for calls that would break the capture of a stream: these are allowed, too.
+// Whether a handle stands for a stream of the context that is current.
+inline bool IsOfCurrentContext(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+// Calls the driver for a stream of the device, or for an event of it. CUDA lets the driver refuse to launch into a
+// stream of a context that is not current; then it has done nothing, and is called again with the context. So most
+// calls need not ask which context is current. There must be a Current if the handle stands for a stream of the current
+// context.
+template <typename Call>
+CUresult OnStream(const Device& device, Call call) {
+  const CUresult result = call();
+  if (result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_INVALID_HANDLE) return result;
+  const Current current(device);
+  return call();
+}
+
+// Current, and calls that would break the capture of a stream are allowed, too.
 class Scope {
  public:
   explicit Scope(const Device& device);

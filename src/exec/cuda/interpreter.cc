@@ -18,6 +18,7 @@ Status CudaInterpreter::Load(const Device& device) {
   const Driver& driver = Driver::Loaded();
   AXCCL_ASSIGN_OR_RETURN(const CUmodule module, device.Load(axccl_cuda_fatbin));
   const Scope scope(device);
+  device_ = &device;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&run_, module, "axccl_run"));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&run_one_, module, "axccl_run_one"));
   has_domains_ = device.capability() >= 90;
@@ -68,7 +69,8 @@ Status CudaInterpreter::Launch(CUfunction function, kernels::cuda::Launch* launc
   config.attrs = &domain;
   config.numAttrs = has_domains_ ? 1 : 0;
   void* parameters[] = {launch};
-  return Check(Driver::Loaded().cuLaunchKernelEx(&config, function, parameters, nullptr), "cuLaunchKernelEx");
+  const auto call = [&] { return Driver::Loaded().cuLaunchKernelEx(&config, function, parameters, nullptr); };
+  return Check(device::cuda::OnStream(*device_, call), "cuLaunchKernelEx");
 }
 
 }  // namespace axccl::exec

@@ -21,7 +21,8 @@ class CudaInterpreter {
 
   // The blocks that the device runs at a time, with the most threads.
   uint32_t resident_blocks() const { return resident_blocks_; }
-  // The device's context is current.
+  // The stream is one of the device, and if its handle stands for a stream of the current context, that is the
+  // device's.
   Status Launch(kernels::cuda::Launch* launch, unsigned blocks, unsigned threads, CUstream stream) const;
 
  private:
@@ -30,6 +31,7 @@ class CudaInterpreter {
   Status Launch(CUfunction function, kernels::cuda::Launch* launch, unsigned blocks, unsigned threads,
                 CUstream stream) const;
 
+  const device::cuda::Device* device_ = nullptr;
   CUfunction run_ = nullptr, run_one_ = nullptr;
   bool has_domains_ = false;  // of memory: the device orders the accesses of each apart
   uint32_t resident_blocks_ = 1;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "src/base/add_once.h"
@@ -57,8 +58,9 @@ class DeviceLaunch {
 
   // The first stream does the work; it waits for the others first, and they wait for it afterwards.
   Status Enqueue() {
-    const Current current(*device_);
-    AXCCL_ASSIGN_OR_RETURN(const OrderedStream first, OrderedStream::Of(streams_[0], capture_));
+    std::optional<Current> current;
+    if (!IsBareLaunch()) current.emplace(*device_);
+    AXCCL_ASSIGN_OR_RETURN(const OrderedStream first, OrderedStream::Of(*device_, streams_[0], capture_));
     AXCCL_RETURN_IF_ERROR(Join(first));
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(Send(tables_, table_bytes_));
     for (const Wave& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
@@ -86,6 +88,12 @@ class DeviceLaunch {
   }
   static size_t TableBytes(const StreamCall& call) {
     return call.call.views == nullptr ? 0 : RoundUp(CudaViewTableBytes(*call.call.views), kCacheLine);
+  }
+
+  // Whether one kernel is all that is enqueued, and the handle of its stream means the same in every context.
+  bool IsBareLaunch() const {
+    return calls_.size() == 1 && !IsPlainCopy(*calls_[0]) && table_bytes_ == 0 && capture_ == 0 &&
+           !device::cuda::IsOfCurrentContext(streams_[0]);
   }
 
   // Lends memory for the tables of all calls on views, in their order.

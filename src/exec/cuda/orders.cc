@@ -26,6 +26,7 @@ Result<CapturedEnd> EndOfCapture(CUstream stream) {
 
 using device::cuda::Check;
 using device::cuda::Driver;
+using device::cuda::OnStream;
 using device::cuda::Scope;
 using device::host::Timeline;
 
@@ -114,14 +115,15 @@ Result<std::shared_ptr<CudaOrders::End>> CudaOrders::EndFor(std::span<const Plac
 }
 
 // The legacy stream has two handles and cannot be destroyed.
-Result<OrderedStream> OrderedStream::Of(CUstream stream, uint64_t capture) {
+Result<OrderedStream> OrderedStream::Of(const device::cuda::Device& device, CUstream stream, uint64_t capture) {
   OrderedStream ordered{stream, capture};
   if (capture != 0) return ordered;
   constexpr unsigned long long kLegacy = ~0ull;
   if (stream == nullptr || stream == CU_STREAM_LEGACY) {
     ordered.id = kLegacy;
   } else {
-    AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuStreamGetId(stream, &ordered.id));
+    const CUresult result = OnStream(device, [&] { return Driver::Loaded().cuStreamGetId(stream, &ordered.id); });
+    AXCCL_RETURN_IF_ERROR(Check(result, "cuStreamGetId"));
   }
   return ordered;
 }
@@ -132,7 +134,8 @@ Status CudaOrders::Follow(std::span<const Place> places, const OrderedStream& st
   const auto wait = [&](const std::shared_ptr<End>& end) {
     if (end == nullptr || std::count(awaited.begin(), awaited.end(), end.get()) != 0) return Status();
     awaited.push_back(end.get());
-    return Check(Driver::Loaded().cuStreamWaitEvent(stream.stream, end->event, 0), "cuStreamWaitEvent");
+    const auto call = [&] { return Driver::Loaded().cuStreamWaitEvent(stream.stream, end->event, 0); };
+    return Check(OnStream(*end->device, call), "cuStreamWaitEvent");
   };
   for (const Place& place : places) {
     Order* const order = place.orders->OrderOf(place.timeline);
@@ -164,7 +167,8 @@ Result<CUevent> CudaOrders::Launched(std::span<const Place> places, const Ordere
         AXCCL_ASSIGN_OR_RETURN(end, place.orders->EndFor(places));
       }
       recorded = order->in_graphs ? order->done->event : end->event;
-      AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventRecord(recorded, stream.stream));
+      const auto call = [&] { return Driver::Loaded().cuEventRecord(recorded, stream.stream); };
+      AXCCL_RETURN_IF_ERROR(Check(OnStream(*place.orders->device_, call), "cuEventRecord"));
     }
     if (!order->in_graphs) order->done = end;
     order->before = nullptr;

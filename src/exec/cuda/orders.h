@@ -26,10 +26,11 @@
 
 namespace axccl::exec {
 
-// The stream of a launch.
+// The stream of a launch. If it is captured, or its handle stands for a stream of the current context, that of the
+// device is current.
 struct OrderedStream {
   // `capture`: the id of the stream's (CaptureOf); 0: none.
-  static Result<OrderedStream> Of(CUstream stream, uint64_t capture);
+  static Result<OrderedStream> Of(const device::cuda::Device& device, CUstream stream, uint64_t capture);
 
   CUstream stream = nullptr;
   uint64_t capture = 0;

@@ -21,7 +21,7 @@ constexpr int kLooksAwake = 200;  // before it sleeps
 }  // namespace
 
 Status CudaPipeline::CheckStream(CUstream stream) const {
-  AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(stream));
+  AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(*device_, stream));
   const uint64_t started = capture_.load(std::memory_order_acquire);
   if (is_abandoned())
     return MakeStatus(Code::kInvalidUsage,
@@ -50,14 +50,14 @@ bool CudaPipeline::is_abandoned() const {
   const uint64_t started = capture_.load(std::memory_order_acquire);
   if (started == 0) return false;
   const Scope scope(*device_);
-  const Result<uint64_t> capture = CaptureOf(stream_);
+  const Result<uint64_t> capture = CaptureOf(*device_, stream_);
   return capture.ok() && capture.value() != started;
 }
 
 Status CudaPipeline::Start(StreamRef ref) {
   const Scope scope(*device_);
   const auto stream = static_cast<CUstream>(ref.cuda);
-  AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(stream));
+  AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(*device_, stream));
   if (capture != 0 && wants_copies())
     return MakeStatus(Code::kInvalidUsage,
                       "stream %p is being captured, and signals between copy engines differ from start to start, which "
@@ -136,7 +136,7 @@ Status CudaPipeline::Advance() {
 // What is called on the channel after a start that is not enqueued yet comes behind it, as on other ranks.
 Status CudaPipeline::Reserve(uint32_t start) {
   const Driver& driver = Driver::Loaded();
-  AXCCL_ASSIGN_OR_RETURN(const OrderedStream turn, OrderedStream::Of(turn_, 0));
+  AXCCL_ASSIGN_OR_RETURN(const OrderedStream turn, OrderedStream::Of(*device_, turn_, 0));
   AXCCL_RETURN_IF_ERROR(rank_->orders().Follow(order_.get(), turn));
   CUevent before = nullptr;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&before, CU_EVENT_DISABLE_TIMING));
@@ -200,7 +200,7 @@ Status CudaPipeline::Run(uint32_t stamp, bool captured) {
   }
   const bool reserved = !before_.empty();
   const uint64_t capture = captured ? capture_.load(std::memory_order_relaxed) : 0;
-  AXCCL_ASSIGN_OR_RETURN(const OrderedStream own, OrderedStream::Of(stream_, capture));
+  AXCCL_ASSIGN_OR_RETURN(const OrderedStream own, OrderedStream::Of(*device_, stream_, capture));
   AXCCL_RETURN_IF_ERROR(TakeTurn(own));
   AXCCL_RETURN_IF_ERROR(FillZeros(stamp));
   AXCCL_RETURN_IF_ERROR(Launch(stamp, captured));

@@ -14,6 +14,7 @@ using device::cuda::Check;
 using device::cuda::Current;
 using device::cuda::Device;
 using device::cuda::Driver;
+using device::cuda::OnStream;
 
 const Device* DeviceOf(const StreamCall& call) { return static_cast<CudaRank*>(call.device)->device(); }
 
@@ -44,17 +45,12 @@ Status CheckTogether(const StreamCall& a, const StreamCall& b) {
 
 Status CheckStreams(std::vector<StreamCall>* calls) {
   const StreamCall* before = nullptr;
-  std::optional<Current> current;
   for (StreamCall& call : *calls) {
     // Most groups use one stream only, so this saves a call of the driver for every further call.
     if (before != nullptr && before->stream.cuda == call.stream.cuda && DeviceOf(*before) == DeviceOf(call)) {
       call.capture = before->capture;
     } else {
-      if (before == nullptr || DeviceOf(*before) != DeviceOf(call)) {
-        current.reset();
-        current.emplace(*DeviceOf(call));
-      }
-      AXCCL_ASSIGN_OR_RETURN(call.capture, CaptureOf(static_cast<CUstream>(call.stream.cuda)));
+      AXCCL_ASSIGN_OR_RETURN(call.capture, CaptureOf(*DeviceOf(call), static_cast<CUstream>(call.stream.cuda)));
     }
     before = &call;
   }
@@ -69,11 +65,14 @@ Status CheckStreams(std::vector<StreamCall>* calls) {
 
 }  // namespace
 
-Result<uint64_t> CaptureOf(CUstream stream) {
-  const Driver& driver = Driver::Loaded();
+Result<uint64_t> CaptureOf(const Device& device, CUstream stream) {
+  std::optional<Current> current;
+  if (device::cuda::IsOfCurrentContext(stream)) current.emplace(device);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr));
+  const CUresult result = OnStream(
+      device, [&] { return Driver::Loaded().cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr); });
+  AXCCL_RETURN_IF_ERROR(Check(result, "cuStreamGetCaptureInfo"));
   if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
     return MakeStatus(Code::kInvalidUsage,
                       "an earlier error has ended the capture of stream %p; end it, and begin again",

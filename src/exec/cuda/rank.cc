@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "src/base/service_fd.h"
 #include "src/exec/cuda/interpreter.h"
@@ -106,7 +107,8 @@ Status CudaRank::FindStream(void* handle, const char* call, StreamRef* stream) c
 
 Status CudaRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) {
   AXCCL_RETURN_IF_ERROR(CheckCall(call));
-  const Current current(*device_);
+  std::optional<Current> current;  // for all that follows
+  if (device::cuda::IsOfCurrentContext(static_cast<CUstream>(stream.cuda))) current.emplace(*device_);
   return LaunchGroup({StreamCall{owner->shared_from_this(), this, channel, call, stream, nullptr, channel->Hold()}});
 }
 

@@ -94,8 +94,8 @@ class CudaRank final : public RankDevice {
   const std::shared_ptr<CudaAttended> attended_ = std::make_shared<CudaAttended>();
 };
 
-// The number of the capture that the stream is part of, 0 if there is none (prepare.cc).
-Result<uint64_t> CaptureOf(CUstream stream);
+// The number of the capture that the stream of the device is part of, 0 if there is none (prepare.cc).
+Result<uint64_t> CaptureOf(const device::cuda::Device& device, CUstream stream);
 
 // For a group (prepare.cc): returns an error unless the streams of all calls are part of one capture on each device, or
 // none is captured (the calls then record which it is), and unless there is room for all channels. Enqueues nothing.

@@ -17,8 +17,9 @@ CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream, vo
   return WithStream(stream, [&](const StreamPtr& found) {
     FunctionPtr function;
     if (const CUresult error = ResolveFunction(handle, found->context, &function); error != CUDA_SUCCESS) return error;
-    // A function belongs to a context, and so does a stream.
-    if (function->module->context() != found->context) return CUDA_ERROR_INVALID_HANDLE;
+    // A function belongs to a context, and so does a stream, which must be current.
+    if (function->module->context() != found->context || CurrentContext() != found->context)
+      return CUDA_ERROR_INVALID_HANDLE;
     if (const CUresult error = CheckLaunch(*function, shape); error != CUDA_SUCCESS) return error;
     std::vector<std::byte> packed;
     if (const CUresult error = PackArguments(*function, arguments, extra, &packed); error != CUDA_SUCCESS) return error;

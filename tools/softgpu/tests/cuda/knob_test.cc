@@ -159,7 +159,9 @@ int CallWhileAKernelRuns(const std::string& ends, int channel) {
   int waited[kCalls] = {};
   for (int which = 0; which < kCalls; ++which) {
     flag = 0;
+    cuCtxSetCurrent(context[1]);
     cuLaunchKernel(wait_flag, 1, 1, 1, 32, 1, 1, 0, stream[1], arguments, nullptr);
+    cuCtxSetCurrent(context[0]);
     std::atomic<bool> called{false};
     std::thread ender([&] {
       while (!called) std::this_thread::yield();

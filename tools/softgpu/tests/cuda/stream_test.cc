@@ -48,6 +48,27 @@ TEST_F(Streams, RunSideBySide) {
   EXPECT_EQ(Word(flags[0]), 1u);
 }
 
+// "A kernel launch will fail if it is issued to a stream that is not associated to the current device" (CUDA C++
+// Programming Guide, multi-device systems).
+TEST_F(Streams, TakeKernelsWhileTheirContextIsCurrent) {
+  const CUstream stream = NewStream();
+  const CUfunction set_flag = Function("set_flag");
+  CUdeviceptr flag = Zeroed(4);
+  void* arguments[] = {&flag};
+  const auto launch = [&] { return cuLaunchKernel(set_flag, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr); };
+  CUcontext other = nullptr;
+  OK(cuDevicePrimaryCtxRetain(&other, 1));
+  for (const CUcontext context : {other, CUcontext{}}) {
+    OK(cuCtxSetCurrent(context));
+    EXPECT_EQ(launch(), CUDA_ERROR_INVALID_HANDLE);
+  }
+  OK(cuCtxSetCurrent(context_));
+  EXPECT_EQ(Word(flag), 0u);
+  OK(launch());
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(Word(flag), 1u);
+}
+
 TEST_F(Streams, LegacyStreamOrdersBlockingOnes) {
   const CUstream blocking = NewStream(CU_STREAM_DEFAULT), other = NewStream(CU_STREAM_DEFAULT), free = NewStream();
   CUdeviceptr flag = Zeroed(4), word = Zeroed(4);
