@@ -1,7 +1,9 @@
 // Ring: every rank sends to the next rank only, by putting data into that rank's scratch. Each rank sends the least
 // that any algorithm can, and needs no other links; in exchange, there is one step for each rank.
 //
-// Each step has its own slot at the receiver, so nothing is overwritten within a turn. All-reduce, all-gather and
+// Each of n consecutive steps has its own slot at the receiver. The all-reduce has more steps, and uses the slots
+// again: a rank that has heard of a step has heard, all the way round, that the next rank did the step n - 2 before it,
+// which read the slot that this rank writes now. So no rank gives credits within a turn. All-reduce, all-gather and
 // reduce-scatter go all the way round, which makes them complete. Broadcast and reduce are chains that begin or end at
 // the root. In these, consecutive turns form the pipeline, and Build() adds the credits that let a rank run one turn
 // ahead.
@@ -22,7 +24,7 @@ Operand InputChunk(Kind kind, int rank, int chunk) {
 }
 
 // After these n - 1 steps, rank r holds the fold of chunk r in `result`. The contribution to chunk c starts at rank c +
-// 1 and collects the others' on its way to rank c. Uses slots 0 to n - 2 and as many signals.
+// 1 and collects the others' on its way to rank c. Takes n - 1 slots and as many signals.
 void ReduceScatterSteps(Builder* b, Kind kind, int r, std::vector<Operand> result) {
   const int n = b->ranks();
   const int next = b->Shift(r, 1);
@@ -44,14 +46,15 @@ void RingAllReduce(Builder* b) {
   const int n = b->ranks();
   for (const int r : b->programmed()) {
     const int next = b->Shift(r, 1);
-    const int first = n - 1;  // slot of the first finished chunk that comes round
-    ReduceScatterSteps(b, Kind::kAllReduce, r, {Slot(next, first), Out(r, 0, r)});
+    const int first = n - 1;  // the step in which the first finished chunk comes round
+    const auto slot = [n](int rank, int step) { return Slot(rank, step % n); };
+    ReduceScatterSteps(b, Kind::kAllReduce, r, {slot(next, first), Out(r, 0, r)});
     b->Signal(r, next);
     for (int step = 1; step < n; ++step) {
       std::vector<Operand> dst = {Out(r, 0, b->Shift(r, -step))};
-      if (step + 1 < n) dst.push_back(Slot(next, first + step));
+      if (step + 1 < n) dst.push_back(slot(next, first + step));
       b->Wait(r, b->Shift(r, -1), 0, first + step);
-      b->Copy(r, dst, Slot(r, first + step - 1));
+      b->Copy(r, dst, slot(r, first + step - 1));
       if (step + 1 < n) b->Signal(r, next);
     }
   }
