@@ -161,6 +161,7 @@ TEST_F(Runtime, CapturesAndReplays) {
   uint32_t *word = nullptr, value = 2, seen = 0;
   RT(cudaMalloc(reinterpret_cast<void**>(&word), 4));
   RT(cudaMemset(word, 0, 4));
+  RT(cudaDeviceSynchronize());  // the stream would not wait for it
   cudaStream_t stream = nullptr;
   RT(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   RT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
