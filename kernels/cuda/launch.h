@@ -57,9 +57,11 @@ AXCCL_HD constexpr uint32_t PackedRows(uint64_t bytes) {
 AXCCL_HD constexpr uint32_t StoredRows(uint64_t bytes) { return (PackedRows(bytes) + 3) / 4 * 4; }
 AXCCL_HD constexpr uint64_t RowFlag(uint64_t turn) { return turn + 1; }
 inline constexpr size_t kRowedSlotBytes = StoredRows(kRowedBytes) * kRowBytes;
-// The first kPackedEndpoints endpoints of a channel have packed slots, of both kinds, because oneshot uses only these.
-// Plans pack no slots of other endpoints.
-inline constexpr uint32_t kPackedEndpoints = 1;
+// The first endpoint of a channel has slots of rows and of words. So much do most plans need. On the default channel of
+// `ranks` ranks, more of the first endpoints have slots of words, for plans by which a rank publishes a block for each
+// other one (oneshot). Plans pack no slots of other endpoints.
+inline constexpr uint32_t kRowedEndpoints = 1;
+AXCCL_HD constexpr uint32_t WordedEndpoints(uint32_t ranks) { return ranks > 2 ? ranks - 1 : 1; }
 
 // A rank's announcement of its buffers to its peers, before a direct program or a task of two programs (Task::staged).
 // There is one for each parity of the sequence number. An address is `offset` bytes from the entry `map` of the
@@ -142,7 +144,8 @@ struct Program {
   uint32_t prologue = 0;  // direct programs: number of steps of lane 0 in the exchange that announces buffers
   uint8_t complete = 0;   // plan::Plan::complete
   uint8_t is_barrier = 0;
-  Packing packing = Packing::kNone;  // how its slots may be packed: kNone, or kRows, which includes words
+  // How its slots may be packed; rows include words; kWords: only where other endpoints than the first have them.
+  Packing packing = Packing::kNone;
   uint8_t reserved = 0;
   uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0, far_slots_at = 0;
   uint32_t lane_begin[kMaxLanes + 1] = {};  // steps of lane l are [lane_begin[l], lane_begin[l + 1])
@@ -252,7 +255,7 @@ struct State {
 // is in host memory, where it is sent from and arrives.
 struct alignas(16) Member {
   uint8_t* lines = nullptr;  // Line[plan::LineIndex]
-  // For lane 0 and kPackedEndpoints: [(endpoint * kRotation + copy) * kPackedSlotBytes] and [(...) * kRowedSlotBytes].
+  // For lane 0: [(endpoint * kRotation + copy) * kPackedSlotBytes] and [(...) * kRowedSlotBytes].
   uint8_t* packed = nullptr;
   uint8_t* rows = nullptr;
   uint8_t* announcements = nullptr;  // Announcement[2], then Channel::view_bytes of ViewPlace for each parity

@@ -22,14 +22,13 @@ struct Region {
   uint64_t begin, bytes;
 };
 
-// In the order of their addresses. `packs`: the rank has packed slots there.
-void AddControl(const ChannelLayout& channel, const std::string& name, bool packs, std::vector<Region>* regions) {
+// In the order of their addresses. `worded`: endpoints that have slots of words.
+void AddControl(const ChannelLayout& channel, const std::string& name, uint32_t worded, std::vector<Region>* regions) {
   const uint64_t lines = uint64_t{channel.lanes} * channel.endpoints * plan::kRotation * sizeof(Line);
   regions->push_back({name + " lines", channel.lines, lines});
-  if (packs) {
-    const uint64_t slots = uint64_t{kernels::cuda::kPackedEndpoints} * plan::kRotation;
-    regions->push_back({name + " words", channel.packed, slots * kernels::cuda::kPackedSlotBytes});
-    regions->push_back({name + " rows", channel.rows, slots * kernels::cuda::kRowedSlotBytes});
+  if (worded != 0) {
+    regions->push_back({name + " words", channel.packed, worded * plan::kRotation * kernels::cuda::kPackedSlotBytes});
+    regions->push_back({name + " rows", channel.rows, plan::kRotation * kernels::cuda::kRowedSlotBytes});
   }
   const uint64_t views = channel.announcement_words * sizeof(uint64_t);
   regions->push_back({name + " announcements", channel.announcements,
@@ -38,9 +37,9 @@ void AddControl(const ChannelLayout& channel, const std::string& name, bool pack
 
 void AddPairs(const CudaLayout& layout, uint32_t ranks, std::vector<Region>* regions) {
   for (uint32_t peer = 0; peer < ranks; ++peer)
-    AddControl(layout.Pair(0, peer, 0), "to " + std::to_string(peer), true, regions);
+    AddControl(layout.Pair(0, peer, 0), "to " + std::to_string(peer), 1, regions);
   for (uint32_t peer = 1; peer < ranks; ++peer)
-    AddControl(layout.Pair(peer, 0, 0), "from " + std::to_string(peer), false, regions);
+    AddControl(layout.Pair(peer, 0, 0), "from " + std::to_string(peer), 0, regions);
 }
 
 void ExpectApart(const std::vector<Region>& regions) {
@@ -57,7 +56,7 @@ TEST_P(CudaLayoutTest, PartsAreApart) {
   for (const bool far : {false, true}) {
     const CudaLayout layout = Layout(ranks, far);
     std::vector<Region> regions;
-    AddControl(layout.channel, "channel", true, &regions);
+    AddControl(layout.channel, "channel", ranks > 2 ? ranks - 1 : 1, &regions);
     AddPairs(layout, ranks, &regions);
     regions.push_back({"scratch", layout.channel.scratch, layout.channel.scratch_bytes});
     for (uint32_t peer = 0; peer < ranks; ++peer) {
@@ -66,7 +65,7 @@ TEST_P(CudaLayoutTest, PartsAreApart) {
     }
     for (uint32_t area = 0; area < kAreas; ++area) {
       const ChannelLayout created = layout.Area(area);
-      AddControl(created, "area", true, &regions);
+      AddControl(created, "area", 1, &regions);
       regions.push_back({"scratch of an area", created.scratch, created.scratch_bytes});
     }
     regions.push_back({"end", layout.bytes, 0});
@@ -78,7 +77,7 @@ TEST_P(CudaLayoutTest, APlanHasAWholeArea) {
   const CudaLayout layout = Layout(GetParam());
   const auto lines = static_cast<uint32_t>(layout.AreaLines());
   std::vector<Region> regions;
-  AddControl(layout.AreaForPlan(1, 1, lines), "plan", false, &regions);
+  AddControl(layout.AreaForPlan(1, 1, lines), "plan", 0, &regions);
   regions.push_back({"next", layout.Area(2).lines, 0});
   ExpectApart(regions);
 }

@@ -274,17 +274,17 @@ TEST(CudaPacking, TakesWhatAllRanksAllow) {
   EXPECT_EQ((some & others).ll128, 1 << static_cast<int>(plan::Kind::kBroadcast));
 }
 
-// Endpoints other than the first have no room for packed slots.
+// Endpoints behind the first ones have no room for packed slots.
 TEST(CudaPacking, IsForTheFirstEndpoints) {
   auto schedule = algo::Generate(plan::Contract{plan::Kind::kAllReduce, 2, 0}, "oneshot", 1);
   ASSERT_TRUE(schedule.ok());
   auto plan = std::make_shared<plan::Plan>();
   plan->schedule = std::move(schedule).value();
-  plan->schedule.endpoints += cuda::kPackedEndpoints;
+  plan->schedule.endpoints += cuda::WordedEndpoints(2);
   for (int16_t& endpoint : plan->schedule.inline_endpoint)
-    endpoint = static_cast<int16_t>(endpoint + cuda::kPackedEndpoints);
+    endpoint = static_cast<int16_t>(endpoint + cuda::WordedEndpoints(2));
   for (auto& lanes : plan->schedule.program) {
-    for (plan::Op& op : lanes[0].ops) op.endpoint = static_cast<uint16_t>(op.endpoint + cuda::kPackedEndpoints);
+    for (plan::Op& op : lanes[0].ops) op.endpoint = static_cast<uint16_t>(op.endpoint + cuda::WordedEndpoints(2));
   }
   auto program = Program::Make(plan, 0);
   ASSERT_TRUE(program.ok());

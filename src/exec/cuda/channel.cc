@@ -98,9 +98,12 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   return on_device;
 }
 
-// What travels to other machines is published by lines.
-Protocols CudaChannel::AllowedProtocols() const {
-  return members_->inbox() == nullptr ? parts_.links->protocols() : Protocols{.ll = 0, .ll128 = 0};
+// What travels to other machines is published by lines. Operands of views have gaps between them, where no words
+// arrive.
+cuda::Packing CudaChannel::ChoosePackingOf(const Call& call, const Prepared& prepared, cuda::Packing of_program) const {
+  const bool has_room = of_program != cuda::Packing::kWords || place_ == CudaPlace::kDefault;
+  if (members_->inbox() != nullptr || call.views != nullptr || !has_room) return cuda::Packing::kNone;
+  return ChoosePacking(prepared, call.count * ElementSize(call.type), call.kind, parts_.links->protocols());
 }
 
 // A local copy is an all-gather of one rank; a call whose outputs are only filled with zeros is a barrier.
@@ -159,9 +162,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   if (captured && wait_ != nullptr) Replays();
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
     channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
-  // Operands of views have gaps between them, where no words arrive.
-  const uint64_t bytes = call.views == nullptr ? call.count * ElementSize(call.type) : 0;
-  task.cut = MakeCudaCut(*prepared, ChoosePacking(*prepared, bytes, call.kind, AllowedProtocols()));
+  task.cut = MakeCudaCut(*prepared, ChoosePackingOf(call, *prepared, program->packing));
   if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
   if (!number_) task.small = LowerTask(program->lowered, task);
   return task;

@@ -82,7 +82,8 @@ class CudaChannel {
   Status CheckMissing(int position) const;
   kernels::cuda::Member OnDevice(const Member& member) const;
   Result<const CudaPrograms::Uploaded*> OnDevice(const Prepared& prepared);
-  Protocols AllowedProtocols() const;
+  kernels::cuda::Packing ChoosePackingOf(const Call& call, const Prepared& prepared,
+                                         kernels::cuda::Packing of_program) const;
 
   const CudaParts parts_;
   Channel* const channel_;  // null: kSelf

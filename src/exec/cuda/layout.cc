@@ -36,18 +36,20 @@ constexpr uint64_t AreaScratch(uint32_t ranks) {
 }
 
 // Packed slots of one lane: data that needs several lanes is too large for packed slots.
-constexpr uint64_t kPackedBytes = kernels::cuda::kPackedEndpoints * plan::kRotation * kernels::cuda::kPackedSlotBytes;
-constexpr uint64_t kRowsBytes = kernels::cuda::kPackedEndpoints * plan::kRotation * kernels::cuda::kRowedSlotBytes;
+constexpr uint64_t WordsBytes(uint32_t endpoints) {
+  return uint64_t{endpoints} * plan::kRotation * kernels::cuda::kPackedSlotBytes;
+}
+constexpr uint64_t kRowsBytes = kernels::cuda::kRowedEndpoints * plan::kRotation * kernels::cuda::kRowedSlotBytes;
 
 // All of these bytes must be zero when a channel is new. What follows them also begins at a row.
 struct Flags {
   uint64_t lines, packed, rows, end;
 
-  // `packs`: the rank has slots that may be packed.
-  static constexpr Flags At(uint64_t at, uint32_t lanes, uint32_t endpoints, bool packs = true) {
+  // `worded`: endpoints that have slots of words; if any has, kRowedEndpoints have rows.
+  static constexpr Flags At(uint64_t at, uint32_t lanes, uint32_t endpoints, uint32_t worded = 1) {
     const uint64_t packed = at + uint64_t{lanes} * endpoints * plan::kRotation * sizeof(Line);
-    const uint64_t rows = packed + (packs ? kPackedBytes : 0);
-    return {at, packed, rows, rows + (packs ? kRowsBytes : 0)};
+    const uint64_t rows = packed + WordsBytes(worded);
+    return {at, packed, rows, rows + (worded != 0 ? kRowsBytes : 0)};
   }
   void PutInto(ChannelLayout* layout) const {
     layout->lines = lines;
@@ -69,7 +71,7 @@ CudaLayout CudaLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_byt
   CudaLayout layout;
   layout.channel.lanes = lanes;
   layout.channel.endpoints = std::max(ranks, kFewRanks) + kMoreEndpoints;
-  Flags::At(0, lanes, layout.channel.endpoints).PutInto(&layout.channel);
+  Flags::At(0, lanes, layout.channel.endpoints, kernels::cuda::WordedEndpoints(ranks)).PutInto(&layout.channel);
   layout.channel.announcement_words = kViewBytes / sizeof(uint64_t);
   uint64_t at = layout.channel.announcements + kAnnouncements + 2 * kViewBytes;
   layout.sending = at;
@@ -105,7 +107,7 @@ ChannelLayout CudaLayout::AreaForPlan(uint32_t area, uint32_t plan_lanes, uint32
   ChannelLayout of_plan;
   of_plan.lanes = plan_lanes;
   of_plan.endpoints = plan_endpoints;
-  Flags::At(areas + area * area_bytes, plan_lanes, plan_endpoints, false).PutInto(&of_plan);
+  Flags::At(areas + area * area_bytes, plan_lanes, plan_endpoints, 0).PutInto(&of_plan);
   of_plan.announcement_words = kPlanViewBytes / sizeof(uint64_t);
   return of_plan;
 }

@@ -17,10 +17,19 @@ CudaPacking::CudaPacking(const Program& program)
   const size_t ranks = schedule_.program.size(), lanes = schedule_.lanes;
   for (size_t i = 0; packs_ && i < ranks * lanes; ++i) packs_ = FindSignals(i / lanes, i % lanes);
   for (size_t i = 0; packs_ && i < ranks * lanes; ++i) packs_ = CheckReads(i / lanes, i % lanes);
-  packs_ = packs_ && std::all_of(signals_.begin(), signals_.end(), [](const auto& signal) {
-             return std::get<2>(signal) < kernels::cuda::kPackedEndpoints;
-           });
+  packs_ = packs_ && AllAreBelow(kernels::cuda::WordedEndpoints(static_cast<uint32_t>(ranks)));
   if (!packs_) signals_.clear();
+}
+
+// Whether the endpoints of all packed slots are among the first `endpoints`.
+bool CudaPacking::AllAreBelow(uint32_t endpoints) const {
+  return std::all_of(signals_.begin(), signals_.end(),
+                     [&](const auto& signal) { return std::get<2>(signal) < endpoints; });
+}
+
+Packing CudaPacking::packing() const {
+  if (!packs_) return Packing::kNone;
+  return AllAreBelow(kernels::cuda::kRowedEndpoints) ? Packing::kRows : Packing::kWords;
 }
 
 // Returns false when something is written in another way.

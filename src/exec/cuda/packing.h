@@ -18,16 +18,14 @@ namespace axccl::exec {
 // The signal and the waits of a packed slot order nothing. So a plan packs its slots only if nothing else depends on
 // these signals, and no rank relies on them for a third rank's memory: every slot is written once a turn, in the
 // owner's memory and right before its signal; every rank that reads another's slot has waited for that signal itself;
-// the endpoint has packed slots (kPackedEndpoints); and the plan writes nothing else that others read. Considers all
-// ranks' schedules, so that the ranks agree.
+// the endpoint has packed slots on the default channel (WordedEndpoints); and the plan writes nothing else that others
+// read. Considers all ranks' schedules, so that the ranks agree.
 class CudaPacking {
  public:
   explicit CudaPacking(const Program& program);
 
-  // In rows or in words (kRows), or not at all.
-  kernels::cuda::Packing packing() const {
-    return packs_ ? kernels::cuda::Packing::kRows : kernels::cuda::Packing::kNone;
-  }
+  // As kernels::cuda::Program::packing.
+  kernels::cuda::Packing packing() const;
   // Whether that signal publishes a packed slot: `value` is the value that it sets.
   bool Publishes(size_t rank, size_t lane, uint16_t endpoint, uint16_t value) const {
     return signals_.count({rank, lane, endpoint, value}) != 0;
@@ -36,6 +34,7 @@ class CudaPacking {
  private:
   bool FindSignals(size_t rank, size_t lane);
   bool CheckReads(size_t rank, size_t lane) const;
+  bool AllAreBelow(uint32_t endpoints) const;
 
   const plan::Schedule& schedule_;
   const std::vector<int16_t>& endpoints_;  // of slots

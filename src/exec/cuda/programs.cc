@@ -18,7 +18,8 @@ Result<const CudaPrograms::Uploaded*> CudaPrograms::Upload(const std::shared_ptr
   if (it != programs_.end()) return &it->second;
   AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, MakeCudaProgram(*program, outbound, placement));
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr memory, device_->Take(bytes.size()));
-  const Uploaded& uploaded = programs_[key] = {program, memory, LowerProgram(*program)};
+  const auto packing = reinterpret_cast<const kernels::cuda::Program*>(bytes.data())->packing;
+  const Uploaded& uploaded = programs_[key] = {program, memory, LowerProgram(*program), packing};
   AXCCL_RETURN_IF_ERROR(device_->Upload(memory, bytes.data(), bytes.size()));
   return &uploaded;
 }

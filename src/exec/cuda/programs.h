@@ -25,6 +25,7 @@ class CudaPrograms {
     std::shared_ptr<const Program> program;
     CUdeviceptr memory = 0;  // a kernels::cuda::Program
     LoweredProgram lowered;
+    kernels::cuda::Packing packing = kernels::cuda::Packing::kNone;
 
     const kernels::cuda::Program* on_device() const { return reinterpret_cast<const kernels::cuda::Program*>(memory); }
   };

@@ -128,8 +128,9 @@ void World::MakeDevice(int rank) {
   auto device = std::make_unique<Device>();
   const auto words = [](size_t bytes) { return bytes / 8 + 8; };
   device->lines.resize(words(static_cast<size_t>(lanes_) * kEndpoints * kRotation * sizeof(Line)));
-  device->packed.resize(words(static_cast<size_t>(kPackedEndpoints) * kRotation * kPackedSlotBytes));
-  device->rows.resize(words(static_cast<size_t>(kPackedEndpoints) * kRotation * kRowedSlotBytes + kRowBytes));
+  device->packed.resize(
+      words(static_cast<size_t>(WordedEndpoints(static_cast<uint32_t>(ranks_))) * kRotation * kPackedSlotBytes));
+  device->rows.resize(words(static_cast<size_t>(kRowedEndpoints) * kRotation * kRowedSlotBytes + kRowBytes));
   device->announcements.resize(words(2 * sizeof(Announcement) + 2 * kViewBytes));
   device->scratch.resize(words(kScratchBytes), 0xcccccccccccccccc);
   // A member exports its whole address space, shifted.
