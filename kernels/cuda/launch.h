@@ -375,12 +375,19 @@ struct Small {
     kGathers = 16,   // the blocks of all ranks in the output
     kTakes = 32,     // the output is the block of rank `source`
     kScales = 64,    // what it publishes is scaled, and its own block is what it publishes
+    // The input has a block for each rank, in order: each other rank's is published in the packed slot and by the line
+    // of the endpoint Between(self, that rank), and its own stays.
+    kForEach = 128,
   };
   uint16_t bytes = 0;  // of a block
   uint16_t ranks = 0, self = 0;
   uint8_t does = 0;
   uint8_t source = 0;
 
+  // Of what `owner` publishes for `reader` alone: the distance of the two on the circle of ranks, less one.
+  AXCCL_HD uint32_t Between(uint32_t owner, uint32_t reader) const {
+    return (reader > owner ? reader - owner : ranks + reader - owner) - 1;
+  }
   AXCCL_HD bool TakesAll() const { return (does & (kReduces | kGathers)) != 0; }
   // The ranks whose words this rank reads begin with `first`; its own block is where its words would be.
   AXCCL_HD uint32_t sources() const { return TakesAll() ? ranks : (does & kTakes) != 0 ? 1 : 0; }

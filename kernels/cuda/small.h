@@ -1,9 +1,10 @@
 // The short way of small calls: what the host has lowered from a plan to a few numbers (Small), without steps and
 // operands.
 //
-// It is for plans in which every rank publishes at most one packed slot of words, signals all ranks once, and waits for
-// all of them. What it needs of the channel and the program is loaded together. Then each thread waits for two words or
-// a line of one rank, and what has come stays in shared memory, where it is reduced in the order of the ranks.
+// It is for plans in which every rank publishes at most one packed slot of words and signals all ranks once, or one for
+// each of them and signals each, and waits for all of them. What it needs of the channel and the program is loaded
+// together. Then each thread waits for two words or a line of one rank, and what has come stays in shared memory, where
+// it is reduced in the order of the ranks.
 //
 // Words, lines and counters are those of the interpreter, so ranks that go different ways meet. Whatever is unusual is
 // left to the interpreter: the members have not met, a barrier must come first, the channel is broken, a rank does not
@@ -50,11 +51,13 @@ class SmallCall {
   AXCCL_DEVICE plan::Run Next(const Found& found) const;
   AXCCL_DEVICE bool IsUsual(const Found& found) const;
 
-  AXCCL_DEVICE uint32_t LoadInput(uint32_t word) const;
+  AXCCL_DEVICE uint32_t LoadInput(uint32_t at, uint32_t word) const;
   AXCCL_DEVICE void StoreOutput(uint64_t at, uint32_t word, uint32_t data) const;
   AXCCL_DEVICE void Publish(const Found& found, uint32_t first_word);
+  AXCCL_DEVICE void PublishForEach(const Found& found, uint32_t first_word);
   AXCCL_DEVICE void PublishScaled(const Found& found);
-  AXCCL_DEVICE void Signal(const Found& found) const;
+  AXCCL_DEVICE void Signal(const Found& found, uint32_t endpoint) const;
+  AXCCL_DEVICE void SignalAll(const Found& found) const;
   AXCCL_DEVICE void DescribeMove() const;
   AXCCL_DEVICE uint32_t RankOf(uint32_t item) const;
   AXCCL_DEVICE bool IsOfCall(const Found& found, const Pair& line) const;
@@ -72,12 +75,14 @@ class SmallCall {
     return kept()[(rank - small_.first()) * stride() + word];
   }
   static AXCCL_DEVICE uint32_t Copy(const Found& found) { return static_cast<uint32_t>(found.now.second % kRotation); }
-  static AXCCL_DEVICE uint64_t* SlotOf(const Pair& member, const Found& found) {
-    return reinterpret_cast<uint64_t*>(member.second + Copy(found) * kPackedSlotBytes);
+  static AXCCL_DEVICE uint64_t* SlotOf(const Pair& member, const Found& found, uint32_t endpoint) {
+    return reinterpret_cast<uint64_t*>(member.second + (endpoint * kRotation + Copy(found)) * kPackedSlotBytes);
   }
-  static AXCCL_DEVICE uint64_t* LineOf(const Pair& member, const Found& found) {
-    return reinterpret_cast<uint64_t*>(member.first + Copy(found) * sizeof(Line));
+  static AXCCL_DEVICE uint64_t* LineOf(const Pair& member, const Found& found, uint32_t endpoint) {
+    return reinterpret_cast<uint64_t*>(member.first + (endpoint * kRotation + Copy(found)) * sizeof(Line));
   }
+  // The words that this rank publishes or keeps.
+  AXCCL_DEVICE uint32_t own_words() const { return Does(Small::kForEach) ? small_.ranks * words() : words(); }
   static AXCCL_DEVICE uint64_t ValueOf(const Found& found) { return found.now.second << 16 | 1; }
   AXCCL_DEVICE uint64_t CallOf(const Found& found) const {
     return uint64_t{task_.signature} | (found.now.first + 1) << 32;
@@ -138,10 +143,13 @@ AXCCL_DEVICE bool SmallCall::Run() {
   const Pair member = LoadPair(reinterpret_cast<const uint64_t*>(task_.channel->members() + first_rank));
   uint32_t first_word = 0;
   const bool reads_input = Does(Small::kPublishes | Small::kKeepsOwn) && !Does(Small::kScales);
-  if (first_item < words() && reads_input) first_word = LoadInput(first_item);
+  if (first_item < own_words() && reads_input) {
+    const uint32_t block = Does(Small::kForEach) ? first_item / words() : 0;
+    first_word = LoadInput(block * small_.bytes, first_item - block * words());
+  }
   if (!IsUsual(found)) return false;
   Publish(found, first_word);
-  if (IsLast()) Signal(found);
+  SignalAll(found);
   if (IsLast() && Does(Small::kReduces)) DescribeMove();
   const bool came = AwaitAll(found, member);
   if (BarrierCount(!came) != 0) return false;
@@ -152,8 +160,9 @@ AXCCL_DEVICE bool SmallCall::Run() {
 
 // ---- what this rank publishes ----
 
-AXCCL_DEVICE uint32_t SmallCall::LoadInput(uint32_t word) const {
-  const auto* const from = static_cast<const uint8_t*>(task_.input) + 4 * word;
+// Of the block that begins at byte `at`.
+AXCCL_DEVICE uint32_t SmallCall::LoadInput(uint32_t at, uint32_t word) const {
+  const auto* const from = static_cast<const uint8_t*>(task_.input) + at + 4 * word;
   const uint32_t size = small_.bytes - 4 * word;
   if (size >= 4 && reinterpret_cast<uint64_t>(from) % 4 == 0) [[likely]]
     return LoadWord<uint32_t>(from);
@@ -166,13 +175,28 @@ AXCCL_DEVICE uint32_t SmallCall::LoadInput(uint32_t word) const {
 AXCCL_DEVICE void SmallCall::Publish(const Found& found, uint32_t first_word) {
   if (!Does(Small::kPublishes | Small::kKeepsOwn)) return;
   if (Does(Small::kScales)) return PublishScaled(found);
-  uint64_t* const slot = SlotOf(found.self, found);
+  if (Does(Small::kForEach)) return PublishForEach(found, first_word);
+  uint64_t* const slot = SlotOf(found.self, found, 0);
   const uint64_t flag = PackedFlag(found.now.second);
 #pragma unroll 1
   for (uint32_t w = ThreadIndex(); w < words(); w += NumThreads()) {
-    const uint32_t data = w == ThreadIndex() ? first_word : LoadInput(w);
+    const uint32_t data = w == ThreadIndex() ? first_word : LoadInput(0, w);
     if (Does(Small::kPublishes)) StoreFlagged(slot + w, data | flag << 32);
     if (Does(Small::kKeepsOwn)) Kept(small_.self, w) = data;
+  }
+}
+
+AXCCL_DEVICE void SmallCall::PublishForEach(const Found& found, uint32_t first_word) {
+  const uint64_t flag = PackedFlag(found.now.second);
+#pragma unroll 1
+  for (uint32_t i = ThreadIndex(); i < own_words(); i += NumThreads()) {
+    const uint32_t block = i / words(), w = i - block * words();
+    const uint32_t data = i == ThreadIndex() ? first_word : LoadInput(block * small_.bytes, w);
+    if (block == small_.self) {
+      Kept(block, w) = data;
+    } else {
+      StoreFlagged(SlotOf(found.self, found, small_.Between(small_.self, block)) + w, data | flag << 32);
+    }
   }
 }
 
@@ -191,7 +215,7 @@ AXCCL_DEVICE void SmallCall::PublishScaled(const Found& found) {
   Move& move = block_.moves[1];
   if (IsLast()) {
     DescribeSource(&move, task_.type, task_.scaling, task_.scalar_pointer, task_.scalar, small_.ranks, small_.bytes);
-    move.place[0] = Tagged(reinterpret_cast<uint8_t*>(SlotOf(found.self, found)), false);
+    move.place[0] = Tagged(reinterpret_cast<uint8_t*>(SlotOf(found.self, found, 0)), false);
     move.place[1] = static_cast<uint8_t*>(const_cast<void*>(task_.input));
     move.flag = PackedFlag(found.now.second);
     move.divisor = 0;
@@ -205,13 +229,20 @@ AXCCL_DEVICE void SmallCall::PublishScaled(const Found& found) {
   ReduceElements(move);
 }
 
+// By all threads: the last ones have the least to do besides.
+AXCCL_DEVICE void SmallCall::SignalAll(const Found& found) const {
+  const uint32_t signals = Does(Small::kForEach) ? small_.ranks - 1 : 1;
+#pragma unroll 1
+  for (uint32_t e = NumThreads() - 1 - ThreadIndex(); e < signals; e += NumThreads()) Signal(found, e);
+}
+
 // By one thread. As Interpreter::Signal.
-AXCCL_DEVICE void SmallCall::Signal(const Found& found) const {
-  uint64_t* const line = LineOf(found.self, found);
+AXCCL_DEVICE void SmallCall::Signal(const Found& found, uint32_t endpoint) const {
+  uint64_t* const line = LineOf(found.self, found, endpoint);
   StoreRelaxed(line + 1, CallOf(found));
   const uint32_t old = WordToForget(found.now.second);
   if (!Does(Small::kPublishes)) return StoreRelease(line, ValueOf(found));
-  if (old >= words()) StoreFlagged(SlotOf(found.self, found) + old, uint64_t{0});
+  if (old >= words()) StoreFlagged(SlotOf(found.self, found, endpoint) + old, uint64_t{0});
   StoreFlagged(line, ValueOf(found));
 }
 
@@ -236,7 +267,8 @@ AXCCL_DEVICE bool SmallCall::Await(const Found& found, uint32_t item, const Pair
   const bool is_line = item >= small_.sources() * small_.pairs();
   if (rank == small_.self && (is_line || !Does(Small::kScales))) return true;
   const uint32_t word = 2 * (item - (rank - small_.first()) * small_.pairs());
-  const uint64_t* const from = is_line ? LineOf(member, found) : SlotOf(member, found) + word;
+  const uint32_t endpoint = Does(Small::kForEach) && rank != small_.self ? small_.Between(rank, small_.self) : 0;
+  const uint64_t* const from = is_line ? LineOf(member, found, endpoint) : SlotOf(member, found, endpoint) + word;
 #pragma unroll 1
   for (uint32_t polls = 0; polls < SmallPolls(); ++polls) {
     const Pair pair = LoadFlaggedPair(from);
@@ -293,7 +325,9 @@ AXCCL_DEVICE void SmallCall::WriteOutput() {
     const uint64_t at = uint64_t{block} * small_.bytes;
     // As movers, which do not write a destination that equals the source.
     const bool own = small_.first() + block == small_.self;
-    if (own && static_cast<const uint8_t*>(task_.output) + at == task_.input) continue;
+    const uint32_t from = Does(Small::kForEach) ? small_.self * small_.bytes : 0;
+    if (own && static_cast<const uint8_t*>(task_.output) + at == static_cast<const uint8_t*>(task_.input) + from)
+      continue;
     StoreOutput(at, word, kept()[block * stride() + word]);
   }
 }

@@ -315,6 +315,10 @@ Machine GpuMachine(int multiprocessors, int ranks) {
   machine.peer_bytes_per_second = Gpu::kBytesInFlight / Gpu::kLinkSeconds;
   machine.gpu_memory_bytes_per_second = Gpu::kMemoryBytesPerSecond;
   machine.gpu_link_bytes_per_second = Gpu::kLinkBytesPerSecond;
+  // Three loads, one after the other (docs/gpus.md).
+  machine.packed_seconds = 3 * Gpu::kLinkSeconds;
+  machine.packed_block_bytes = 512;
+  machine.packed_bytes = 6 << 10;
   machine.cache_bytes = 32u << 20;
   machine.cache_cores = static_cast<uint64_t>(multiprocessors);
   machine.cores = multiprocessors;

@@ -25,7 +25,7 @@ using plan::Kind;
 
 namespace {
 
-constexpr std::string_view kPush = "push", kLeader = "hierarchical_leader";
+constexpr std::string_view kOneshot = "oneshot", kPush = "push", kLeader = "hierarchical_leader";
 // Scratch that a rank fills in one turn: small enough to be still in a cache when peers read it. Where ranks share
 // cores, a switch costs more than the cache saves, and turns may be longer.
 constexpr uint64_t kTurnBytes[] = {64u << 10, 128u << 10, 256u << 10};
@@ -316,6 +316,14 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
     if (seconds < choice.seconds) choice = Choice{choice.algorithm, choice.lanes, tile, seconds};
   }
   if (choice.tile_bytes == 0) exclude(Exclusion::kScratch);
+  choice.seconds = std::min(choice.seconds, PackedSeconds(query, choice));
+}
+
+double Chooser::PackedSeconds(const Query& query, const Choice& choice) const {
+  const uint64_t block = query.block_bytes, all = block * static_cast<uint64_t>(query.contract.ranks);
+  const bool one_step = choice.algorithm == kOneshot && choice.lanes == 1 && query.placement.is_flat();
+  const bool fits = block != 0 && block <= machine_.packed_block_bytes && all <= machine_.packed_bytes;
+  return one_step && fits ? machine_.packed_seconds : std::numeric_limits<double>::infinity();
 }
 
 std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algorithm) const {
@@ -374,7 +382,7 @@ Decision Chooser::Decide(const Query& query, bool time_all) const {
   if (d.chosen < 0) {
     // The scratch is too small for a line in every slot. The executor reports that when it lays out the slots; oneshot
     // needs the fewest.
-    d.choice = Choice{"oneshot", 1, kCacheLine, 0};
+    d.choice = Choice{kOneshot, 1, kCacheLine, 0};
     d.reason = Reason::kNoScratch;
     return d;
   }
@@ -394,6 +402,7 @@ Decision Chooser::Decide(const Query& query, bool time_all) const {
 }
 
 Split Chooser::SplitTime(const Query& query, const Choice& choice) const {
+  if (PackedSeconds(query, choice) <= choice.seconds) return Split{choice.seconds, 0, 0, 0};
   const double kInfinite = std::numeric_limits<double>::infinity();
   cost::Machine machine = machine_;
   const auto seconds = [&] {

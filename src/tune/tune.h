@@ -134,6 +134,8 @@ class Chooser {
   Exclusion Exclude(const Query& query, std::string_view algorithm, Pass pass) const;
   void Weigh(const Query& query, Pass pass, bool time_all, std::vector<Candidate>* candidates) const;
   void Try(const Query& query, Candidate* candidate) const;
+  // If what travels brings its own flags (cost::Machine); infinity if it may not.
+  double PackedSeconds(const Query& query, const Choice& choice) const;
   cost::Machine machine_;
   uint64_t scratch_bytes_ = 0;
   int max_lanes_ = 1, min_lanes_ = 1;

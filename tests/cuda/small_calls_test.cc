@@ -22,18 +22,21 @@ RunOptions Traced() {
   return options;
 }
 
-// Of all-reduces of 8 bytes. Each rank launches a kernel of its own, so the last one to come waits for no other, and
-// what it does is the least.
-TEST(SmallCalls, CostLittleOnTheDevice) {
-  const auto body = [](RankContext& context) {
+// Makes a call that sums up ones, of `words` words a rank, in place or to `out`.
+using SumOnes = ncclResult_t (*)(Words* in, Words* out, const Clique& clique);
+
+// Each rank launches a kernel of its own, so the last one to come waits for no other, and what it does is the least.
+void ExpectLittle(size_t words, SumOnes call) {
+  const auto body = [=](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    Words data(2);
+    Words in(words), out(2);
     const auto sum = [&] {
-      data.Fill(1);
-      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+      in.Fill(1);
+      out.Fill(-1);
+      ASSERT_OK(call(&in, &out, clique));
       ASSERT_OK(harness::SynchronizeStream(clique.stream()));
-      ASSERT_TRUE(data.AreAll(kRanks));
+      ASSERT_TRUE(out.AreAll(kRanks));
     };
     for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(sum());
     ASSERT_TRUE(context.Barrier());
@@ -52,6 +55,19 @@ TEST(SmallCalls, CostLittleOnTheDevice) {
     EXPECT_LE(instructions, 961u);
   };
   RunRanks(harness::Threads(kRanks), body, Traced());
+}
+
+TEST(SmallCalls, AnAllReduceCostsLittle) {
+  ExpectLittle(2, [](Words* in, Words* out, const Clique& clique) {
+    return Sum(in, out, clique.comm(), clique.stream());
+  });
+}
+
+// Of 8 bytes for each rank.
+TEST(SmallCalls, AReduceScatterCostsLittle) {
+  ExpectLittle(2 * kRanks, [](Words* in, Words* out, const Clique& clique) {
+    return ncclReduceScatter(in->get(), out->get(), 2, ncclInt32, ncclSum, clique.comm(), harness::Cuda(clique.stream()));
+  });
 }
 
 }  // namespace

@@ -65,5 +65,24 @@ TEST(GpuLanes, AreAtLeastTheLeastOfLargeOperations) {
   EXPECT_EQ(LaneCounts(*OfGpus(9, 5), Sum(1, 64 << 20)), (std::set<int>{5}));
 }
 
+// What travels brings its own flags then, which only oneshot's slots do.
+TEST(GpuLanes, SmallBlocksGoByOneshot) {
+  const auto chosen = [](plan::Kind kind, uint64_t bytes) {
+    Query query{{kind, 8, 0}, bytes, DataType::kFloat32, Access::kMapped};
+    query.sharers = 1;
+    return OfGpus()->Choose(query);
+  };
+  const double packed = cost::GpuMachine(132, 1).packed_seconds;
+  using plan::Kind;
+  for (const Kind kind :
+       {Kind::kAllReduce, Kind::kReduceScatter, Kind::kAllGather, Kind::kAllToAll, Kind::kBroadcast, Kind::kReduce}) {
+    for (const uint64_t bytes : {8u, 512u}) {
+      EXPECT_EQ(chosen(kind, bytes).algorithm, "oneshot") << plan::KindName(kind);
+      EXPECT_EQ(chosen(kind, bytes).seconds, packed) << plan::KindName(kind);
+    }
+    for (const uint64_t bytes : {0u, 513u}) EXPECT_NE(chosen(kind, bytes).seconds, packed) << plan::KindName(kind);
+  }
+}
+
 }  // namespace
 }  // namespace axccl::tune

@@ -3,6 +3,7 @@
 #include <bitset>
 #include <limits>
 #include <span>
+#include <utility>
 
 namespace axccl::exec {
 namespace {
@@ -29,11 +30,13 @@ class Lowering {
     for (const Step& step : program_.lanes[0]) {
       if (!Take(step)) return small;
     }
-    if (!signalled_ || waited_.count() + 1 != ranks_ || (scales && (!publishes_ || folds_input_))) return small;
+    if (!HasSignalled() || waited_.count() + 1 != ranks_) return small;
+    if (scales && (!publishes_ || folds_input_ || ForEach())) return small;
     if (!Decide(&small)) return Small();
     small.ranks = ranks_;
     small.self = self_;
-    small.does |= Small::kIsSmall | (publishes_ ? Small::kPublishes : 0) | (scales ? Small::kScales : 0);
+    small.does |= Small::kIsSmall | (publishes_ ? Small::kPublishes : 0) | (scales ? Small::kScales : 0) |
+                  (ForEach() ? Small::kForEach : 0);
     return small;
   }
 
@@ -51,15 +54,28 @@ class Lowering {
         return false;
     }
   }
+  // One signal for all, or one for each other rank, each right after its block.
   bool TakeSignal(const Step& step) {
-    const bool first = !signalled_;
-    signalled_ = true;
-    return first && step.peer == plan::kAllPeers && step.endpoint == 0 && step.value == 1;
+    if (signals_all_ || step.endpoint != signals_ || step.value != 1) return false;
+    const bool published = std::exchange(published_, false);
+    if (step.peer == plan::kAllPeers) {
+      signals_all_ = true;
+      return signals_++ == 0 && (!published || block_ == 0);
+    }
+    ++signals_;
+    return published && step.peer == (self_ + signals_) % ranks_ && step.peer == block_;
   }
+  bool HasSignalled() const { return !published_ && (signals_all_ || (ForEach() && signals_ + 1 == ranks_)); }
+  bool ForEach() const { return !signals_all_ && signals_ != 0; }
   bool TakeWait(const Step& step) {
-    if (!signalled_ || step.peer == self_ || step.from_lane != 0 || step.endpoint != 0 || step.value != 1) return false;
+    if (!HasSignalled() || step.peer == self_ || step.from_lane != 0 || step.value != 1) return false;
+    if (step.endpoint != EndpointOf(static_cast<uint16_t>(step.peer))) return false;
     waited_.set(static_cast<size_t>(step.peer));
     return true;
+  }
+  // By which comes here what a rank publishes.
+  uint16_t EndpointOf(uint16_t owner) const {
+    return ForEach() ? static_cast<uint16_t>((self_ + ranks_ - owner) % ranks_ - 1) : 0;
   }
 
   bool TakeMove(const Step& step) {
@@ -68,13 +84,14 @@ class Lowering {
     if (step.num_dst != 1 || step.parts != 1 || dst->rank != self_) return false;
     if (src.size() == ranks_ && step.kind == OpKind::kReduce) return TakeReduce(*dst, src);
     if (src.size() != 1) return false;
-    if (IsInput(src[0])) return dst->buffer == Buffer::kScratch ? TakePublish(*dst) : TakeOwn(*dst);
-    return TakeBlock(*dst, src[0]);
+    if (dst->buffer == Buffer::kScratch) return TakePublish(*dst, src[0]);
+    return IsInput(src[0]) ? TakeOwn(*dst) : TakeBlock(*dst, src[0]);
   }
-  bool TakePublish(const Operand& dst) {
-    const bool first = !publishes_;
-    publishes_ = true;
-    return first && !signalled_ && IsSlot(dst, self_);
+  bool TakePublish(const Operand& dst, const Operand& src) {
+    if (signals_all_ || published_ || src.buffer != Buffer::kInput || src.rank != self_) return false;
+    publishes_ = published_ = true;
+    block_ = src.block;
+    return IsSlot(dst, self_, signals_);
   }
   bool TakeOwn(const Operand& dst) {
     if (dst.buffer != Buffer::kOutput || own_block_ >= 0 || reduces_) return false;
@@ -102,15 +119,16 @@ class Lowering {
   }
 
   bool IsInput(const Operand& operand) const {
-    return operand.buffer == Buffer::kInput && operand.rank == self_ && operand.block == 0;
+    return operand.buffer == Buffer::kInput && operand.rank == self_ && operand.block == (ForEach() ? self_ : 0);
   }
   bool IsOutput(const Operand& operand) const {
     return operand.buffer == Buffer::kOutput && operand.rank == self_ && operand.block == 0;
   }
-  bool IsSlot(const Operand& operand, uint16_t rank) const {
-    return operand.buffer == Buffer::kScratch && operand.rank == rank && program_.inline_endpoint[operand.part] == 0;
+  bool IsSlot(const Operand& operand, uint16_t rank, uint16_t endpoint) const {
+    return operand.buffer == Buffer::kScratch && operand.rank == rank &&
+           program_.inline_endpoint[operand.part] == endpoint;
   }
-  bool Came(const Operand& slot, uint16_t rank) const { return IsSlot(slot, rank) && waited_[rank]; }
+  bool Came(const Operand& slot, uint16_t rank) const { return waited_[rank] && IsSlot(slot, rank, EndpointOf(rank)); }
 
   // What the moves to the output are together.
   bool Decide(Small* small) const {
@@ -132,7 +150,11 @@ class Lowering {
 
   const Program& program_;
   const uint16_t ranks_, self_;
-  bool publishes_ = false, signalled_ = false, reduces_ = false;
+  bool publishes_ = false, reduces_ = false;
+  bool published_ = false;  // a block that no signal has published yet
+  uint16_t block_ = 0;      // of the input, the last one
+  bool signals_all_ = false;
+  uint16_t signals_ = 0;      // so far
   bool folds_input_ = false;  // the own source of the reduction is the input itself
   std::bitset<kMostRanks> waited_;
   int own_block_ = -1;  // of the output, to which the input is copied

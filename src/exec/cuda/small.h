@@ -7,8 +7,8 @@
 namespace axccl::exec {
 
 // A rank's program in the short way, for inputs that are published as they are and for scaled ones. `does` is 0 where
-// the program goes the general way: it does anything else than publish a slot, signal all, wait for all, and make its
-// output of all slots or one; or its own input is scaled in another place than its slot.
+// the program goes the general way: it does anything else than publish a slot and signal all, or a slot for each rank,
+// wait for all, and make its output of all slots or one; or its own input is scaled in another place than its slot.
 struct LoweredProgram {
   kernels::cuda::Small plain, scaled;
 };

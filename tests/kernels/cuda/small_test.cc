@@ -62,12 +62,24 @@ TEST(CudaSmall, SaysWhatRanksDo) {
   EXPECT_EQ(Lower({Kind::kSendRecv, 2, 0}, 1).does, Small::kIsSmall | Small::kTakes);
 }
 
-// Of these, a rank publishes something else than its first block.
+// These publish a block for each rank.
+TEST(CudaSmall, PublishesForEach) {
+  constexpr int kAll = Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kForEach;
+  for (const int ranks : {2, 3, 8}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(Lower({Kind::kAllToAll, ranks, 0}, rank).does, kAll | Small::kGathers) << rank << " of " << ranks;
+      EXPECT_EQ(Lower({Kind::kReduceScatter, ranks, 0}, rank).does, kAll | Small::kReduces) << rank << " of " << ranks;
+    }
+  }
+}
+
+// The ranks of a scatter signal in different ways, so each waits for several endpoints, but for those of the root's first
+// block.
 TEST(CudaSmall, LeavesOtherKindsToTheInterpreter) {
-  for (const Kind kind : {Kind::kAllToAll, Kind::kReduceScatter}) {
-    for (const int ranks : {2, 3}) {
-      for (int rank = 0; rank < ranks; ++rank)
-        EXPECT_EQ(Lower({kind, ranks, 0}, rank).does, 0) << plan::KindName(kind) << ", rank " << rank;
+  for (const int ranks : {2, 3}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const bool by_first_endpoint = ranks == 2 || rank == 1;
+      EXPECT_EQ(Lower({Kind::kScatter, ranks, 0}, rank).does != 0, by_first_endpoint) << rank << " of " << ranks;
     }
   }
 }
