@@ -14,8 +14,8 @@ const std::unordered_map<std::string_view, DecodeFunction>& Opcodes() {
     auto* rows = new std::unordered_map<std::string_view, DecodeFunction>;
     for (std::span<const OpcodeRow> family :
          {IntegerOpcodes(), BitOpcodes(), ArithmeticOpcodes(), CompareOpcodes(), MathOpcodes(), ConvertOpcodes(),
-          MoveOpcodes(), MemoryOpcodes(), AtomicOpcodes(), ControlOpcodes(), WarpOpcodes(), BarrierOpcodes(),
-          AsyncOpcodes()}) {
+          MoveOpcodes(), MemoryOpcodes(), AtomicOpcodes(), MultimemOpcodes(), ControlOpcodes(), WarpOpcodes(),
+          BarrierOpcodes(), AsyncOpcodes()}) {
       for (const OpcodeRow& row : family) rows->emplace(row.opcode, row.decode);
     }
     return rows;

@@ -105,6 +105,7 @@ std::span<const OpcodeRow> ConvertOpcodes();
 std::span<const OpcodeRow> MoveOpcodes();
 std::span<const OpcodeRow> MemoryOpcodes();
 std::span<const OpcodeRow> AtomicOpcodes();
+std::span<const OpcodeRow> MultimemOpcodes();
 std::span<const OpcodeRow> ControlOpcodes();
 std::span<const OpcodeRow> WarpOpcodes();
 std::span<const OpcodeRow> BarrierOpcodes();

@@ -49,12 +49,25 @@ class Module {
 
 const KernelInfo& Info(const Kernel& kernel);
 
+// A stretch of multicast addresses [begin, end), and what is behind it.
+struct MulticastWindow {
+  uint64_t begin = 0, end = 0;
+  std::vector<uint64_t> copies;         // of each device, the address of the memory behind `begin`
+  std::shared_ptr<const void> backing;  // keeps the memory mapped
+};
+
 // The addresses that a kernel may access. Called seldom, because executions remember the ranges that it returns.
 class AddressMap {
  public:
   virtual ~AddressMap() = default;
   // Finds the allocated range that contains `address`. Returns false if there is none.
   virtual bool Find(uint64_t address, uint64_t* begin, uint64_t* end) const = 0;
+  // Finds the stretch of multicast addresses that contains `address`. Returns false if there is none, or if a device
+  // has no memory there. The addresses are for multimem instructions alone: Find() does not find them.
+  virtual bool FindMulticast(uint64_t address, MulticastWindow* window) const {
+    (void)address, (void)window;
+    return false;
+  }
   // Changes whenever a range is removed.
   virtual uint64_t generation() const = 0;
 };

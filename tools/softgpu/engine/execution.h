@@ -34,6 +34,9 @@ class KnownRanges {
     return recent.Holds(address, bytes) || Find(address, bytes, hint);
   }
   void ForgetIfStale();
+  bool FindMulticast(uint64_t address, MulticastWindow* window) const {
+    return map_ != nullptr && map_->FindMulticast(address, window);
+  }
 
  private:
   static constexpr uint32_t kRecent = 16;

@@ -35,14 +35,16 @@ void WarpTrace::Before(const Warp& w, const Instr& in, uint32_t lanes) {
   if (lanes == 0 || in.statement == nullptr) return;
   const std::string_view opcode = in.statement->opcode;
   if (opcode == "call" || opcode == "ret") trips_ = std::max(trips_, last_back_);
-  const bool changes = opcode == "atom" || opcode == "red", loads = opcode == "ld" || opcode == "ldu";
+  const bool multimem = opcode == "multimem", reduces = multimem && in.statement->modifiers.front() == "ld_reduce";
+  const bool changes = opcode == "atom" || opcode == "red", loads = opcode == "ld" || opcode == "ldu" || reduces;
+  const bool stores = opcode == "st" || (multimem && !reduces);
   for (const ColumnId column : {in.a, in.b, in.c, in.e}) Await(column);
   // Of atomics, the first half are targets.
   for (uint32_t k = loads ? 8 : changes ? 4 : 0; k < std::size(in.v); ++k) Await(in.v[k]);
-  if (!loads && !changes && opcode != "st") return;
+  if (!loads && !changes && !stores) return;
   if (!IsGlobal(w, in, lanes)) return;
   if (!loads) effort_ = {trips_, instructions_};
-  if (opcode == "st" || opcode == "red") return;
+  if (stores || opcode == "red") return;
   last_back_ = trips_ + 1;
   for (uint32_t k = 0; k < in.count; ++k) back_[static_cast<uint32_t>(in.v[k]) / kWarpLanes] = last_back_;
   back_[kSinkColumn] = 0;
