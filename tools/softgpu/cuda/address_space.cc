@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace softgpu::cuda {
@@ -124,6 +125,8 @@ bool AddressSpace::Reaches(int device, const Range& range) const {
     case RangeKind::kMapped:
     case RangeKind::kImported:
       return (range.access >> device & 1) != 0;
+    case RangeKind::kMulticast:
+      return false;
     default:
       return range.device == device || peer_access(device, range.device);
   }
@@ -135,6 +138,18 @@ bool AddressSpace::DeviceView::Find(uint64_t address, uint64_t* begin, uint64_t*
   if (range == nullptr || !space->Reaches(device, *range)) return false;
   *begin = range->begin;
   *end = range->end();
+  return true;
+}
+
+bool AddressSpace::DeviceView::FindMulticast(uint64_t address, engine::MulticastWindow* window) const {
+  const std::optional<Range> range = space->Find(address);
+  if (!range || range->kind != RangeKind::kMulticast || (range->access >> device & 1) == 0) return false;
+  if (!range->multicast->Resolve(device, range->offset + (address - range->begin), window)) return false;
+  // From offsets to addresses, and to those of this range.
+  const uint64_t begin = std::max(window->begin, range->offset);
+  for (uint64_t& copy : window->copies) copy += begin - window->begin;
+  window->begin = range->begin + (begin - range->offset);
+  window->end = range->begin + (std::min(window->end, range->offset + range->bytes) - range->offset);
   return true;
 }
 

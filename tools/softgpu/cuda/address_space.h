@@ -32,6 +32,15 @@ enum class RangeKind : uint8_t {
   kVariable,    // a module's variable
   kImported,    // cuIpcOpenMemHandle
   kMapped,      // cuMemMap
+  kMulticast,   // cuMemMap of a multicast object
+};
+
+// What is behind multicast addresses.
+class MulticastSource {
+ public:
+  virtual ~MulticastSource() = default;
+  // As `device` sees it. Returns false if a device has no memory there. The window has offsets in place of addresses.
+  virtual bool Resolve(int device, uint64_t offset, engine::MulticastWindow* window) = 0;
 };
 
 struct Range {
@@ -42,7 +51,9 @@ struct Range {
   uint64_t id = 0;              // never used twice
   CUcontext context = nullptr;  // null for kMapped
   unsigned flags = 0;           // of cuMemHostAlloc and cuMemHostRegister
-  uint64_t access = 0;          // kMapped, kImported: a bit for every device that may access it
+  uint64_t access = 0;          // kMapped, kMulticast, kImported: a bit for every device that may access it
+  uint64_t offset = 0;          // kMapped, kMulticast: of the range in its object
+  std::shared_ptr<MulticastSource> multicast;  // kMulticast
   std::shared_ptr<void> backing;
 
   uint64_t end() const { return begin + bytes; }
@@ -73,6 +84,7 @@ class AddressSpace {
   class DeviceView : public engine::AddressMap {
    public:
     bool Find(uint64_t address, uint64_t* begin, uint64_t* end) const override;
+    bool FindMulticast(uint64_t address, engine::MulticastWindow* window) const override;
     uint64_t generation() const override { return space->generation_.load(std::memory_order_acquire); }
 
     const AddressSpace* space = nullptr;

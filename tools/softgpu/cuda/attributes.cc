@@ -13,8 +13,7 @@ struct Entry {
   int value;
 };
 
-// Attributes that are not listed (textures, surfaces, compression, fabric, multicast, clusters...) are 0: not
-// supported.
+// Attributes that are not listed (textures, surfaces, compression, fabric, clusters...) are 0: not supported.
 constexpr Entry kFixed[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
@@ -100,6 +99,9 @@ bool DeviceAttribute(CUdevice_attribute attribute, int device, int* value) {
     case CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
       *value = knobs.vmm ? 1 : 0;
+      return true;
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
+      *value = HasMulticast() ? 1 : 0;
       return true;
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:

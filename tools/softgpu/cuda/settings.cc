@@ -81,6 +81,7 @@ Settings Read() {
   s.corrupt_peer = Flag("SOFTGPU_CORRUPT_PEER", false);
   s.ipc = Flag("SOFTGPU_IPC", true);
   s.vmm = Flag("SOFTGPU_VMM", true);
+  s.multicast = Flag("SOFTGPU_MULTICAST", true);
   s.host_register = Flag("SOFTGPU_HOST_REGISTER", true);
   s.implicit_sync = Implicit("SOFTGPU_IMPLICIT_SYNC");
   s.queues = static_cast<uint32_t>(Number("SOFTGPU_QUEUES", 0));

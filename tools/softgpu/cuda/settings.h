@@ -30,6 +30,7 @@ struct Settings {
   bool corrupt_peer = false;        // SOFTGPU_CORRUPT_PEER=1: data to and from peers' memory is silently lost
   bool ipc = true;                  // SOFTGPU_IPC=0: no cuIpc* handles
   bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
+  bool multicast = true;            // SOFTGPU_MULTICAST=0: no multicast objects
   bool host_register = true;        // SOFTGPU_HOST_REGISTER=0: no cuMemHostRegister
   unsigned implicit_sync = 0;       // SOFTGPU_IMPLICIT_SYNC: bits of ImplicitSync
   uint32_t queues = 0;              // SOFTGPU_QUEUES: of a device, which its streams share; 0: one for each
@@ -40,6 +41,8 @@ struct Settings {
 };
 
 const Settings& Knobs();
+// Whether devices have multicast objects: those of compute capability 9.0 and later, with virtual memory management.
+inline bool HasMulticast() { return Knobs().multicast && Knobs().vmm && Knobs().arch >= 90; }
 
 // Always prints a line on stderr: for what an error code alone cannot express.
 void Report(const char* format, ...) __attribute__((format(printf, 1, 2)));

@@ -13,6 +13,11 @@ size_t Span(size_t width, size_t height, size_t depth, size_t pitch, size_t slic
 CUresult CheckSpan(uint64_t address, size_t bytes, bool must_be_known, const char* what) {
   const std::optional<Range> range = AddressSpace::Get().Find(address);
   if (!range && !must_be_known) return CUDA_SUCCESS;
+  if (range && range->kind == RangeKind::kMulticast) {
+    Explain("%s at the multicast address %#llx, which is for multimem instructions alone", what,
+            static_cast<unsigned long long>(address));
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (range && bytes <= range->end() - address) return CUDA_SUCCESS;
   Explain("%s of %zu bytes at %#llx: %s", what, bytes, static_cast<unsigned long long>(address),
           range ? "that reaches beyond the end of the allocation" : "no allocation is there");

@@ -9,6 +9,7 @@
 
 #include "tools/softgpu/cuda/descriptor_server.h"
 #include "tools/softgpu/cuda/driver/entry.h"
+#include "tools/softgpu/cuda/driver/multicast.h"
 #include "tools/softgpu/cuda/settings.h"
 
 namespace softgpu::cuda {
@@ -26,7 +27,8 @@ struct Handle {
 };
 static_assert(sizeof(Handle) <= CU_IPC_HANDLE_SIZE);
 
-// Exported events by key. Keys come from the same numbers as ids of ranges, so that one server serves both.
+// Exported events by key. Keys come from the same numbers as ids of ranges and keys of bound memory, so that one server
+// serves all.
 struct ExportedEvents {
   std::mutex mutex;
   std::map<uint64_t, std::weak_ptr<Event>> by_key;
@@ -45,7 +47,7 @@ int Lookup(uint64_t key) {
   std::lock_guard lock(events.mutex);
   const auto found = events.by_key.find(key);
   const EventPtr event = found == events.by_key.end() ? nullptr : found->second.lock();
-  return event == nullptr ? -1 : event->descriptor;
+  return event == nullptr ? DescriptorOfBound(key) : event->descriptor;
 }
 
 // Memory of other processes that is mapped here. Opening it again gives the same address.
@@ -140,6 +142,8 @@ bool ShareEvent(Event* event) {
 
 }  // namespace
 
+bool ServeOwnDescriptors(ServerAddress* address) { return ServeDescriptors(Lookup, address); }
+
 // For cuEventCreate with CU_EVENT_INTERPROCESS.
 bool MakeInterprocess(const EventPtr& event) {
   if (!ShareEvent(event.get())) return false;
@@ -165,7 +169,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* packed, CUdeviceptr address) {
     handle.key = range->id;
     handle.offset = std::static_pointer_cast<DeviceMemory::Piece>(range->backing)->offset();
     handle.bytes = range->bytes;
-    if (!ServeDescriptors(Lookup, &handle.server)) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (!ServeOwnDescriptors(&handle.server)) return CUDA_ERROR_OPERATING_SYSTEM;
     Pack(handle, packed);
     return CUDA_SUCCESS;
   });
@@ -205,7 +209,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle* packed, CUevent handle) {
     made.magic = kEventMagic;
     made.device = event->context->device().ordinal;
     made.key = event->ipc_id;
-    if (!ServeDescriptors(Lookup, &made.server)) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (!ServeOwnDescriptors(&made.server)) return CUDA_ERROR_OPERATING_SYSTEM;
     Pack(made, packed);
     return CUDA_SUCCESS;
   });

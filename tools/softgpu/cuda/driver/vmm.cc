@@ -10,35 +10,17 @@
 #include <string>
 
 #include "tools/softgpu/cuda/driver/entry.h"
+#include "tools/softgpu/cuda/driver/multicast.h"
 #include "tools/softgpu/cuda/settings.h"
 
 namespace softgpu::cuda {
+
+MemoryObject::~MemoryObject() {
+  if (descriptor >= 0) close(descriptor);
+  if (charged != nullptr) charged->memory.Discharge(bytes);
+}
+
 namespace {
-
-constexpr size_t kGranularity = size_t{2} << 20;
-
-// Lives as long as a handle or a mapping of it.
-struct MemoryObject {
-  ~MemoryObject() {
-    close(descriptor);
-    if (charged != nullptr) charged->memory.Discharge(bytes);
-  }
-
-  int descriptor = -1;
-  size_t bytes = 0;
-  CUmemAllocationProp properties = {};
-  Device* charged = nullptr;  // the device whose memory it takes; null for imported and host memory
-  std::atomic<int> handles{1};
-};
-using MemoryObjectPtr = std::shared_ptr<MemoryObject>;
-
-CUmemGenericAllocationHandle HandleOf(const MemoryObjectPtr& object) {
-  return reinterpret_cast<CUmemGenericAllocationHandle>(object.get());
-}
-
-MemoryObjectPtr FindObject(CUmemGenericAllocationHandle handle) {
-  return HandlesOf<MemoryObject>().Find(reinterpret_cast<const void*>(handle));
-}
 
 struct Reservations {
   std::mutex mutex;
@@ -105,6 +87,11 @@ CUresult ImportObject(int descriptor, CUmemGenericAllocationHandle* handle) {
   const char* name = length > 0 ? std::strstr(target, "softgpu-memory") : nullptr;
   int type = 0, id = 0;
   struct stat file = {};
+  if (length > 0 && std::strstr(target, "softgpu-multicast") != nullptr) {
+    const MemoryObjectPtr multicast = ImportMulticast(descriptor);
+    if (multicast != nullptr) *handle = NewHandleOf(multicast);
+    return multicast == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
   if (name == nullptr || std::sscanf(name, kNameFormat, &type, &id) != 2 || fstat(descriptor, &file) != 0) {
     Explain("descriptor %d is not memory that cuMemExportToShareableHandle has given out", descriptor);
     return CUDA_ERROR_INVALID_VALUE;
@@ -131,33 +118,54 @@ CUresult MapObject(CUdeviceptr address, size_t bytes, size_t offset, const Memor
   for (const Range& range : AddressSpace::Get().All()) {
     if (range.begin < address + bytes && address < range.end()) return CUDA_ERROR_INVALID_VALUE;
   }
-  // Readable from cuMemSetAccess on.
-  void* at =
-      mmap(Pointer(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, object->descriptor, static_cast<off_t>(offset));
-  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
   range.begin = address;
   range.bytes = bytes;
-  range.kind = RangeKind::kMapped;
+  range.offset = offset;
+  range.kind = object->multicast == nullptr ? RangeKind::kMapped : RangeKind::kMulticast;
   range.device = object->properties.location.id;
+  range.multicast = object->multicast;
   range.backing = object;
+  // Readable from cuMemSetAccess on; at a multicast address there is nothing that a program on the host could read.
+  void* const at = range.kind == RangeKind::kMulticast
+                       ? Pointer(address)
+                       : mmap(Pointer(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, object->descriptor,
+                              static_cast<off_t>(offset));
+  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   AddressSpace::Get().Insert(std::move(range));
   return CUDA_SUCCESS;
 }
+
+bool IsMapped(const Range& range) { return range.kind == RangeKind::kMapped || range.kind == RangeKind::kMulticast; }
 
 // Returns all ranges mapped in [address, address + bytes), which they must fill; empty if they do not.
 std::vector<Range> MappedIn(uint64_t address, size_t bytes) {
   std::vector<Range> found;
   uint64_t covered = address;
   for (const Range& range : AddressSpace::Get().All()) {
-    if (range.kind != RangeKind::kMapped || range.begin != covered || range.end() > address + bytes) continue;
+    if (!IsMapped(range) || range.begin != covered || range.end() > address + bytes) continue;
     covered = range.end();
     found.push_back(range);
   }
   return covered == address + bytes ? found : std::vector<Range>();
 }
 
+// The devices of the team may access a multicast object.
+CUresult SetMulticastAccess(const Range& range, const CUmemAccessDesc& access) {
+  const auto object = std::static_pointer_cast<MemoryObject>(range.backing);
+  if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (FindDevice(access.location.id) == nullptr || !object->multicast->Has(access.location.id))
+    return CUDA_ERROR_INVALID_DEVICE;
+  const bool allowed = access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  AddressSpace::Get().SetAccess(range.begin, access.location.id, allowed);
+  // Maps what has been bound, because a process that has bound memory may be gone later.
+  engine::MulticastWindow window;
+  if (allowed) (void)object->multicast->Resolve(access.location.id, range.offset, &window);
+  return CUDA_SUCCESS;
+}
+
 CUresult SetAccess(const Range& range, const CUmemAccessDesc& access) {
+  if (range.kind == RangeKind::kMulticast) return SetMulticastAccess(range, access);
   const bool allowed = access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
   if (access.location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
     if (FindDevice(access.location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -205,11 +213,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
   const std::optional<Range> range = AddressSpace::Get().Find(Address(address));
-  if (!range || range->kind != RangeKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
-  const auto object = std::static_pointer_cast<MemoryObject>(range->backing);
+  if (!range || !IsMapped(*range)) return CUDA_ERROR_INVALID_VALUE;
   // The last handle may be gone while the mapping still exists.
-  if (object->handles++ == 0) HandlesOf<MemoryObject>().Add(object);
-  *handle = HandleOf(object);
+  *handle = NewHandleOf(std::static_pointer_cast<MemoryObject>(range->backing));
   return CUDA_SUCCESS;
 }
 
@@ -240,6 +246,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
                   unsigned long long flags) {
   const MemoryObjectPtr object = FindObject(handle);
   if (object == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (object->multicast != nullptr) object->multicast->AwaitTeam();
   return MapObject(address, bytes, offset, object);
 }
 
@@ -247,7 +254,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   const std::vector<Range> ranges = MappedIn(address, bytes);
   if (ranges.empty()) return CUDA_ERROR_INVALID_VALUE;
   for (const Range& range : ranges) {
-    AddressSpace::Get().Erase(range.begin, RangeKind::kMapped);
+    AddressSpace::Get().Erase(range.begin, range.kind);
     mmap(Pointer(range.begin), range.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   }
   return CUDA_SUCCESS;
@@ -266,8 +273,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
   const std::optional<Range> range = AddressSpace::Get().Find(address);
-  if (!range || range->kind != RangeKind::kMapped || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!range || !IsMapped(*range) || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   const bool allowed = (range->access >> location->id & 1) != 0;
   *flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;

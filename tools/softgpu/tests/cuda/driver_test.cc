@@ -295,7 +295,7 @@ TEST_F(Driver, EntryPointsByNameAndVersion) {
   void* older = nullptr;
   OK(cuGetProcAddress("cuStreamGetCaptureInfo", &older, 12000, 0, &status));
   EXPECT_NE(older, pointer);
-  EXPECT_EQ(cuGetProcAddress("cuMulticastCreate", &pointer, 13000, 0, &status), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(cuGetProcAddress("cuTexObjectCreate", &pointer, 13000, 0, &status), CUDA_ERROR_NOT_FOUND);
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
   EXPECT_EQ(pointer, nullptr);
 }

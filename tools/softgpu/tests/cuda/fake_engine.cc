@@ -1,5 +1,6 @@
 #include "tools/softgpu/tests/cuda/fake_engine.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <regex>
@@ -87,7 +88,8 @@ class FakeExecution : public Execution {
                config_.parameters.data(),
                0,
                Allowed,
-               map};
+               map,
+               Behind};
   }
   State Run(uint64_t) override { return static_cast<State>(function_(&launch_)); }
   const std::string& error() const override { return error_; }
@@ -96,6 +98,14 @@ class FakeExecution : public Execution {
   static bool Allowed(const fake::Launch& launch, uint64_t address) {
     uint64_t begin = 0, end = 0;
     return static_cast<const AddressMap*>(launch.map)->Find(address, &begin, &end);
+  }
+
+  static int Behind(const fake::Launch& launch, uint64_t address, uint64_t* copies, int most) {
+    MulticastWindow window;
+    if (!static_cast<const AddressMap*>(launch.map)->FindMulticast(address, &window)) return 0;
+    const int found = std::min(most, static_cast<int>(window.copies.size()));
+    for (int i = 0; i < found; ++i) copies[i] = window.copies[static_cast<size_t>(i)] + (address - window.begin);
+    return found;
   }
 
   LaunchConfig config_;

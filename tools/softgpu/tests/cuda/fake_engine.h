@@ -18,6 +18,9 @@ struct Launch {
   // Returns whether the device may access that address.
   bool (*allowed)(const Launch& launch, uint64_t address);
   const void* map;
+  // What is behind a multicast address: of each device, an address of its memory. Returns their number, 0 if the
+  // address is none.
+  int (*behind)(const Launch& launch, uint64_t address, uint64_t* copies, int most);
 };
 
 // Called repeatedly until it is done or has failed.

@@ -279,7 +279,7 @@ TEST_F(Runtime, FindsEntryPointsOfTheDriver) {
   RT(cudaGetDriverEntryPointByVersion("cuMemCreate", &pointer, 13000, cudaEnableDefault, &status));
   EXPECT_EQ(status, cudaDriverEntryPointSuccess);
   EXPECT_NE(pointer, nullptr);
-  RT(cudaGetDriverEntryPointByVersion("cuMulticastCreate", &pointer, 12010, cudaEnableDefault, &status));
+  RT(cudaGetDriverEntryPointByVersion("cuTexObjectCreate", &pointer, 12010, cudaEnableDefault, &status));
   EXPECT_EQ(status, cudaDriverEntryPointSymbolNotFound);
   EXPECT_EQ(pointer, nullptr);
 }
