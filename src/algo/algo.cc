@@ -30,8 +30,9 @@ struct Family {
 };
 
 constexpr Family kFamilies[] = {
-    {"bruck", Bruck}, {kDirect, Direct}, {"oneshot", Oneshot}, {"pairwise", Pairwise}, {kPull, Pull},
-    {"push", Push},   {"rhd", Rhd},      {"ring", Ring},       {"tree", Tree},         {"twoshot", Twoshot},
+    {"bruck", Bruck},     {kDirect, Direct},      {"nvls", Nvls}, {"nvls_oneshot", NvlsOneshot},
+    {"oneshot", Oneshot}, {"pairwise", Pairwise}, {kPull, Pull},  {"push", Push},
+    {"rhd", Rhd},         {"ring", Ring},         {"tree", Tree}, {"twoshot", Twoshot},
 };
 bool IsHierarchical(std::string_view algorithm) { return algorithm.starts_with(kHierarchical); }
 
@@ -138,13 +139,19 @@ std::vector<std::string_view> Algorithms(Kind kind, const plan::Placement& place
   return names;
 }
 
+const std::vector<std::string_view>& MulticastAlgorithms(Kind kind) {
+  static const Names kAllReduce = {"nvls", "nvls_oneshot"}, kOthers = {"nvls"}, kNone;
+  if (kind == Kind::kAllReduce) return kAllReduce;
+  return kind == Kind::kReduceScatter || kind == Kind::kAllGather ? kOthers : kNone;
+}
+
 const std::vector<std::string_view>& AllAlgorithms() {
   static const Names kAll = [] {
     std::set<std::string_view> names;
     for (int k = 0; k < plan::kNumKinds; ++k) {
-      const Names flat = Algorithms(static_cast<Kind>(k)), &far = HierarchicalAlgorithms(static_cast<Kind>(k));
-      names.insert(flat.begin(), flat.end());
-      names.insert(far.begin(), far.end());
+      const auto kind = static_cast<Kind>(k);
+      for (const Names& some : {Algorithms(kind), HierarchicalAlgorithms(kind), MulticastAlgorithms(kind)})
+        names.insert(some.begin(), some.end());
     }
     return Names(names.begin(), names.end());
   }();
@@ -154,7 +161,11 @@ const std::vector<std::string_view>& AllAlgorithms() {
 Result<plan::Schedule> Generate(const Contract& contract, std::string_view algorithm, int lanes,
                                 const plan::Placement& placement, std::span<const int> only) {
   AXCCL_RETURN_IF_ERROR(CheckArguments(contract, algorithm, lanes, placement, only));
-  const auto& known = Algorithms(contract.kind, placement);
+  Names known = Algorithms(contract.kind, placement);
+  if (placement.machines() == 1) {
+    const Names& multicast = MulticastAlgorithms(contract.kind);
+    known.insert(known.end(), multicast.begin(), multicast.end());
+  }
   if (std::find(known.begin(), known.end(), algorithm) == known.end()) {
     return MakeStatus(
         Code::kInvalidArgument, "Generate(%s): no algorithm '%.*s' for this kind%s; there is %s",

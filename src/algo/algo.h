@@ -20,6 +20,10 @@ const std::vector<std::string_view>& HierarchicalAlgorithms(plan::Kind kind);
 // group size and root. If the placement has levels, the list includes the hierarchical algorithms.
 std::vector<std::string_view> Algorithms(plan::Kind kind, const plan::Placement& placement = {});
 
+// The algorithms for ranks of one machine, each on a device of its own, whose slots are multicast (schedule.h): through
+// NVLink SHARP. Empty for kinds that have none.
+const std::vector<std::string_view>& MulticastAlgorithms(plan::Kind kind);
+
 // Every algorithm of any kind and placement, in alphabetical order.
 const std::vector<std::string_view>& AllAlgorithms();
 

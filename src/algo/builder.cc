@@ -34,8 +34,10 @@ std::map<std::pair<int, int>, SlotUsers> CollectSlotUsers(const std::vector<Lane
   std::map<std::pair<int, int>, SlotUsers> users;
   const auto each = [&](const std::vector<Operand>& operands, int rank, std::set<int> SlotUsers::*role) {
     for (const Operand& o : operands) {
-      if (o.buffer != plan::Buffer::kScratch) continue;
-      for (int i = 0; i < o.parts; ++i) (users[{o.rank, o.part + i}].*role).insert(rank);
+      if (!plan::IsSlot(o)) continue;
+      plan::ForEachRank(o, static_cast<int>(program.size()), [&](const Operand& one) {
+        for (int i = 0; i < one.parts; ++i) (users[{one.rank, one.part + i}].*role).insert(rank);
+      });
     }
   };
   for (size_t r = 0; r < program.size(); ++r) {
@@ -201,7 +203,7 @@ void Builder::Seal(Schedule* schedule) const {
         }
         for (const auto* operands : {&op.dst, &op.src}) {
           for (const Operand& o : *operands) {
-            if (o.buffer == plan::Buffer::kScratch) slots = std::max(slots, o.part + o.parts);
+            if (plan::IsSlot(o)) slots = std::max(slots, o.part + o.parts);
           }
         }
       }

@@ -37,6 +37,11 @@ inline plan::Operand Slot(int rank, int slot, int count = 1) {
           static_cast<uint16_t>(count)};
 }
 
+// Slots of all ranks.
+inline plan::Operand AllSlots(int slot, int count = 1) {
+  return {plan::Buffer::kMulticast, 0, 0, static_cast<uint16_t>(slot), static_cast<uint16_t>(count)};
+}
+
 // Whether an operation writes a result that is not reduced further (schedule.h, "Scaling": `finish`).
 enum class State : bool { kPartial = false, kFinal = true };
 

@@ -21,6 +21,8 @@ plan::Schedule Direct(const plan::Contract& contract, int lanes, std::span<const
 // For placements with levels; `algorithm` is one of HierarchicalAlgorithms().
 plan::Schedule Hierarchical(const plan::Contract& contract, std::string_view algorithm,
                             const plan::Placement& placement, int lanes, std::span<const int> only);
+plan::Schedule Nvls(const plan::Contract& contract, int lanes, std::span<const int> only);
+plan::Schedule NvlsOneshot(const plan::Contract& contract, int lanes, std::span<const int> only);
 plan::Schedule Oneshot(const plan::Contract& contract, int lanes, std::span<const int> only);
 plan::Schedule Pairwise(const plan::Contract& contract, int lanes, std::span<const int> only);
 plan::Schedule Pull(const plan::Contract& contract, int lanes, std::span<const int> only);

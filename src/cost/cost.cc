@@ -107,9 +107,11 @@ class Paper {
   Weight Work(const Op& op, int rank) const;
   // Whether the operand is on another GPU.
   bool IsPeers(const Operand& o, int rank) const {
-    return machine_.peer_bytes_per_second > 0 && sharers_ < schedule_.contract.ranks && o.rank != rank;
+    if (machine_.peer_bytes_per_second == 0 || sharers_ >= schedule_.contract.ranks) return false;
+    return o.rank != rank || o.buffer == plan::Buffer::kMulticast;
   }
   void AddToGpus(const Op& op, int rank);
+  void AddMulticast(const Operand& o, int rank, bool source);
 
   const Schedule& schedule_;
   const Machine& machine_;
@@ -138,12 +140,9 @@ Weight Paper::Work(const Op& op, int rank) const {
   w.fixed = machine_.op_seconds;
   // Reading and writing are each half of a copy.
   const double cached = 0.5 / machine_.cached_bytes_per_second, memory = 0.5 / machine_.memory_bytes_per_second;
-  const auto by_call = [&](const Operand& o) {
-    return by_call_ && o.buffer != plan::Buffer::kScratch && o.rank != rank;
-  };
+  const auto by_call = [&](const Operand& o) { return by_call_ && !plan::IsSlot(o) && o.rank != rank; };
   // Slots are written one after the other, each from what is in the cache by then.
-  const auto is_slot = [](const Operand& o) { return o.buffer == plan::Buffer::kScratch; };
-  if (op.dst.size() > 1 && std::any_of(op.dst.begin(), op.dst.end(), is_slot)) {
+  if (op.dst.size() > 1 && std::any_of(op.dst.begin(), op.dst.end(), plan::IsSlot)) {
     const auto more = static_cast<double>(op.dst.size() - 1);
     w = {w.fixed * (1 + more), more * op.dst[0].parts * cached, more * op.dst[0].parts * cached};
   }
@@ -165,10 +164,24 @@ Weight Paper::Work(const Op& op, int rank) const {
         continue;
       }
       w.cached += o.parts * cached;
-      w.memory += o.parts * (o.buffer == plan::Buffer::kScratch || (called && source) ? cached : memory);
+      w.memory += o.parts * (plan::IsSlot(o) || (called && source) ? cached : memory);
     }
   }
   return {w.fixed * load_, w.cached * load_, w.memory * load_};
+}
+
+// What goes to all GPUs, or comes from all, takes more of the links than its bytes.
+void Paper::AddMulticast(const Operand& o, int rank, bool source) {
+  if (machine_.gpu_multicast_bytes_per_second == 0) return;
+  const double parts = o.parts * machine_.gpu_link_bytes_per_second / machine_.gpu_multicast_bytes_per_second;
+  const int ranks = schedule_.contract.ranks;
+  OnGpu& self = on_gpus_[static_cast<size_t>(rank)];
+  (source ? self.received : self.sent) += parts;
+  for (int q = 0; q < ranks; ++q) {
+    OnGpu& owner = like_ < 0 ? on_gpus_[static_cast<size_t>(q)] : self;
+    owner.moved += o.parts;
+    (source ? owner.sent : owner.received) += parts;
+  }
 }
 
 // If one rank's program stands for all, the others read and write in its memory what it does in theirs.
@@ -176,6 +189,10 @@ void Paper::AddToGpus(const Op& op, int rank) {
   OnGpu& self = on_gpus_[static_cast<size_t>(rank)];
   for (const auto* operands : {&op.dst, &op.src}) {
     for (const Operand& o : *operands) {
+      if (o.buffer == plan::Buffer::kMulticast) {
+        AddMulticast(o, rank, operands == &op.src);
+        continue;
+      }
       OnGpu& owner = like_ < 0 ? on_gpus_[static_cast<size_t>(o.rank)] : self;
       owner.moved += o.parts;
       if (!IsPeers(o, rank)) continue;
@@ -306,7 +323,11 @@ Model::Model(const Schedule& schedule, const Machine& machine, bool by_call, con
     if (member == &Weight::fixed) return;
     const double least = placement.is_flat() ? paper.GpuSeconds(member == &Weight::memory) : paper.LinkSeconds();
     first_.*into = std::max(first_.*into, least);
-    next_.*into = std::max(next_.*into, least);
+    if (placement.is_flat()) {
+      least_.*into = least;
+    } else {
+      next_.*into = std::max(next_.*into, least);
+    }
   };
   derive(&Weight::fixed, &Cost::fixed);
   derive(&Weight::cached, &Cost::cached);
@@ -330,7 +351,7 @@ double Model::Seconds(uint64_t block_bytes, uint64_t tile_bytes) const {
   const auto seconds = [&](const Cost& c) {
     return c.fixed + part * (in_cache * c.cached + (1 - in_cache) * c.memory);
   };
-  return seconds(first_) + (turns - 1) * seconds(next_);
+  return seconds(first_) + (turns - 1) * std::max(seconds(next_), seconds(least_));
 }
 
 }  // namespace axccl::cost

@@ -11,7 +11,8 @@
 // is shorter than the time that its data takes on any link in either direction.
 //
 // Ranks on several GPUs read and write each other's memory at the speed of one block's loads over a link, and no turn
-// is shorter than the time that its data takes on the links of a GPU and in its memory.
+// is shorter than the time that its data takes on the links of a GPU and in its memory. In later turns, lanes are at
+// different steps: while some wait for signals, others use the links.
 //
 // The predictions have the right magnitude and are good enough to order algorithms and sizes; they claim no more.
 // Immutable, thread-safe, deterministic in its arguments.
@@ -46,6 +47,7 @@ class Model {
 
   Cost first_;  // the first turn
   Cost next_;   // each further turn
+  Cost least_;  // for which a further turn keeps the links and the memory of a GPU busy
   double parts_ = 1;
   double lanes_ = 1;
   double user_blocks_ = 0;  // blocks of input and output of the rank that has most

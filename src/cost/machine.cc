@@ -315,6 +315,7 @@ Machine GpuMachine(int multiprocessors, int ranks) {
   machine.peer_bytes_per_second = Gpu::kBytesInFlight / Gpu::kLinkSeconds;
   machine.gpu_memory_bytes_per_second = Gpu::kMemoryBytesPerSecond;
   machine.gpu_link_bytes_per_second = Gpu::kLinkBytesPerSecond;
+  machine.gpu_multicast_bytes_per_second = Gpu::kMulticastBytesPerSecond;
   // Three loads, one after the other (docs/gpus.md).
   machine.packed_seconds = 3 * Gpu::kLinkSeconds;
   machine.packed_block_bytes = 512;

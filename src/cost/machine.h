@@ -32,6 +32,8 @@ struct Machine {
   double peer_bytes_per_second = 0;
   double gpu_memory_bytes_per_second = 0;
   double gpu_link_bytes_per_second = 0;
+  // What it sends to all GPUs at once in total, and what can arrive of all at once: through NVLink SHARP.
+  double gpu_multicast_bytes_per_second = 0;
   // A call of one step through scratch, if what travels brings its own flags (NCCL's LL): up to so many bytes of a block,
   // and of all blocks that a rank receives. 0: there is no such way.
   double packed_seconds = 0;
@@ -67,6 +69,9 @@ struct Gpu {
   static constexpr int kMultiprocessors = 132;              // NVIDIA's data sheet
   static constexpr double kMemoryBytesPerSecond = 3.35e12;  // likewise
   static constexpr double kLinkBytesPerSecond = 4.5e11;     // likewise: NVLink, 900 GB/s both ways
+  // Assumed: of the link, for multimem instructions. At this rate an all-reduce has the bus bandwidth of 480 GB/s that
+  // NCCL's NVLS is known for on eight H100, as its ranks send and receive 9/8 of the data each.
+  static constexpr double kMulticastBytesPerSecond = 3.1e11;
   // A block waits for what it has requested: in copies, the 6 stages of 2 KiB that a ring loads ahead (kBulkAhead,
   // kernels/cuda/bulk.h). Reductions have more, 64 bytes for each of 512 threads (kernels/cuda/reduce.h).
   static constexpr double kBytesInFlight = 12 << 10;

@@ -104,13 +104,17 @@ bool ReadOperand(Reader* in, const Schedule& s, Operand* o) {
     o->buffer = Buffer::kInput;
   } else if (in->Try("out[")) {
     o->buffer = Buffer::kOutput;
+  } else if (in->Try("slot[all")) {
+    o->buffer = Buffer::kMulticast;
   } else if (in->Try("slot[")) {
     o->buffer = Buffer::kScratch;
   } else {
-    return in->Fail("expected an operand: in[rank].block.part, out[rank].block.part or slot[rank].slot");
+    return in->Fail(
+        "expected an operand: in[rank].block.part, out[rank].block.part, slot[rank].slot or slot[all].slot");
   }
-  if (!in->Number(0, s.contract.ranks - 1, &o->rank) || !in->Expect("].")) return false;
-  if (o->buffer != Buffer::kScratch && (!in->Number(0, kMax16, &o->block) || !in->Expect("."))) return false;
+  if (o->buffer != Buffer::kMulticast && !in->Number(0, s.contract.ranks - 1, &o->rank)) return false;
+  if (!in->Expect("].")) return false;
+  if (!IsSlot(*o) && (!in->Number(0, kMax16, &o->block) || !in->Expect("."))) return false;
   if (!in->Number(0, kMax16, &o->part)) return false;
   return !in->Try(":") || in->Number(2, kMax16, &o->parts);
 }

@@ -21,9 +21,13 @@ void AddField(std::string* out, const char* key, int64_t value) {
 
 void AddOperand(std::string* out, const Operand& o) {
   *out += o.buffer == Buffer::kInput ? " in[" : o.buffer == Buffer::kOutput ? " out[" : " slot[";
-  AddNumber(out, o.rank);
+  if (o.buffer == Buffer::kMulticast) {
+    *out += "all";
+  } else {
+    AddNumber(out, o.rank);
+  }
   *out += "].";
-  if (o.buffer != Buffer::kScratch) {
+  if (!IsSlot(o)) {
     AddNumber(out, o.block);
     *out += '.';
   }

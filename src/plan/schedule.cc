@@ -6,11 +6,24 @@ namespace axccl::plan {
 
 bool Pushes(const Schedule& schedule) {
   for (size_t rank = 0; rank < schedule.program.size(); ++rank) {
-    const auto elsewhere = [rank](const Operand& o) { return o.buffer != Buffer::kScratch && o.rank != rank; };
+    const auto elsewhere = [rank](const Operand& o) { return !IsSlot(o) && o.rank != rank; };
     for (const Lane& lane : schedule.program[rank]) {
       for (const Op& op : lane.ops) {
         if (std::any_of(op.dst.begin(), op.dst.end(), elsewhere)) return true;
         if (op.kind == OpKind::kNotify && op.peer != static_cast<int>(rank)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool UsesMulticast(const Schedule& schedule) {
+  const auto multicast = [](const Operand& o) { return o.buffer == Buffer::kMulticast; };
+  for (const std::vector<Lane>& lanes : schedule.program) {
+    for (const Lane& lane : lanes) {
+      for (const Op& op : lane.ops) {
+        if (std::any_of(op.dst.begin(), op.dst.end(), multicast)) return true;
+        if (std::any_of(op.src.begin(), op.src.end(), multicast)) return true;
       }
     }
   }

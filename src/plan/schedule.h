@@ -15,6 +15,11 @@
 // rank itself (tokens). A lane may wait on and signal endpoints of its own lane index only, except tokens, which name
 // the lane of the source.
 //
+// Multicast: where devices have NVLink SHARP, one operation reaches the same slots of all ranks, its own among them. A
+// copy or reduction that writes them stores one value everywhere. A reduction whose only source they are folds them in
+// an order that is not defined: done again, it may give other bits, even of the same slots. No lane mixes both ways to
+// a slot without a signal in between: what it has written one way, it reads the other way only after a signal.
+//
 // Slices: a schedule for a pipeline cuts every block into `slices` slices, so that the user can wait for a slice of an
 // output while the rest is on its way, and declare slices of an input ready one by one. A *chunk* is one slice of one
 // block; its number is block * slices + slice. kNotify tells that an output chunk is final, kAwait waits until the user
@@ -35,13 +40,16 @@ namespace axccl::plan {
 
 inline constexpr int kAllPeers = -1;
 
-enum class Buffer : uint8_t { kInput, kOutput, kScratch };
+// kMulticast: slots of all ranks.
+enum class Buffer : uint8_t { kInput, kOutput, kScratch, kMulticast };
+inline constexpr int kNumBuffers = 4;
 
-// `parts` consecutive parts of one block of an input or output, or `parts` consecutive slots of a rank's scratch.
+// `parts` consecutive parts of one block of an input or output, or `parts` consecutive slots of a rank's scratch, or of
+// that of all ranks.
 // The i-th part of a source corresponds to the i-th part of a destination; a slot holds one part.
 struct Operand {
   Buffer buffer = Buffer::kInput;
-  uint16_t rank = 0;   // the owner of the buffer; any rank of the group, so that a copy can be a put or a get
+  uint16_t rank = 0;   // the owner of the buffer; any rank of the group, so that a copy can be a put or a get; 0 of all
   uint16_t block = 0;  // input/output only; 0 for scratch
   uint16_t part = 0;   // first part of the block, or first slot
   uint16_t parts = 1;  // number of parts or slots
@@ -49,9 +57,19 @@ struct Operand {
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
+inline bool IsSlot(const Operand& o) { return o.buffer == Buffer::kScratch || o.buffer == Buffer::kMulticast; }
+
+// Calls f(operand) with what the operand stands for: slots of each rank in turn, if it is multicast, else itself.
+template <class F>
+void ForEachRank(const Operand& o, int ranks, F f) {
+  if (o.buffer != Buffer::kMulticast) return f(o);
+  for (int rank = 0; rank < ranks; ++rank)
+    f(Operand{Buffer::kScratch, static_cast<uint16_t>(rank), 0, o.part, o.parts});
+}
+
 enum class OpKind : uint8_t {
   kCopy,    // every dst := src[0]
-  kReduce,  // every dst := src[0] (+) src[1] (+) ..., left fold in the order listed
+  kReduce,  // every dst := src[0] (+) src[1] (+) ..., left fold in the order listed; of multicast slots, in any order
   kSignal,  // until endpoint (peer, lane, endpoint) >= value; `from_lane` is this lane, except for tokens
   kWait,    // until endpoint (peer, lane, endpoint) >= value; `from_lane` is the own lane unless it is a token
   kNop,
@@ -116,6 +134,9 @@ struct Schedule {
 
 // Whether a rank writes into another rank's output, or notifies its owner of a chunk there.
 bool Pushes(const Schedule& schedule);
+
+// Whether an operand of any operation is multicast.
+bool UsesMulticast(const Schedule& schedule);
 
 // Whether it is a message through scratch, of which no lane of the sender does anything in a turn after its first wait.
 bool SendsAhead(const Schedule& schedule);

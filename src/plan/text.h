@@ -24,13 +24,14 @@
 //   #1 wait 3 e0 v1                             source rank, endpoint, value; tokens name their lane: `wait 0 l1 e0 v1`
 //   #2 copy slot[0].1 out[2].0.3 <- in[0].0.3   destinations <- source
 //   #3 reduce finish out[0].0.1:2 <- in[0].0.1:2 slot[3].0:2
-//   #4 nop
-//   #5 await 1                                  input chunk
-//   #6 notify 7 at 2                            output chunk, and its owner unless that is the own rank
+//   #4 reduce slot[all].1 <- slot[all].1        slots of all ranks
+//   #5 nop
+//   #6 await 1                                  input chunk
+//   #7 notify 7 at 2                            output chunk, and its owner unless that is the own rank
 //
-// An operand is in[rank].block.part, out[rank].block.part or slot[rank].slot, followed by `:parts` when it spans more
-// than one. Functions are pure and thread-safe. Parse accepts untrusted text: it allocates in proportion to the text
-// only, and what it returns is well-formed but not verified.
+// An operand is in[rank].block.part, out[rank].block.part, slot[rank].slot or slot[all].slot, followed by `:parts` when
+// it spans more than one. Functions are pure and thread-safe. Parse accepts untrusted text: it allocates in proportion
+// to the text only, and what it returns is well-formed but not verified.
 #pragma once
 
 #include <string>

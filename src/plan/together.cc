@@ -9,8 +9,8 @@ namespace {
 // Whether the operation can be part of a group.
 bool MayJoin(const Op& op) {
   if (op.kind != OpKind::kCopy && op.kind != OpKind::kReduce) return false;
-  if (op.dst.size() != 1 || op.dst[0].parts != 1 || op.dst[0].buffer == Buffer::kScratch) return false;
-  if (op.kind == OpKind::kCopy) return op.src[0].buffer != Buffer::kScratch;
+  if (op.dst.size() != 1 || op.dst[0].parts != 1 || IsSlot(op.dst[0])) return false;
+  if (op.kind == OpKind::kCopy) return !IsSlot(op.src[0]);
   return std::all_of(op.src.begin(), op.src.end(), [](const Operand& src) { return src.buffer == Buffer::kInput; });
 }
 

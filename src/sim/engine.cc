@@ -48,6 +48,7 @@ class Engine {
         fabric_(fabric),
         caller_(caller),
         part_bytes_(part_bytes),
+        multicast_seconds_(part_bytes / fabric.multicast_bytes_per_second),
         turns_(turns),
         strands_(program.begin.size() - 1),
         arrivals_(program.counters.size()),
@@ -69,8 +70,8 @@ class Engine {
   uint32_t RankOf(size_t strand) const { return static_cast<uint32_t>(strand) / program_.lanes; }
   Event Resumption(uint32_t strand, double time) const;
   void Advance(uint32_t strand, double time);
-  double Take(uint32_t resource, double time, double fixed, uint32_t parts);
-  double Move(uint32_t rank, const Step& step, double time);
+  double Take(uint32_t resource, double time, double seconds);
+  double Move(const Step& step, double time);
   void Signal(uint32_t rank, const Step& step, double time);
   void Send(uint32_t rank, uint32_t delivery, double time);
   void Land(const Event& event);
@@ -85,7 +86,7 @@ class Engine {
   const Program& program_;
   const Fabric& fabric_;
   const Caller& caller_;
-  const double part_bytes_;
+  const double part_bytes_, multicast_seconds_;
   const uint64_t turns_;
   double seconds_[kNumResources];  // of a part
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
@@ -108,23 +109,22 @@ Event Engine::Resumption(uint32_t strand, double time) const {
 }
 
 // Occupies the resource from `time` on, after all earlier requests; returns when it is free again.
-double Engine::Take(uint32_t resource, double time, double fixed, uint32_t parts) {
-  const double takes = fixed + parts * seconds_[resource % kNumResources];
-  outcome_.busy[resource] += takes;
-  return free_[resource] = std::max(time, free_[resource]) + takes;
+double Engine::Take(uint32_t resource, double time, double seconds) {
+  outcome_.busy[resource] += seconds;
+  return free_[resource] = std::max(time, free_[resource]) + seconds;
 }
 
-double Engine::Move(uint32_t rank, const Step& step, double time) {
+double Engine::Move(const Step& step, double time) {
   const auto of_lane = [&](double parts, double rate) { return rate > 0 ? time + parts * part_bytes_ / rate : time; };
-  double end = time, over_link = 0;
+  double end = std::max(of_lane(step.in_memory, fabric_.lane_memory_bytes_per_second),
+                        of_lane(step.over_links, fabric_.lane_link_bytes_per_second));
   for (uint32_t i = step.first; i < step.first + step.count; ++i) {
     const Share& share = program_.shares[i];
-    end = std::max(end, Take(share.resource, time, 0, share.parts));
-    if (share.resource == rank * kNumResources + kMemory)
-      end = std::max(end, of_lane(share.parts, fabric_.lane_memory_bytes_per_second));
-    if (share.resource / kNumResources == rank && share.resource % kNumResources != kMemory) over_link += share.parts;
+    const double seconds =
+        share.parts * seconds_[share.resource % kNumResources] + share.multicast * multicast_seconds_;
+    end = std::max(end, Take(share.resource, time, seconds));
   }
-  return std::max(end, of_lane(over_link, fabric_.lane_link_bytes_per_second));
+  return end;
 }
 
 void Engine::Signal(uint32_t rank, const Step& step, double time) {
@@ -142,7 +142,7 @@ void Engine::Send(uint32_t rank, uint32_t index, double time) {
   const Delivery& delivery = program_.deliveries[index];
   const uint32_t nic = rank * kNumResources + kNicOut;
   const double starts = std::max(time, free_[nic]);
-  Take(nic, time, fabric_.message_seconds, delivery.parts);
+  Take(nic, time, fabric_.message_seconds + delivery.parts * seconds_[kNicOut]);
   outcome_.sent[program_.machine[rank]] += delivery.parts * part_bytes_;
   ++outcome_.messages;
   Event event;
@@ -158,7 +158,8 @@ void Engine::Send(uint32_t rank, uint32_t index, double time) {
 
 void Engine::Land(const Event& event) {
   const Delivery& delivery = program_.deliveries[event.index];
-  const double end = Take(delivery.to * kNumResources + kNicIn, event.time, fabric_.message_seconds, delivery.parts);
+  const double seconds = fabric_.message_seconds + delivery.parts * seconds_[kNicIn];
+  const double end = Take(delivery.to * kNumResources + kNicIn, event.time, seconds);
   outcome_.received[event.machine] += delivery.parts * part_bytes_;
   if (delivery.counter != Delivery::kNoCounter) Arrive(delivery.counter, end);
 }
@@ -196,7 +197,7 @@ void Engine::Advance(uint32_t index, double time) {
       }
       ++outcome_.operations;
       time += fabric_.op_seconds;
-      if (step.kind == OpKind::kCopy) time = Move(RankOf(index), step, time);
+      if (step.kind == OpKind::kCopy) time = Move(step, time);
       if (step.kind == OpKind::kSignal) Signal(RankOf(index), step, time);
       if (step.kind == OpKind::kAwait) time = std::max(time, step.value * caller_.produce_seconds);
       if (step.kind == OpKind::kNotify) notified_[step.first] = time + (step.token ? 0 : fabric_.signal_seconds);

@@ -13,6 +13,7 @@ Status Check(const Fabric& f) {
       {"time of an operation", f.op_seconds, true},
       {"memory bandwidth", f.memory_bytes_per_second, false},
       {"link bandwidth", f.link_bytes_per_second, false},
+      {"multicast bandwidth", f.multicast_bytes_per_second, false},
       {"memory bandwidth of a lane", f.lane_memory_bytes_per_second, true},
       {"link bandwidth of a lane", f.lane_link_bytes_per_second, true},
       {"time of a signal", f.signal_seconds, true},

@@ -27,6 +27,9 @@ struct Fabric {
   // A block of a GPU waits for the loads that it has in flight (cost::Gpu).
   double lane_memory_bytes_per_second = 0;
   double lane_link_bytes_per_second = 0;
+  // For each rank and direction: what goes over its link to all ranks, or comes from all, at once (NVLink SHARP).
+  // Assumed: at this rate, an all-reduce on eight H100 has the 480 GB/s of bus bandwidth that NCCL's NVLS is known for.
+  double multicast_bytes_per_second = 3.1e11;
 };
 
 // Returns kInvalidArgument, naming the figure, if a figure is impossible: rates and the time between NICs must be

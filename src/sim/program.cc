@@ -100,7 +100,8 @@ class Compiler {
   Status AddStrand(int rank, int lane);
   void AddDelivery(int rank, int lane, const Op& op, int to, uint32_t parts, Step* step);
   Status AddMove(int rank, const Op& op, Step* step);
-  Status AddShares(int rank, const Operand& operand, bool source);
+  Status AddShares(int rank, const Operand& operand, bool source, Step* step);
+  Status AddMulticast(int rank, const Operand& operand, bool source, Step* step);
 
   const Schedule& schedule_;
   const Placement& placement_;
@@ -209,8 +210,26 @@ void Compiler::AddDelivery(int rank, int lane, const Op& op, int to, uint32_t pa
   }
 }
 
-Status Compiler::AddShares(int rank, const Operand& o, bool source) {
+// The switch reads the slots of all ranks and sends their sum to the reader, or sends to all what it gets once. A
+// rank's own slots are no exception.
+Status Compiler::AddMulticast(int rank, const Operand& o, bool source, Step* step) {
+  if (placement_.machines() > 1) return Refuse("needs slots of all ranks at once, which only one machine has");
+  const auto add = [&](int of, Resource resource, uint32_t parts, uint32_t multicast) {
+    op_shares_.push_back({Number(of) * kNumResources + resource, parts, multicast});
+  };
+  add(rank, source ? kLinkIn : kLinkOut, 0, o.parts);
+  for (int q = 0; q < schedule_.contract.ranks; ++q) {
+    add(q, source ? kLinkOut : kLinkIn, 0, o.parts);
+    add(q, kMemory, o.parts, 0);
+  }
+  step->over_links += o.parts;
+  return Status();
+}
+
+Status Compiler::AddShares(int rank, const Operand& o, bool source, Step* step) {
+  if (o.buffer == plan::Buffer::kMulticast) return AddMulticast(rank, o, source, step);
   op_shares_.push_back({Number(rank) * kNumResources + kMemory, o.parts});
+  step->in_memory += o.parts;
   if (o.rank == rank) return Status();
   if (placement_.Apart(o.rank, rank)) {
     // Slots of ranks on other machines are written in order to be sent, and are read where they have arrived.
@@ -222,6 +241,7 @@ Status Compiler::AddShares(int rank, const Operand& o, bool source) {
   const uint32_t from = Number(source ? o.rank : rank), to = Number(source ? rank : o.rank);
   op_shares_.push_back({from * kNumResources + kLinkOut, o.parts});
   op_shares_.push_back({to * kNumResources + kLinkIn, o.parts});
+  step->over_links += o.parts;
   return Status();
 }
 
@@ -237,10 +257,10 @@ Status Compiler::AddMove(int rank, const Op& op, Step* step) {
   const bool may_do_nothing = op.kind == OpKind::kCopy && !plan::Reduces(schedule_.contract.kind);
   op_shares_.clear();
   for (const Operand& o : op.dst) {
-    if (!may_do_nothing || !Coincide(op.src[0], o)) AXCCL_RETURN_IF_ERROR(AddShares(rank, o, false));
+    if (!may_do_nothing || !Coincide(op.src[0], o)) AXCCL_RETURN_IF_ERROR(AddShares(rank, o, false, step));
   }
   if (op_shares_.empty()) return step->kind = OpKind::kNop, Status();
-  for (const Operand& o : op.src) AXCCL_RETURN_IF_ERROR(AddShares(rank, o, true));
+  for (const Operand& o : op.src) AXCCL_RETURN_IF_ERROR(AddShares(rank, o, true, step));
   std::sort(op_shares_.begin(), op_shares_.end());
   step->kind = OpKind::kCopy;
   step->shared = true;
@@ -248,6 +268,7 @@ Status Compiler::AddMove(int rank, const Op& op, Step* step) {
   for (const Share& share : op_shares_) {
     if (step->count > 0 && program_.shares.back().resource == share.resource) {
       program_.shares.back().parts += share.parts;
+      program_.shares.back().multicast += share.multicast;
     } else {
       program_.shares.push_back(share);
       ++step->count;

@@ -28,6 +28,7 @@ enum Resource : uint32_t { kMemory, kLinkOut, kLinkIn, kNicOut, kNicIn, kNumReso
 struct Share {
   uint32_t resource = 0;
   uint32_t parts = 0;
+  uint32_t multicast = 0;  // parts that go over a link to all ranks, or come from all
 
   friend auto operator<=>(const Share&, const Share&) = default;
 };
@@ -53,6 +54,8 @@ struct Step {
   uint32_t first = 0;  // copy: first share; signal: first delivery; wait: the counter; notify: the output chunk
   uint32_t count = 0;  // copy, signal
   uint32_t value = 0;  // wait; await: number of the input chunk, from 1
+  // Copy: the parts that the lane itself reads and writes in its rank's memory, and that it moves over links.
+  uint32_t in_memory = 0, over_links = 0;
 
   friend bool operator==(const Step&, const Step&) = default;
 };

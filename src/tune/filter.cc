@@ -10,7 +10,7 @@ namespace axccl::tune {
 namespace {
 
 // NCCL's names for which there is no algorithm here.
-constexpr std::string_view kForeign[] = {"collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
+constexpr std::string_view kForeign[] = {"collnetdirect", "collnetchain", "nvlstree", "pat"};
 
 // Converts to lower case, and removes underscores and surrounding blanks.
 std::string Normalise(std::string_view word) {

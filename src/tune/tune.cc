@@ -356,7 +356,12 @@ Exclusion Chooser::Exclude(const Query& query, std::string_view algorithm, Pass 
 void Chooser::Weigh(const Query& query, Pass pass, bool time_all, std::vector<Candidate>* candidates) const {
   candidates->clear();
   const bool few_ranks = query.contract.ranks < kManyRanks;
-  for (std::string_view algorithm : algo::Algorithms(query.contract.kind, query.placement)) {
+  std::vector<std::string_view> algorithms = algo::Algorithms(query.contract.kind, query.placement);
+  if (query.multicast) {
+    const auto& more = algo::MulticastAlgorithms(query.contract.kind);
+    algorithms.insert(algorithms.end(), more.begin(), more.end());
+  }
+  for (std::string_view algorithm : algorithms) {
     const Exclusion excluded = Exclude(query, algorithm, pass);
     for (const int lanes : LaneCounts(query, algorithm)) {
       Candidate& c = candidates->emplace_back();

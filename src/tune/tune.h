@@ -39,6 +39,8 @@ struct Query {
   bool split_rows = false;
   plan::Placement placement = {};  // of the group
   int sharers = 0;                 // the most of its ranks that share cores (cost::Machine); 0: those of a machine
+  // One operation reaches the slots of all ranks, and folds this type as the operation does (NVLink SHARP).
+  bool multicast = false;
 };
 
 struct Choice {

@@ -37,12 +37,14 @@ struct Strand {
   uint32_t blocked = kNone;       // key of the signal it waits for
   uint32_t next_blocked = kNone;  // list of the strands that wait for the same signal
   uint32_t done = 0;              // operations that have run, over all turns
+  uint32_t signalled = 0;         // the same when it made its last signal
 };
 
 // The last accesses of a place.
 struct History {
   Event write;
   bool onto_itself = false;  // in place, the write has no effect
+  bool multicast = false;    // to all ranks at once
   uint32_t published = 0;    // position of the signal that publishes an inline slot, kNone = never
   uint32_t reads = kNone;    // list since the write
 };
@@ -64,6 +66,7 @@ class Run {
     int part;
     uint32_t place;
     bool onto_itself = false;  // the write of a copy whose source is its destination in place
+    bool multicast = false;    // one of all ranks'
   };
 
   uint32_t StrandOf(int rank, int lane) const { return static_cast<uint32_t>(rank) * width_ + lane_at_[lane]; }
@@ -90,6 +93,7 @@ class Run {
   Status CheckNotNotified(uint32_t x, const Operand& o) const;
 
   Status Data(uint32_t x, const Op& op);
+  Status Access(uint32_t x, const Op& op, Touch t, bool writes);
   Status Remote(uint32_t x, const Touch& t);
   Status Read(uint32_t x, const Touch& t);
   Status Write(uint32_t x, const Touch& t);
@@ -233,7 +237,8 @@ Status Run::Advance(uint32_t x) {
 }
 
 void Run::Signal(uint32_t x, const Op& op) {
-  const Strand& strand = strands_[x];
+  Strand& strand = strands_[x];
+  strand.signalled = strand.done;
   const size_t index = signals_.IndexOf(strand.rank, strand.lane, op.endpoint);
   const auto& endpoint = signals_.At(index);
   const uint32_t signal = endpoint.first + made_[index]++ - strand.turn * endpoint.count;
@@ -412,31 +417,37 @@ Status Run::CheckNotNotified(uint32_t x, const Operand& o) const {
 
 Status Run::Data(uint32_t x, const Op& op) {
   const Strand& strand = strands_[x];
-  const bool first_turn = strand.turn == 0;
-  if (first_turn) {
+  if (strand.turn == 0)
     order_->data.push_back({static_cast<uint16_t>(strand.rank), static_cast<uint16_t>(strand.lane), strand.next});
-  }
-  const bool may_alias = !plan::Reduces(s_.contract.kind) && places_.IsAliasedInput(op.src[0]);
+  Status status;
   for (const auto* operands : {&op.src, &op.dst}) {
     for (const Operand& o : *operands) {
-      const bool user = o.buffer != Buffer::kScratch;
-      // Buffers of the user: other turns work on other parts, and other operations are behind the user's own order.
-      if (user && !first_turn) continue;
-      const Touch whole = {&o, 0, PlaceOf(x, o)};
-      if (user && o.rank != strand.rank) AXCCL_RETURN_IF_ERROR(Remote(x, whole));
-      if (s_.slices != 0 && o.buffer == Buffer::kInput) AXCCL_RETURN_IF_ERROR(CheckAwaited(x, o));
-      // No operation writes an input that is not also an output.
-      if (o.buffer == Buffer::kInput && !places_.IsAliasedInput(o)) continue;
-      // Without direct access a rank's buffers are its own, and each lane has its own span of them.
-      if (user && !plan::MovesAllInOneTurn(s_)) continue;
-      if (user && s_.slices != 0 && operands == &op.dst) AXCCL_RETURN_IF_ERROR(CheckNotNotified(x, o));
-      for (int i = 0; i < o.parts; ++i) {
-        const bool onto_itself = may_alias && operands == &op.dst && places_.Of(o) == places_.Of(op.src[0]);
-        const Touch t = {&o, i, whole.place + i, onto_itself};
-        AXCCL_RETURN_IF_ERROR(operands == &op.src ? Read(x, t) : Write(x, t));
-      }
+      const bool multicast = o.buffer == Buffer::kMulticast;
+      plan::ForEachRank(o, s_.contract.ranks, [&](const Operand& each) {
+        if (status.ok()) status = Access(x, op, {&each, 0, PlaceOf(x, each), false, multicast}, operands == &op.dst);
+      });
     }
   }
+  return status;
+}
+
+// Reads or writes all parts of an operand; `t` is the first.
+Status Run::Access(uint32_t x, const Op& op, Touch t, bool writes) {
+  const Strand& strand = strands_[x];
+  const Operand& o = *t.operand;
+  const bool user = o.buffer != Buffer::kScratch;
+  // Buffers of the user: other turns work on other parts, and other operations are behind the user's own order.
+  if (user && strand.turn != 0) return Status();
+  if (user && o.rank != strand.rank) AXCCL_RETURN_IF_ERROR(Remote(x, t));
+  if (s_.slices != 0 && o.buffer == Buffer::kInput) AXCCL_RETURN_IF_ERROR(CheckAwaited(x, o));
+  // No operation writes an input that is not also an output.
+  if (o.buffer == Buffer::kInput && !places_.IsAliasedInput(o)) return Status();
+  // Without direct access a rank's buffers are its own, and each lane has its own span of them.
+  if (user && !plan::MovesAllInOneTurn(s_)) return Status();
+  if (user && s_.slices != 0 && writes) AXCCL_RETURN_IF_ERROR(CheckNotNotified(x, o));
+  t.onto_itself = writes && !plan::Reduces(s_.contract.kind) && places_.IsAliasedInput(op.src[0]) &&
+                  places_.Of(o) == places_.Of(op.src[0]);
+  for (; t.part < o.parts; ++t.part, ++t.place) AXCCL_RETURN_IF_ERROR(writes ? Write(x, t) : Read(x, t));
   return Status();
 }
 
@@ -472,6 +483,11 @@ Status Run::Read(uint32_t x, const Touch& t) {
     if (!Before(h.write, x)) {
       return Race(x, t, "reads", h.write, "may write it at the same time", of_input);
     }
+    // The two ways to the slot are not ordered by themselves.
+    if (h.multicast != t.multicast && h.write.strand == x && strands_[x].signalled <= h.write.position)
+      return Bad("race: " + WhereOf({x, position}) + " reads " + Place(*t.operand, t.part) +
+                 ", which the lane has written " + (h.multicast ? "as one of all ranks'" : "by itself") +
+                 " without a signal since");
     const bool is_inline = t.operand->buffer == Buffer::kScratch && s_.inline_endpoint[t.operand->part + t.part] >= 0;
     if (is_inline && h.write.strand != x && (h.published == kNone || Clock(x)[h.write.strand] <= h.published)) {
       return Bad("race: " + WhereOf({x, position}) + " reads the inline slot " + Place(*t.operand, t.part) +
@@ -499,6 +515,7 @@ Status Run::Write(uint32_t x, const Touch& t) {
   if (!t.onto_itself) h.reads = kNone;
   h.write = {x, strands_[x].done};
   h.onto_itself = t.onto_itself;
+  h.multicast = t.multicast;
   h.published = Publication(x, *t.operand, t.part);
   return Status();
 }

@@ -1,6 +1,7 @@
 #include "src/verify/dataflow.h"
 
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,11 +58,19 @@ class Walk {
   }
   std::string Describe(const Value& v) const;
 
+  // What the operand stands for, until the next call.
+  std::span<const Operand> EachOf(const Operand& o) {
+    each_.clear();
+    plan::ForEachRank(o, s_.contract.ranks, [this](const Operand& one) { each_.push_back(one); });
+    return each_;
+  }
   Status MarkDestinations(const Op& op);
+  Status MarkDestination(const Operand& o);
   Status CheckOverlap(const Operand& o) const;
   Status Read(const Operand& o, int part, Value* value) const;
   Status ReadInput(const Operand& o, int part, Value* value) const;
   Status Fold(const Op& op, int part, Value* value);
+  Status AddTerm(const Operand& o, int part, Value* value);
   Status Finish(Value* value) const;
   Status Write(const Operand& o, int part, const Value& value);
   Value Expected(int rank, int block, int part) const;
@@ -83,6 +92,7 @@ class Walk {
   std::vector<uint32_t> writer_;
   std::vector<uint16_t> written_part_;
   std::vector<uint32_t> terms_;  // terms of the current fold
+  std::vector<Operand> each_;
 };
 
 std::string Walk::Describe(const Value& v) const {
@@ -97,7 +107,9 @@ Status Walk::Do(const OpRef& ref) {
   ++step_;
   const Op& op = s_.program[ref.rank][ref.lane].ops[ref.index];
   AXCCL_RETURN_IF_ERROR(MarkDestinations(op));
-  for (const Operand& o : op.src) AXCCL_RETURN_IF_ERROR(CheckOverlap(o));
+  for (const Operand& o : op.src) {
+    for (const Operand& each : EachOf(o)) AXCCL_RETURN_IF_ERROR(CheckOverlap(each));
+  }
   // Moving part by part equals reading all sources before writing all destinations: CheckOverlap has checked that no
   // part of a source is a destination of another part.
   for (int i = 0; i < op.src[0].parts; ++i) {
@@ -105,19 +117,26 @@ Status Walk::Do(const OpRef& ref) {
     AXCCL_RETURN_IF_ERROR(op.kind == OpKind::kReduce ? Fold(op, i, &value) : Read(op.src[0], i, &value));
     if (op.kind == OpKind::kCopy && reduces_) value.source = folds_.Rounded(value.source);
     if (op.finish) AXCCL_RETURN_IF_ERROR(Finish(&value));
-    for (const Operand& o : op.dst) AXCCL_RETURN_IF_ERROR(Write(o, i, value));
+    for (const Operand& o : op.dst) {
+      for (const Operand& each : EachOf(o)) AXCCL_RETURN_IF_ERROR(Write(each, i, value));
+    }
   }
   return Status();
 }
 
 Status Walk::MarkDestinations(const Op& op) {
   for (const Operand& o : op.dst) {
-    const uint32_t place = PlaceOf(o);
-    for (int i = 0; i < o.parts; ++i) {
-      if (writer_[place + i] == step_) return Bad("writes " + Place(o, i) + " twice");
-      writer_[place + i] = step_;
-      written_part_[place + i] = static_cast<uint16_t>(i);
-    }
+    for (const Operand& each : EachOf(o)) AXCCL_RETURN_IF_ERROR(MarkDestination(each));
+  }
+  return Status();
+}
+
+Status Walk::MarkDestination(const Operand& o) {
+  const uint32_t place = PlaceOf(o);
+  for (int i = 0; i < o.parts; ++i) {
+    if (writer_[place + i] == step_) return Bad("writes " + Place(o, i) + " twice");
+    writer_[place + i] = step_;
+    written_part_[place + i] = static_cast<uint16_t>(i);
   }
   return Status();
 }
@@ -153,22 +172,28 @@ Status Walk::ReadInput(const Operand& o, int part, Value* value) const {
 Status Walk::Fold(const Op& op, int part, Value* value) {
   terms_.clear();
   for (const Operand& o : op.src) {
-    Value v;
-    AXCCL_RETURN_IF_ERROR(Read(o, part, &v));
-    if (v.finished) return Bad("reduces " + Describe(v) + " in " + Place(o, part));
-    if (terms_.empty()) *value = v;
-    if (v.block != value->block || v.part != value->part) {
-      return Bad("reduces " + Describe(v) + " in " + Place(o, part) + " with " + Describe(*value));
-    }
-    terms_.push_back(v.source);
+    for (const Operand& each : EachOf(o)) AXCCL_RETURN_IF_ERROR(AddTerm(each, part, value));
   }
+  const bool in_any_order = op.src[0].buffer == Buffer::kMulticast;
   if (terms_.size() == 1) {
     value->source = folds_.Rounded(terms_[0]);
-  } else if (!folds_.Combine(terms_, &value->source)) {
+  } else if (!(in_any_order ? folds_.CombineInAnyOrder(terms_, &value->source)
+                            : folds_.Combine(terms_, &value->source))) {
     std::string list;
     for (uint32_t t : terms_) list += " " + folds_.ToString(t);
     return Bad("adds a rank twice: its sources hold the folds of ranks" + list);
   }
+  return Status();
+}
+
+Status Walk::AddTerm(const Operand& o, int part, Value* value) {
+  Value v;
+  AXCCL_RETURN_IF_ERROR(Read(o, part, &v));
+  if (v.finished) return Bad("reduces " + Describe(v) + " in " + Place(o, part));
+  if (terms_.empty()) *value = v;
+  if (v.block != value->block || v.part != value->part)
+    return Bad("reduces " + Describe(v) + " in " + Place(o, part) + " with " + Describe(*value));
+  terms_.push_back(v.source);
   return Status();
 }
 

@@ -16,15 +16,7 @@ bool Folds::HasTerms(const Node& node, const std::vector<uint32_t>& terms) const
   return node.count == terms.size() && std::equal(terms.begin(), terms.end(), terms_.begin() + node.first);
 }
 
-bool Folds::Combine(const std::vector<uint32_t>& terms, uint32_t* fold) {
-  uint64_t hash = Mix(kHashSeed, terms.size());
-  for (uint32_t t : terms) hash = Mix(hash, t);
-  uint32_t& head = by_hash_[hash];
-  for (uint32_t f = head; f != 0; f = nodes_[f].next) {
-    if (!HasTerms(nodes_[f], terms)) continue;
-    *fold = f;
-    return true;
-  }
+bool Folds::AddBits(const std::vector<uint32_t>& terms) {
   const auto made = static_cast<uint32_t>(nodes_.size());
   bits_.resize(bits_.size() + words_, 0);
   for (uint32_t t : terms) {
@@ -36,6 +28,27 @@ bool Folds::Combine(const std::vector<uint32_t>& terms, uint32_t* fold) {
       Bits(made)[i] |= Bits(t)[i];
     }
   }
+  return true;
+}
+
+bool Folds::CombineInAnyOrder(const std::vector<uint32_t>& terms, uint32_t* fold) {
+  *fold = static_cast<uint32_t>(nodes_.size());
+  if (!AddBits(terms)) return false;
+  nodes_.push_back({});
+  return true;
+}
+
+bool Folds::Combine(const std::vector<uint32_t>& terms, uint32_t* fold) {
+  uint64_t hash = Mix(kHashSeed, terms.size());
+  for (uint32_t t : terms) hash = Mix(hash, t);
+  uint32_t& head = by_hash_[hash];
+  for (uint32_t f = head; f != 0; f = nodes_[f].next) {
+    if (!HasTerms(nodes_[f], terms)) continue;
+    *fold = f;
+    return true;
+  }
+  const auto made = static_cast<uint32_t>(nodes_.size());
+  if (!AddBits(terms)) return false;
   nodes_.push_back({static_cast<uint32_t>(terms_.size()), static_cast<uint32_t>(terms.size()), head});
   terms_.insert(terms_.end(), terms.begin(), terms.end());
   head = made;

@@ -20,6 +20,9 @@ class Folds {
 
   // Makes the left fold of `terms` (at least one), rounded. Returns false when two terms hold the same rank.
   bool Combine(const std::vector<uint32_t>& terms, uint32_t* fold);
+  // Makes the fold of `terms` in an order that is not defined, rounded: another one each time. Returns false as
+  // Combine.
+  bool CombineInAnyOrder(const std::vector<uint32_t>& terms, uint32_t* fold);
   // The fold that a copy stores: a contribution is rounded, other folds are rounded already.
   uint32_t Rounded(uint32_t fold);
 
@@ -32,10 +35,12 @@ class Folds {
  private:
   struct Node {
     uint32_t first = 0;  // index of its terms
-    uint32_t count = 0;
-    uint32_t next = 0;  // node with the same hash, 0 = none (0 is a contribution, never in a list)
+    uint32_t count = 0;  // 0 if their order is not defined
+    uint32_t next = 0;   // node with the same hash, 0 = none (0 is a contribution, never in a list)
   };
 
+  // Adds a fold with the ranks of all terms, which has no node yet. Returns false when two of them hold the same rank.
+  bool AddBits(const std::vector<uint32_t>& terms);
   bool HasTerms(const Node& node, const std::vector<uint32_t>& terms) const;
   uint64_t* Bits(uint32_t fold) { return &bits_[size_t{fold} * words_]; }
   const uint64_t* Bits(uint32_t fold) const { return &bits_[size_t{fold} * words_]; }

@@ -20,8 +20,8 @@ namespace {
 // Lists the mutations of one operation.
 class Lister {
  public:
-  Lister(const Schedule& s, int rank, int lane, size_t index, std::vector<Mutation>* out)
-      : s_(s), op_(s.program[rank][lane].ops[index]), out_(out) {
+  Lister(const Schedule& s, bool multicast, int rank, int lane, size_t index, std::vector<Mutation>* out)
+      : s_(s), multicast_(multicast), op_(s.program[rank][lane].ops[index]), out_(out) {
     at_.rank = static_cast<uint16_t>(rank);
     at_.lane = static_cast<uint16_t>(lane);
     at_.index = static_cast<uint32_t>(index);
@@ -90,7 +90,7 @@ class Lister {
   }
 
   void ListOperand(const Operand& o) {
-    AddOthers(Change::kOperandBuffer, static_cast<int>(o.buffer), 0, 3);
+    AddOthers(Change::kOperandBuffer, static_cast<int>(o.buffer), 0, multicast_ ? plan::kNumBuffers : 3);
     AddOthers(Change::kOperandRank, o.rank, 0, s_.contract.ranks);
     AddNeighbours(Change::kOperandBlock, o.block);
     AddNeighbours(Change::kOperandPart, o.part);
@@ -98,6 +98,7 @@ class Lister {
   }
 
   const Schedule& s_;
+  const bool multicast_;  // whether it has multicast operands; others gain none
   const Op& op_;
   std::vector<Mutation>* out_;
   Mutation at_;
@@ -218,10 +219,11 @@ std::string Describe(const Schedule& schedule, const Mutation& m) {
 
 std::vector<Mutation> Mutations(const Schedule& schedule) {
   std::vector<Mutation> all;
+  const bool multicast = plan::UsesMulticast(schedule);
   for (size_t r = 0; r < schedule.program.size(); ++r) {
     for (size_t l = 0; l < schedule.program[r].size(); ++l) {
       for (size_t i = 0; i < schedule.program[r][l].ops.size(); ++i) {
-        Lister(schedule, static_cast<int>(r), static_cast<int>(l), i, &all).List();
+        Lister(schedule, multicast, static_cast<int>(r), static_cast<int>(l), i, &all).List();
       }
     }
   }

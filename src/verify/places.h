@@ -40,9 +40,9 @@ class Places {
     return o.buffer == plan::Buffer::kInput && a.exists && o.block == a.input_block;
   }
 
-  // The number of the operand's first part; the other parts follow.
+  // The number of the operand's first part; the other parts follow. Of multicast slots, that of rank 0.
   uint32_t Of(const plan::Operand& o) const {
-    if (o.buffer == plan::Buffer::kScratch) return scratch_ + o.rank * slots_ + o.part;
+    if (plan::IsSlot(o)) return scratch_ + o.rank * slots_ + o.part;
     if (o.buffer == plan::Buffer::kOutput) return output_[o.rank] + o.block * parts_ + o.part;
     if (IsAliasedInput(o))
       return output_[o.rank] + static_cast<uint32_t>(alias_[o.rank].output_block) * parts_ + o.part;

@@ -193,7 +193,11 @@ class OpChecker {
       AXCCL_RETURN_IF_ERROR(CheckOperand(o, op.src[0].parts));
       AXCCL_RETURN_IF_ERROR(CheckDestination(o));
     }
-    for (const Operand& o : op.src) AXCCL_RETURN_IF_ERROR(CheckOperand(o, op.src[0].parts));
+    for (const Operand& o : op.src) {
+      AXCCL_RETURN_IF_ERROR(CheckOperand(o, op.src[0].parts));
+      if (o.buffer == Buffer::kMulticast && (op.kind != OpKind::kReduce || op.src.size() != 1))
+        return Bad("reads " + Place(o, 0) + "; only a reduction may, of which that is the only source");
+    }
     return Status();
   }
 
@@ -212,9 +216,10 @@ class OpChecker {
     const Contract& c = s_.contract;
     if (o.rank >= c.ranks) return Bad("has an operand on rank " + std::to_string(o.rank) + ", which does not exist");
     if (o.parts != parts || parts == 0) return Bad("has operands of different or no parts");
-    if (o.buffer == Buffer::kScratch) {
+    if (plan::IsSlot(o)) {
       if (o.block != 0) return Bad("names a block of scratch; must be 0");
-      return o.part + o.parts <= s_.slots ? Status() : Bad("names " + Place(o, o.parts - 1) + ", which does not exist");
+      if (o.part + o.parts > s_.slots) return Bad("names " + Place(o, o.parts - 1) + ", which does not exist");
+      return o.buffer == Buffer::kMulticast ? CheckMulticast(o) : Status();
     }
     if (o.buffer != Buffer::kInput && o.buffer != Buffer::kOutput) return Bad("has an operand of an unknown buffer");
     const int blocks = o.buffer == Buffer::kInput ? plan::InputBlocks(c, o.rank) : plan::OutputBlocks(c, o.rank);
@@ -223,6 +228,16 @@ class OpChecker {
     }
     if (!s_.direct && o.rank != rank_)
       return Bad("touches " + Place(o, 0) + " of another rank, but the schedule is not direct");
+    return Status();
+  }
+
+  Status CheckMulticast(const Operand& o) const {
+    if (o.rank != 0) return Bad("names a rank of slots of all ranks; must be 0");
+    if (MovesAllInOneTurn(s_)) return Bad("uses " + Place(o, 0) + "; a schedule that is direct or has slices may not");
+    for (int i = 0; i < o.parts; ++i) {
+      if (s_.inline_endpoint[o.part + i] >= 0)
+        return Bad("uses " + Place(o, i) + ", which is inline; only one rank may");
+    }
     return Status();
   }
 

@@ -28,6 +28,15 @@ void ForEachAlgorithm(int ranks, F f) {
   }
 }
 
+// Calls f(contract, algorithm) for every algorithm with multicast slots.
+template <class F>
+void ForEachMulticast(int ranks, F f) {
+  for (int k = 0; k < plan::kNumKinds; ++k) {
+    const auto kind = static_cast<plan::Kind>(k);
+    for (std::string_view algorithm : MulticastAlgorithms(kind)) f(plan::Contract{kind, ranks, 0}, algorithm);
+  }
+}
+
 // Calls f(contract, algorithm, chunking) for every algorithm with slices of every kind, in every order, with input
 // chunks that are awaited and without.
 template <class F>

@@ -54,8 +54,11 @@ void ExpectPartOfAll(const Contract& contract, std::string_view algorithm, const
 
 TEST(Subset, EqualsThatPartOfTheWholeProgram) {
   for (const int ranks : {3, 8, 13}) {
-    ForEachAlgorithm(
-        ranks, [](const Contract& contract, std::string_view algorithm) { ExpectPartOfAll(contract, algorithm); });
+    const auto expect = [](const Contract& contract, std::string_view algorithm) {
+      ExpectPartOfAll(contract, algorithm);
+    };
+    ForEachAlgorithm(ranks, expect);
+    ForEachMulticast(ranks, expect);
   }
 }
 

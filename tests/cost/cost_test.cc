@@ -219,7 +219,10 @@ TEST(Model, OneRankStandsForAllThatAreAlike) {
   for (int ranks = 2; ranks <= 33; ranks += ranks < 9 ? 1 : 8) {
     for (int k = 0; k < plan::kNumKinds; ++k) {
       const Contract contract{static_cast<Kind>(k), ranks, 0};
-      for (const std::string_view algorithm : algo::Algorithms(contract.kind)) {
+      std::vector<std::string_view> algorithms = algo::Algorithms(contract.kind);
+      const auto& multicast = algo::MulticastAlgorithms(contract.kind);
+      algorithms.insert(algorithms.end(), multicast.begin(), multicast.end());
+      for (const std::string_view algorithm : algorithms) {
         if (!algo::Alike(contract, algorithm)) continue;
         ++compared;
         for (const int lanes : {1, 2}) {
@@ -237,7 +240,7 @@ TEST(Model, OneRankStandsForAllThatAreAlike) {
             for (const uint64_t bytes : {8u, 100000u, 10000000u}) {
               const double seconds = of_all.Seconds(bytes, bytes / 3);
               // In each of up to four turns, the first rank and the last one make a copy less.
-              const double edge = algorithm == "twoshot" ? 4 * kOp : 0;
+              const double edge = algorithm == "twoshot" || algorithm == "nvls" ? 4 * kOp : 0;
               EXPECT_NEAR(of_one.Seconds(bytes, bytes / 3), seconds, edge + seconds * 1e-9);
             }
           }
@@ -267,6 +270,31 @@ TEST(Model, GpusReadEachOtherOverLinks) {
   // Each of three ranks there reads a block and writes three.
   m.gpu_memory_bytes_per_second = kMemory / 10;
   EXPECT_NEAR(seconds(64, 0), 12 * kBlock / m.gpu_memory_bytes_per_second, 0.01 * seconds(64, 0));
+}
+
+// A store to all takes a lane as long as one to another GPU, and arrives on every link, the rank's own too.
+TEST(Model, GpusReachAllOthersThroughTheSwitch) {
+  constexpr double kPeer = 1e8, kLink = 1e9, kSwitch = 5e8;
+  constexpr uint64_t kBlock = 64 << 20;
+  Machine m = TestMachine();
+  m.peer_bytes_per_second = kPeer;
+  m.gpu_link_bytes_per_second = kLink;
+  m.gpu_multicast_bytes_per_second = kSwitch;
+  const auto seconds = [&](Kind kind, int lanes, bool one) {
+    const int rank = algo::kStandsForAll;
+    const Schedule s = one ? algo::Generate({kind, 4, 0}, "nvls", lanes, {}, {&rank, 1}).value()
+                           : algo::Generate({kind, 4, 0}, "nvls", lanes).value();
+    return Model(s, m, false, {}, 1, one ? rank : -1, 1).Seconds(kBlock, 0);
+  };
+  const double copies = 2 * kBlock / kMemory + 3 * kBlock / kCached;  // of its block, and of the others'
+  EXPECT_NEAR(seconds(Kind::kAllGather, 1, false), kBlock / kPeer + copies, 0.3 * kBlock / kPeer);
+  for (const bool one : {false, true}) {
+    // All blocks of four ranks come over a link, and go over it to be added.
+    EXPECT_NEAR(seconds(Kind::kAllGather, 64, one), 4 * kBlock / kSwitch, 0.02 * 4 * kBlock / kSwitch);
+    EXPECT_NEAR(seconds(Kind::kReduceScatter, 64, one), 4 * kBlock / kSwitch, 0.02 * 4 * kBlock / kSwitch);
+    // Everything goes to be added, and a quarter of the sum comes back and goes to all.
+    EXPECT_NEAR(seconds(Kind::kAllReduce, 64, one), 1.25 * kBlock / kSwitch, 0.02 * kBlock / kSwitch);
+  }
 }
 
 }  // namespace

@@ -94,6 +94,9 @@ TEST(TextTest, GeneratedSchedulesComeBackEqualWithDistinctHashes) {
     algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
       for (int lanes : {1, 3}) check(algo::Generate(contract, algorithm, lanes).value());
     });
+    algo::ForEachMulticast(n, [&](const Contract& contract, std::string_view algorithm) {
+      for (int lanes : {1, 3}) check(algo::Generate(contract, algorithm, lanes).value());
+    });
     algo::ForEachChunked(n, 3, [&](const Contract& c, std::string_view algorithm, const algo::Chunking& chunking) {
       // Other orders of these make no difference where inputs are ready, or there is nothing to order.
       const bool same = n == 1 || (c.kind == Kind::kReduceScatter && !chunking.produced);
@@ -103,6 +106,25 @@ TEST(TextTest, GeneratedSchedulesComeBackEqualWithDistinctHashes) {
     });
   }
   EXPECT_EQ(hashes.size(), static_cast<size_t>(schedules));
+}
+
+TEST(TextTest, SlotsOfAllRanks) {
+  const std::string text =
+      "axccl-plan 1\nalgorithm x\nkind all_reduce\nranks 2\nroot 0\nparts 1\nlanes 1\nslots 3\nendpoints 0\n"
+      "direct no\ninline - - -\nrank 0 lane 0\n#0 reduce slot[all].1:2 <- slot[all].0:2\n"
+      "#1 copy slot[all].0 slot[0].1 <- in[0].0.0\nrank 1 lane 0\n";
+  const Schedule parsed = Parse(text).value();
+  EXPECT_EQ(Print(parsed), text);
+  ASSERT_EQ(parsed.program[0][0].ops.size(), 2u);
+  const Op& reduce = parsed.program[0][0].ops[0];
+  EXPECT_EQ(reduce.dst, std::vector<Operand>({{Buffer::kMulticast, 0, 0, 1, 2}}));
+  EXPECT_EQ(reduce.src, std::vector<Operand>({{Buffer::kMulticast, 0, 0, 0, 2}}));
+  EXPECT_TRUE(UsesMulticast(parsed));
+  for (const char* wrong : {"slot[all]1", "slot[al].1", "slot[all0].1", "slot[all].0.1", "in[all].0.0"}) {
+    std::string other = text;
+    other.replace(other.find("slot[all].1:2"), 13, wrong);
+    EXPECT_FALSE(Parse(other).ok()) << wrong;
+  }
 }
 
 // Version 1 has no slices, and version 2 always has them.

@@ -13,6 +13,7 @@
 namespace axccl::sim {
 namespace {
 
+using algo::AllSlots;
 using algo::Builder;
 using algo::In;
 using algo::Out;
@@ -21,8 +22,8 @@ using plan::Placement;
 using plan::Schedule;
 
 constexpr double kOp = 1e-6, kSignal = 1e-5, kMessage = 1e-4, kNetwork = 1e-3;
-constexpr double kPart = 1000;                               // bytes
-constexpr double kMemory = 1e-9, kLink = 1e-8, kNic = 1e-6;  // seconds per byte
+constexpr double kPart = 1000;                                               // bytes
+constexpr double kMemory = 1e-9, kLink = 1e-8, kSwitch = 2e-8, kNic = 1e-6;  // seconds per byte
 constexpr double kClose = 1e-15;
 
 Fabric TestFabric() {
@@ -30,6 +31,7 @@ Fabric TestFabric() {
   f.op_seconds = kOp;
   f.memory_bytes_per_second = 1 / kMemory;
   f.link_bytes_per_second = 1 / kLink;
+  f.multicast_bytes_per_second = 1 / kSwitch;
   f.signal_seconds = kSignal;
   f.nic_bytes_per_second = 1 / kNic;
   f.message_seconds = kMessage;
@@ -69,6 +71,30 @@ TEST(Engine, RemoteDataGoOverALink) {
   EXPECT_NEAR(got.busy[0 * kNumResources + kLinkIn], kPart * kLink, kClose);
   EXPECT_NEAR(got.busy[0 * kNumResources + kMemory], 2 * kPart * kMemory, kClose);
   EXPECT_EQ(got.busy[0 * kNumResources + kNicOut], 0);
+}
+
+// The rank's own slots take the way through the switch, too.
+TEST(Engine, MulticastDataGoOverTheLinksOfAllRanks) {
+  const double on_switch = kPart * kSwitch, copied = kPart * kMemory;
+  const auto busy = [](const Outcome& o, int rank, Resource resource) {
+    return o.busy[static_cast<size_t>(rank) * kNumResources + resource];
+  };
+  const Outcome stored =
+      RunTurns(Make(3, [](Builder* b) { b->Copy(1, {AllSlots(0)}, In(1)); }), std::vector<int>(3, 0));
+  const Outcome added =
+      RunTurns(Make(3, [](Builder* b) { b->Reduce(1, {Out(1)}, {AllSlots(0)}); }), std::vector<int>(3, 0));
+  for (const Outcome& o : {stored, added}) EXPECT_NEAR(o.seconds, kOp + on_switch, kClose);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_NEAR(busy(stored, rank, kLinkIn), on_switch, kClose);
+    EXPECT_NEAR(busy(stored, rank, kLinkOut), rank == 1 ? on_switch : 0, kClose);
+    EXPECT_NEAR(busy(added, rank, kLinkOut), on_switch, kClose);
+    EXPECT_NEAR(busy(added, rank, kLinkIn), rank == 1 ? on_switch : 0, kClose);
+    for (const Outcome& o : {stored, added})
+      EXPECT_NEAR(busy(o, rank, sim::kMemory), rank == 1 ? 2 * copied : copied, kClose);
+  }
+  const Schedule apart = Make(2, [](Builder* b) { b->Copy(0, {AllSlots(0)}, In(0)); });
+  EXPECT_EQ(CompileAll(apart, Placement::Of(std::vector<int>{0, 1})).status().message(),
+            "Simulate(example barrier): needs slots of all ranks at once, which only one machine has");
 }
 
 // Alone, each of both ranks would end at that time.

@@ -15,7 +15,8 @@ using cost::Gpu;
 using plan::Kind;
 
 constexpr int kGpus = 8, kMostLanes = 64;
-constexpr uint64_t kBytes = uint64_t{1} << 30, kScratch = 1 << 20, kLargeScratch = 64 << 20;  // of a rotation copy
+constexpr uint64_t kBytes = uint64_t{1} << 30, kScratch = 1 << 20, kSwitchScratch = 8 << 20,
+                   kLargeScratch = 64 << 20;  // of a rotation copy
 
 Fabric OfBlocks() {
   Fabric fabric;
@@ -24,11 +25,12 @@ Fabric OfBlocks() {
   return fabric;
 }
 
-tune::Choice Choose(const std::string& filter, uint64_t scratch, int ranks_of_gpu = 1) {
+tune::Choice Choose(const std::string& filter, uint64_t scratch, int ranks_of_gpu = 1, bool multicast = false) {
   const cost::Machine machine = cost::GpuMachine(Gpu::kMultiprocessors, ranks_of_gpu);
   const auto chooser = tune::Chooser::Create(machine, filter, scratch, kMostLanes).value();
   tune::Query query{{Kind::kAllReduce, kGpus, 0}, kBytes, DataType::kFloat32, tune::Access::kMapped};
   query.sharers = ranks_of_gpu;
+  query.multicast = multicast;
   return chooser->Choose(query);
 }
 
@@ -62,9 +64,24 @@ TEST(Gpus, RingsFillThemIfTheyHaveScratch) {
   EXPECT_LT(BusBandwidth(small, small.lanes), 100);
 }
 
+// Through NVLink SHARP, a link carries little more than the data once in each direction. The rate of the switch is
+// assumed (Fabric::multicast_bytes_per_second).
+TEST(Gpus, TheSwitchAddsIfThereIsScratch) {
+  const tune::Choice choice = Choose("", kSwitchScratch, 1, true);
+  EXPECT_EQ(choice.algorithm, "nvls");
+  EXPECT_EQ(choice.lanes, kMostLanes);
+  EXPECT_GE(BusBandwidth(choice, choice.lanes), 470);
+  EXPECT_LE(BusBandwidth(choice, choice.lanes), 2.0 * 7 / 9 * Gpu::kMulticastBytesPerSecond / 1e9);
+  EXPECT_EQ(Choose("", kScratch, 1, true).algorithm, "direct");
+  EXPECT_EQ(Choose("", kSwitchScratch).algorithm, "direct");
+  // An eighth of the lanes does not fill the links.
+  EXPECT_LT(BusBandwidth(choice, kMostLanes / 8), 150);
+}
+
 TEST(Gpus, TheCostModelAgrees) {
-  for (const std::string filter : {"direct", "ring"}) {
-    const tune::Choice choice = Choose(filter, kLargeScratch);
+  for (const std::string filter : {"direct", "ring", "nvls"}) {
+    const tune::Choice choice = Choose(filter, kLargeScratch, 1, true);
+    EXPECT_EQ(choice.algorithm, filter);
     const double predicted = 2.0 * (kGpus - 1) / kGpus * kBytes / choice.seconds / 1e9;
     EXPECT_NEAR(predicted, BusBandwidth(choice, choice.lanes), 0.2 * predicted) << filter;
   }

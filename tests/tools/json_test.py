@@ -64,7 +64,8 @@ class Json(unittest.TestCase):
     def test_list(self):
         answer = self.of("axccl-plan list", PLAN, "list", "--op", "all_reduce")
         self.assertEqual([c["name"] for c in answer["collectives"]], ["all_reduce"])
-        names = answer["collectives"][0]["algorithms"] + answer["collectives"][0]["chunked_algorithms"]
+        collective = answer["collectives"][0]
+        names = collective["algorithms"] + collective["multicast_algorithms"] + collective["chunked_algorithms"]
         self.assertEqual(run(PLAN, "list", "--op", "all_reduce").split()[1:], names)
 
     def test_verify(self):

@@ -84,7 +84,7 @@ TEST(Filter, NamesTheUnknownWordAndListsTheKnownOnes) {
   } const kCases[] = {
       {"warp", "'warp'",
        "bruck, direct, hierarchical, hierarchical_bruck, hierarchical_leader, hierarchical_rhd, hierarchical_ring, "
-       "hierarchical_tree, oneshot, pairwise, pull, push, rhd, ring, tree, twoshot"},
+       "hierarchical_tree, nvls, nvls_oneshot, oneshot, pairwise, pull, push, rhd, ring, tree, twoshot"},
       {"ring,warp", "'warp'", "nvlstree"},
       {"allreduce:ring;broadcast:warp", "'warp'", "ring"},
       {"allredcue:ring", "'allredcue'", "allreduce, broadcast, reduce, allgather, reducescatter, alltoall"},

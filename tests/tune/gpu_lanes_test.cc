@@ -1,4 +1,4 @@
-// How many lanes ranks on GPUs use.
+// How many lanes ranks on GPUs use, and when they use slots of all ranks.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -81,6 +81,27 @@ TEST(GpuLanes, SmallBlocksGoByOneshot) {
       EXPECT_EQ(chosen(kind, bytes).seconds, packed) << plan::KindName(kind);
     }
     for (const uint64_t bytes : {0u, 513u}) EXPECT_NE(chosen(kind, bytes).seconds, packed) << plan::KindName(kind);
+  }
+}
+
+// Plans with slots of all ranks are for those that have them, and are not in group order where the switch folds.
+TEST(Multicast, IsForThoseThatHaveIt) {
+  const cost::Machine machine = cost::GpuMachine(132, 1);
+  const auto of = [&](const char* filter) { return Chooser::Create(machine, filter, uint64_t{8} << 20, 64).value(); };
+  Query query = Sum(1, uint64_t{1} << 30);
+  EXPECT_NE(of("")->Choose(query).algorithm, "nvls");
+  EXPECT_NE(of("nvls")->Choose(query).algorithm, "nvls");
+  query.multicast = true;
+  EXPECT_EQ(of("")->Choose(query).algorithm, "nvls");
+  EXPECT_NE(of("^nvls")->Choose(query).algorithm, "nvls");
+  EXPECT_EQ(of("nvls_oneshot")->Choose(query).algorithm, "nvls_oneshot");
+  query.group_order = true;
+  EXPECT_NE(of("nvls")->Choose(query).algorithm, "nvls");
+  EXPECT_EQ(of("nvls_oneshot")->Choose(query).algorithm, "nvls_oneshot");
+  for (const plan::Kind kind : {plan::Kind::kAllGather, plan::Kind::kReduceScatter, plan::Kind::kBroadcast}) {
+    query.contract.kind = kind;
+    query.group_order = false;
+    EXPECT_EQ(of("nvls")->Choose(query).algorithm == "nvls", kind != plan::Kind::kBroadcast) << plan::KindName(kind);
   }
 }
 

@@ -435,6 +435,9 @@ TEST(CommandTest, HelpAndList) {
   EXPECT_EQ(o.text, "barrier         oneshot\n");
   EXPECT_EQ(RunProgram("list --op barrier --machines 2,2").text,
             "barrier         oneshot hierarchical hierarchical_bruck\n");
+  o = RunProgram("list --op all_gather");
+  EXPECT_NE(o.text.find(" nvls "), std::string::npos) << o.text;
+  EXPECT_EQ(RunProgram("list --op all_gather --machines 2,2").text.find(" nvls "), std::string::npos);
   o = RunProgram("list");
   for (int k = 0; k < plan::kNumKinds; ++k) {
     EXPECT_NE(o.text.find(plan::KindName(static_cast<plan::Kind>(k))), std::string::npos) << o.text;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/harness/random.h"
+#include "tests/verify/lowered.h"
 
 namespace axccl::verify {
 
@@ -30,7 +31,7 @@ constexpr uint64_t Finished(uint64_t fold) { return 5 * fold + 1; }
 class Machine {
  public:
   Machine(const Schedule& s, const RunOptions& options)
-      : s_(s), joined_(s.direct || s.slices != 0), options_(options), random_(options.seed) {
+      : s_(Lowered(s).schedule), joined_(s.direct || s.slices != 0), options_(options), random_(options.seed) {
     for (int r = 0; r < s.contract.ranks; ++r) {
       ended_.push_back(0);
       for (int l = 0; l < s.lanes; ++l) strands_.push_back({r, l});
@@ -307,7 +308,7 @@ class Machine {
     return true;
   }
 
-  const Schedule& s_;
+  const Schedule s_;
   const bool joined_;  // turns are operations
   const RunOptions options_;
   harness::Random random_;

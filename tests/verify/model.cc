@@ -31,7 +31,8 @@ uint64_t Full(int ranks) {
 
 }  // namespace
 
-Model::Model(const plan::Schedule& schedule) : s_(schedule), joined_(schedule.direct || schedule.slices != 0) {
+Model::Model(const plan::Schedule& schedule)
+    : lowered_(schedule), s_(lowered_.schedule), joined_(schedule.direct || schedule.slices != 0) {
   BuildGraph();
   Close();
 }
@@ -240,6 +241,34 @@ std::string Model::FindRace(uint32_t in_place) const {
   return std::string();
 }
 
+// A lane reads a slot by itself that it has stored to all ranks, or the other way round, with no signal in between.
+std::string Model::FindMixedWays() const {
+  struct Store {
+    bool to_all;
+    int signals;
+  };
+  std::map<std::pair<int, int>, int> signals;                  // [rank, lane]
+  std::map<std::tuple<int, int, uint64_t>, Store> stores;      // [rank, lane, place]
+  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {  // in the order of each lane
+    const Node& n = nodes_[i];
+    if (n.op == nullptr) continue;
+    const int now = signals[{n.rank, n.lane}] += n.op->kind == OpKind::kSignal;
+    for (const Operand& o : n.op->src) {
+      for (int p = 0; o.buffer == Buffer::kScratch && p < o.parts; ++p) {
+        const auto store = stores.find({n.rank, n.lane, PlaceOf(o, p, n.turn, n.lane, 0)});
+        if (store == stores.end() || store->second.signals != now) continue;
+        if (store->second.to_all != (lowered_.in_any_order.count(n.op->id) != 0)) return NameOf(i) + " mixes both ways";
+      }
+    }
+    for (const Operand& o : n.op->dst) {
+      for (int p = 0; o.buffer == Buffer::kScratch && p < o.parts; ++p)
+        stores[{n.rank, n.lane, PlaceOf(o, p, n.turn, n.lane, 0)}] = {
+            lowered_.stored_to_all.count({n.op->id, o.part + p}) != 0, now};
+    }
+  }
+  return std::string();
+}
+
 std::map<uint32_t, Op> Model::DataOps() const {
   std::map<uint32_t, Op> ops;
   for (const Node& node : nodes_) {
@@ -294,7 +323,7 @@ Model::Value Model::Load(const Memory& memory, const Operand& o, int part, const
   return v;
 }
 
-Model::Value Model::Combined(const std::vector<Value>& terms) {
+Model::Value Model::Combined(const std::vector<Value>& terms, int mark) {
   Value sum = terms[0];
   std::vector<int> expression;
   for (size_t i = 0; i < terms.size(); ++i) {
@@ -303,6 +332,7 @@ Model::Value Model::Combined(const std::vector<Value>& terms) {
     if (i > 0) sum.counts += t.counts;
     expression.push_back(t.expression);
   }
+  if (mark != 0) expression.push_back(mark);
   if (terms.size() > 1) sum.expression = Expression(expression);
   return sum;
 }
@@ -314,7 +344,8 @@ void Model::ExecuteOp(const Node& node, uint32_t in_place, Memory* memory,
   for (int p = 0; p < op.src[0].parts; ++p) {
     std::vector<Value> terms;
     for (const Operand& o : op.src) terms.push_back(Load(*memory, o, p, node, in_place, op.src.size() == 1));
-    Value v = op.kind == OpKind::kReduce ? Combined(terms) : terms[0];
+    const int mark = lowered_.in_any_order.count(op.id) != 0 ? -1 - static_cast<int>(op.id) : 0;
+    Value v = op.kind == OpKind::kReduce ? Combined(terms, mark) : terms[0];
     v.finished += op.finish;
     for (const Operand& o : op.dst) stores.push_back({PlaceOf(o, p, node.turn, node.lane, in_place), v});
     (*results)[op.id].insert((*results)[op.id].end(), {v.counts, static_cast<uint64_t>(v.block * 65536 + v.part),
@@ -439,6 +470,7 @@ std::string Model::FindFault() {
   for (uint32_t in_place : {0u, ~0u}) {
     if (std::string race = FindRace(in_place); !race.empty()) return race;
   }
+  if (std::string mixed = FindMixedWays(); !mixed.empty()) return mixed;
   std::set<uint32_t> mixtures = {0u, ~0u, 0x5555u, 0xaaaau};
   for (int r = 0; r < s_.contract.ranks; ++r) mixtures.insert(1u << r);
   for (uint32_t m = 0; s_.contract.ranks <= 4 && m < 1u << s_.contract.ranks; ++m) mixtures.insert(m);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/plan/schedule.h"
+#include "tests/verify/lowered.h"
 
 namespace axccl::verify {
 
@@ -78,17 +79,20 @@ class Model {
   void AddPublications(int node, std::vector<Touch>* touches) const;
   std::map<uint32_t, plan::Op> DataOps() const;
   std::string FindRace(uint32_t in_place) const;
+  std::string FindMixedWays() const;
   std::string FindWrongOutput(uint32_t in_place);
   std::string FindWrongBits(const Memory& memory) const;
   Memory Execute(uint32_t in_place, std::map<uint32_t, std::vector<uint64_t>>* results);
   void ExecuteOp(const Node& node, uint32_t in_place, Memory* memory,
                  std::map<uint32_t, std::vector<uint64_t>>* results);
   Value Load(const Memory& memory, const plan::Operand& o, int part, const Node& node, uint32_t in_place, bool store);
-  Value Combined(const std::vector<Value>& terms);
+  // `mark`: differs for folds whose order is not defined, whose bits may always differ; 0 for others.
+  Value Combined(const std::vector<Value>& terms, int mark);
   int Expression(const std::vector<int>& terms);
   bool IsExpected(const Value& v, int rank, int block, int part) const;
   std::string NameOf(int node) const;
 
+  const Lowered lowered_;
   const plan::Schedule& s_;
   const bool joined_;  // turns are operations, each between two user nodes
   std::vector<Node> nodes_;

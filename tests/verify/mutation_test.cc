@@ -198,6 +198,9 @@ TEST_P(MutationTest, EveryMutantIsRejectedOrProvedHarmless) {
   algo::ForEachAlgorithm(n, [&](const Contract& contract, std::string_view algorithm) {
     for (const int lanes : {1, 2}) TryAll(contract, algorithm, lanes);
   });
+  algo::ForEachMulticast(n, [&](const Contract& contract, std::string_view algorithm) {
+    for (const int lanes : {1, 2}) TryAll(contract, algorithm, lanes);
+  });
   if (n <= 4) ForEachChunked(n, [&](const Schedule& schedule, const std::string& name) { TryAllOf(schedule, name); });
   if (n == 7) {  // enough for a rank to write slots again
     const Contract contract = {plan::Kind::kReduceScatter, n, 0};
@@ -258,6 +261,7 @@ TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
     check_schedule(algo::Generate(contract, algorithm, 1, placement).value(), algo::Describe(contract, algorithm, 1));
   };
   algo::ForEachAlgorithm(GetParam(), check);
+  algo::ForEachMulticast(GetParam(), check);
   if (GetParam() <= 3) ForEachChunked(GetParam(), check_schedule);
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {
     if (static_cast<int>(machine_of.size()) != GetParam()) continue;

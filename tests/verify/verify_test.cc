@@ -13,6 +13,7 @@
 #include "src/plan/text.h"
 #include "tests/algo/cases.h"
 #include "tests/harness/random.h"
+#include "tests/verify/by_hand.h"
 
 namespace axccl::verify {
 namespace {
@@ -21,42 +22,6 @@ using plan::Op;
 using plan::Operand;
 using plan::OpKind;
 using plan::Schedule;
-
-struct Head {
-  std::string kind = "all_reduce";
-  int ranks = 2;
-  int root = 0;
-  int parts = 1;
-  int lanes = 1;
-  int endpoints = 2;
-  bool direct = false;
-  std::string inlined = " -";  // one entry per slot
-};
-
-// A schedule from its header and the lines of its program.
-Schedule Make(const Head& h, const std::string& program) {
-  int slots = 0;
-  for (const char c : h.inlined) slots += c == ' ';
-  const std::string text = "axccl-plan 1\nalgorithm hand\nkind " + h.kind + "\nranks " + std::to_string(h.ranks) +
-                           "\nroot " + std::to_string(h.root) + "\nparts " + std::to_string(h.parts) + "\nlanes " +
-                           std::to_string(h.lanes) + "\nslots " + std::to_string(slots) + "\nendpoints " +
-                           std::to_string(h.endpoints) + "\ndirect " + (h.direct ? "yes" : "no") + "\ninline" +
-                           h.inlined + "\n" + program;
-  Result<Schedule> schedule = plan::Parse(text);
-  EXPECT_TRUE(schedule.ok()) << schedule.status().message();
-  return schedule.ok() ? *schedule : Schedule();
-}
-
-// Returns "ok", or the message without the words about the plan that precede it.
-std::string Verdict(const Schedule& schedule, bool* complete = nullptr) {
-  Facts facts;
-  const Status status = Verify(schedule, &facts);
-  if (complete != nullptr) *complete = facts.complete;
-  if (status.ok()) return "ok";
-  EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  const std::string message(status.message());
-  return message.substr(message.find("rejected: ") + 10);
-}
 
 // Rank 0 sends by a put into the receiver's slot; the credit makes the slot reusable.
 constexpr const char* kSend = "rank 0 lane 0\n#0 copy slot[1].0 <- in[0].0.0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n";
@@ -436,9 +401,11 @@ TEST(VerifyTest, ScrambledFieldsNeverCrash) {
   harness::Random random(harness::Seed());
   std::vector<Schedule> originals;
   for (int n = 1; n <= 3; ++n) {
-    algo::ForEachAlgorithm(n, [&](const plan::Contract& contract, std::string_view algorithm) {
+    const auto add = [&](const plan::Contract& contract, std::string_view algorithm) {
       originals.push_back(algo::Generate(contract, algorithm, n == 2 ? 2 : 1).value());
-    });
+    };
+    algo::ForEachAlgorithm(n, add);
+    algo::ForEachMulticast(n, add);
   }
   const auto any = [&random] { return static_cast<uint16_t>(random.OneIn(2) ? random.Below(4) : random.Next()); };
   long rejected = 0;
@@ -448,7 +415,7 @@ TEST(VerifyTest, ScrambledFieldsNeverCrash) {
       auto& ops = s.program[random.Below(s.program.size())][0].ops;
       if (ops.empty()) continue;
       Op& op = ops[random.Below(ops.size())];
-      Operand o = {static_cast<plan::Buffer>(random.Below(5)), any(), any(), any(), any()};
+      Operand o = {static_cast<plan::Buffer>(random.Below(plan::kNumBuffers + 2)), any(), any(), any(), any()};
       switch (random.Below(12)) {
         case 0:
           op.kind = static_cast<OpKind>(random.Below(7));
@@ -576,7 +543,7 @@ TEST(VerifyTest, GeneratedSchedulesOfManyRanks) {
   for (const int n : {8, 17, 64}) {
     double worst = 0, total = 0;
     std::string slowest;
-    algo::ForEachAlgorithm(n, [&](const plan::Contract& contract, std::string_view algorithm) {
+    const auto verify = [&](const plan::Contract& contract, std::string_view algorithm) {
       if (n == 64 && contract.root != 0) return;
       const Schedule s = algo::Generate(contract, algorithm, 1).value();
       Facts facts;
@@ -591,7 +558,9 @@ TEST(VerifyTest, GeneratedSchedulesOfManyRanks) {
       if (ms < worst) return;
       worst = ms;
       slowest = algo::Describe(contract, algorithm, 1);
-    });
+    };
+    algo::ForEachAlgorithm(n, verify);
+    algo::ForEachMulticast(n, verify);
     std::printf("%d ranks: best of 3: all schedules %.2f ms, slowest %.3f ms (%s)\n", n, total, worst, slowest.c_str());
   }
 }

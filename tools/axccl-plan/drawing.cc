@@ -198,7 +198,9 @@ class Drawing {
     std::set<size_t> others;
     for (const auto* operands : {&op.dst, &op.src}) {
       for (const plan::Operand& operand : *operands) {
-        if (operand.rank != rank && others.size() < kMostLinks) others.insert(operand.rank);
+        plan::ForEachRank(operand, schedule_.contract.ranks, [&](const plan::Operand& each) {
+          if (each.rank != rank && others.size() < kMostLinks) others.insert(each.rank);
+        });
       }
     }
     for (const size_t other : others) {

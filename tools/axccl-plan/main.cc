@@ -30,6 +30,12 @@ int PrintAll(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kDone : kBadUse;
 }
 
+// Those of the kind, which are for ranks of one machine.
+std::vector<std::string_view> MulticastAlgorithms(plan::Kind kind, const Options& o) {
+  if (o.placement.machines() > 1) return {};
+  return algo::MulticastAlgorithms(kind);
+}
+
 int ListAsJson(const Options& o) {
   return PrintAll(JsonText([&](JsonWriter* json) {
     json->BeginObject();
@@ -38,26 +44,32 @@ int ListAsJson(const Options& o) {
       const auto kind = static_cast<plan::Kind>(i);
       if (o.has_op && kind != o.contract.kind) continue;
       const auto& plain = algo::Algorithms(kind, o.placement);
-      const auto& chunked = algo::ChunkedAlgorithms(kind);
+      const auto multicast = MulticastAlgorithms(kind, o), chunked = algo::ChunkedAlgorithms(kind);
       json->BeginObject();
       json->Key("name").String(plan::KindName(kind));
       json->Key("algorithms").Strings({plain.begin(), plain.end()});
+      json->Key("multicast_algorithms").Strings({multicast.begin(), multicast.end()});
       json->Key("chunked_algorithms").Strings({chunked.begin(), chunked.end()});
       json->EndObject();
     }
   }));
 }
 
+constexpr int kColumns = 100;  // of the output
+
 int List(const Options& o) {
   if (o.json) return ListAsJson(o);
   for (int i = 0; i < plan::kNumKinds; ++i) {
     const auto kind = static_cast<plan::Kind>(i);
     if (o.has_op && kind != o.contract.kind) continue;
-    std::printf("%-15s", plan::KindName(kind));
-    for (const std::string_view name : algo::Algorithms(kind, o.placement))
-      std::printf(" %.*s", static_cast<int>(name.size()), name.data());
-    for (const std::string_view name : algo::ChunkedAlgorithms(kind))
-      std::printf(" %.*s", static_cast<int>(name.size()), name.data());
+    auto column = std::printf("%-15s", plan::KindName(kind));
+    for (const auto& names :
+         {algo::Algorithms(kind, o.placement), MulticastAlgorithms(kind, o), algo::ChunkedAlgorithms(kind)}) {
+      for (const std::string_view name : names) {
+        if (column + 1 + static_cast<int>(name.size()) > kColumns) column = std::printf("\n%-15s", "") - 1;
+        column += std::printf(" %.*s", static_cast<int>(name.size()), name.data());
+      }
+    }
     std::printf("\n");
   }
   return kDone;

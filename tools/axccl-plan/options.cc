@@ -120,6 +120,7 @@ constexpr FabricOption kFabricOptions[] = {
     {"--op-time", &sim::Fabric::op_seconds, false},
     {"--memory", &sim::Fabric::memory_bytes_per_second, true},
     {"--link", &sim::Fabric::link_bytes_per_second, true},
+    {"--multicast", &sim::Fabric::multicast_bytes_per_second, true},
     {"--signal", &sim::Fabric::signal_seconds, false},
     {"--nic", &sim::Fabric::nic_bytes_per_second, true},
     {"--message", &sim::Fabric::message_seconds, false},
@@ -406,6 +407,7 @@ const char* HelpText() {
          "  --memory R      what copies and reductions of a rank read and write (default 3.35TB/s);\n"
          "                  Mbit/s, Gbit/s, Tbit/s, MB/s, GB/s, TB/s\n"
          "  --link R        of a rank to others of its machine, each way (default 450GB/s)\n"
+         "  --multicast R   the same for slots of all ranks at once (default 310GB/s, assumed)\n"
          "  --lane-memory R, --lane-link R   what a lane reads and writes there (default: no limit of its own)\n"
          "  --signal T      between ranks of a machine (default 1.5us)\n"
          "  --nic R         of a rank to those of other machines, each way (default 400Gbit/s)\n"
