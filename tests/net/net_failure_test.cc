@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,9 +14,10 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
-#include <set>
+#include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/client.h"
@@ -384,14 +386,13 @@ TEST_P(Residue, NothingIsLeftOfADeadPeer) {
       {}, GetParam());
 }
 
-std::multiset<std::string> KeptByExec() {
-  std::multiset<std::string> kept;
+// Each with what it refers to: not its name, since files that a test runner writes are renamed meanwhile.
+std::map<int, std::pair<dev_t, ino_t>> KeptByExec() {
+  std::map<int, std::pair<dev_t, ino_t>> kept;
   for (int fd = 0; fd < 1024; ++fd) {
     const int flags = fcntl(fd, F_GETFD);
-    if (flags < 0 || (flags & FD_CLOEXEC) != 0) continue;
-    char name[256];
-    const ssize_t bytes = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name, sizeof name);
-    kept.insert(std::string(name, bytes > 0 ? static_cast<size_t>(bytes) : 0));
+    struct stat of {};
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0 && fstat(fd, &of) == 0) kept[fd] = {of.st_dev, of.st_ino};
   }
   return kept;
 }
@@ -407,7 +408,7 @@ TEST_P(Residue, NothingIsLeftToTheNextProgram) {
         const int watching = epoll_create1(0);
         epoll_event event{};
         ASSERT_EQ(epoll_ctl(watching, EPOLL_CTL_ADD, own[0], &event), 0);
-        const std::multiset<std::string> before = KeptByExec();
+        const auto before = KeptByExec();
         Clique clique;
         ASSERT_TRUE(clique.Init(context));
         DeviceVector<int> data(1 << 20, 7);
