@@ -34,8 +34,8 @@ struct Machine {
   double gpu_link_bytes_per_second = 0;
   // What it sends to all GPUs at once in total, and what can arrive of all at once: through NVLink SHARP.
   double gpu_multicast_bytes_per_second = 0;
-  // A call of one step through scratch, if what travels brings its own flags (NCCL's LL): up to so many bytes of a block,
-  // and of all blocks that a rank receives. 0: there is no such way.
+  // A call of one step through scratch, if what travels brings its own flags (NCCL's LL): up to so many bytes of a
+  // block, and of all blocks that a rank receives. 0: there is no such way.
   double packed_seconds = 0;
   uint64_t packed_block_bytes = 0, packed_bytes = 0;
   // What ranks share: a machine, or a GPU, whose cores are its multiprocessors.

@@ -58,15 +58,15 @@ void ExpectLittle(size_t words, SumOnes call) {
 }
 
 TEST(SmallCalls, AnAllReduceCostsLittle) {
-  ExpectLittle(2, [](Words* in, Words* out, const Clique& clique) {
-    return Sum(in, out, clique.comm(), clique.stream());
-  });
+  ExpectLittle(
+      2, [](Words* in, Words* out, const Clique& clique) { return Sum(in, out, clique.comm(), clique.stream()); });
 }
 
 // Of 8 bytes for each rank.
 TEST(SmallCalls, AReduceScatterCostsLittle) {
   ExpectLittle(2 * kRanks, [](Words* in, Words* out, const Clique& clique) {
-    return ncclReduceScatter(in->get(), out->get(), 2, ncclInt32, ncclSum, clique.comm(), harness::Cuda(clique.stream()));
+    return ncclReduceScatter(in->get(), out->get(), 2, ncclInt32, ncclSum, clique.comm(),
+                             harness::Cuda(clique.stream()));
   });
 }
 

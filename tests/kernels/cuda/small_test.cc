@@ -73,8 +73,8 @@ TEST(CudaSmall, PublishesForEach) {
   }
 }
 
-// The ranks of a scatter signal in different ways, so each waits for several endpoints, but for those of the root's first
-// block.
+// The ranks of a scatter signal in different ways, so each waits for several endpoints, but for those of the root's
+// first block.
 TEST(CudaSmall, LeavesOtherKindsToTheInterpreter) {
   for (const int ranks : {2, 3}) {
     for (int rank = 0; rank < ranks; ++rank) {
