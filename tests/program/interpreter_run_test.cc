@@ -73,8 +73,8 @@ TEST(Roots, ThatAreWrongAreErrors) {
     EXPECT_NE(reference.status().message().find(text), std::string::npos) << reference.status().message();
     const Result<std::vector<Tensors>> run = tools::RunOnThreads(program, inputs);
     ASSERT_FALSE(run.ok());
-    EXPECT_NE(run.status().message().find("in %3 collective_broadcast_from: "), std::string::npos)
-        << run.status().message();
+    // Operations follow the program's calls, so a rank may hear of the error, which names the call, in a later one.
+    EXPECT_NE(run.status().message().find("axcclBroadcastFrom"), std::string::npos) << run.status().message();
   }
 }
 
