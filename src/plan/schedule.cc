@@ -18,16 +18,9 @@ bool Pushes(const Schedule& schedule) {
 }
 
 bool UsesMulticast(const Schedule& schedule) {
-  const auto multicast = [](const Operand& o) { return o.buffer == Buffer::kMulticast; };
-  for (const std::vector<Lane>& lanes : schedule.program) {
-    for (const Lane& lane : lanes) {
-      for (const Op& op : lane.ops) {
-        if (std::any_of(op.dst.begin(), op.dst.end(), multicast)) return true;
-        if (std::any_of(op.src.begin(), op.src.end(), multicast)) return true;
-      }
-    }
-  }
-  return false;
+  bool any = false;
+  ForEachOperand(schedule, [&](size_t, size_t, const Operand& o) { any |= o.buffer == Buffer::kMulticast; });
+  return any;
 }
 
 bool SendsAhead(const Schedule& schedule) {

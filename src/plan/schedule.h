@@ -132,6 +132,19 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
+// Calls visit(rank, lane, operand) with every operand of the schedule.
+template <class Visit>
+void ForEachOperand(const Schedule& schedule, const Visit& visit) {
+  for (size_t rank = 0; rank < schedule.program.size(); ++rank) {
+    for (size_t lane = 0; lane < schedule.program[rank].size(); ++lane) {
+      for (const Op& op : schedule.program[rank][lane].ops) {
+        for (const Operand& o : op.dst) visit(rank, lane, o);
+        for (const Operand& o : op.src) visit(rank, lane, o);
+      }
+    }
+  }
+}
+
 // Whether a rank writes into another rank's output, or notifies its owner of a chunk there.
 bool Pushes(const Schedule& schedule);
 

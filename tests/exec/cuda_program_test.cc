@@ -159,21 +159,13 @@ TEST(CudaProgram, SlotsThatAreMovedTogetherAreInOnePlace) {
     const plan::Schedule& all = schedule.value();
     const SlotsBetween between(all, placement);
     size_t inside = 0;
-    for (size_t rank = 0; rank < 6; ++rank) {
-      for (size_t lane = 0; lane < all.lanes; ++lane) {
-        for (const plan::Op& op : all.program[rank][lane].ops) {
-          for (const auto* operands : {&op.dst, &op.src}) {
-            for (plan::Operand operand : *operands) {
-              if (operand.buffer != plan::Buffer::kScratch) continue;
-              const bool has = between.Has(lane, operand);
-              inside += !has;
-              if (placement.Apart(static_cast<int>(rank), operand.rank)) EXPECT_TRUE(has);
-              for (; operand.parts > 1; ++operand.part, --operand.parts) EXPECT_EQ(between.Has(lane, operand), has);
-            }
-          }
-        }
-      }
-    }
+    plan::ForEachOperand(all, [&](size_t rank, size_t lane, plan::Operand operand) {
+      if (operand.buffer != plan::Buffer::kScratch) return;
+      const bool has = between.Has(lane, operand);
+      inside += !has;
+      if (placement.Apart(static_cast<int>(rank), operand.rank)) EXPECT_TRUE(has);
+      for (; operand.parts > 1; ++operand.part, --operand.parts) EXPECT_EQ(between.Has(lane, operand), has);
+    });
     EXPECT_GT(inside, 0u) << algorithm;
   }
 }

@@ -4,21 +4,6 @@
 
 namespace axccl::exec {
 
-template <class Visit>
-void SlotsBetween::ForEachOfSlots(const plan::Schedule& schedule, const Visit& visit) {
-  for (size_t rank = 0; rank < schedule.program.size(); ++rank) {
-    for (size_t lane = 0; lane < schedule.program[rank].size(); ++lane) {
-      for (const plan::Op& op : schedule.program[rank][lane].ops) {
-        for (const auto* operands : {&op.dst, &op.src}) {
-          for (const plan::Operand& operand : *operands) {
-            if (operand.buffer == plan::Buffer::kScratch) visit(static_cast<int>(rank), lane, operand);
-          }
-        }
-      }
-    }
-  }
-}
-
 // If one of the slots is between machines, all become so. Returns whether any was not.
 bool SlotsBetween::Spread(size_t lane, const plan::Operand& slots) {
   const auto first = between_.begin() + static_cast<ptrdiff_t>(IndexOf(lane, slots)), last = first + slots.parts;
@@ -32,13 +17,15 @@ SlotsBetween::SlotsBetween(const plan::Schedule& schedule, const plan::Placement
     : lanes_(schedule.lanes), slots_(schedule.slots) {
   if (placement.is_flat()) return;
   between_.resize(schedule.program.size() * lanes_ * slots_);
-  ForEachOfSlots(schedule, [&](int rank, size_t lane, const plan::Operand& slots) {
-    if (placement.Apart(rank, slots.rank))
-      std::fill_n(between_.begin() + static_cast<ptrdiff_t>(IndexOf(lane, slots)), slots.parts, uint8_t{1});
+  plan::ForEachOperand(schedule, [&](size_t rank, size_t lane, const plan::Operand& o) {
+    if (o.buffer == plan::Buffer::kScratch && placement.Apart(static_cast<int>(rank), o.rank))
+      std::fill_n(between_.begin() + static_cast<ptrdiff_t>(IndexOf(lane, o)), o.parts, uint8_t{1});
   });
   for (bool more = true; more;) {
     more = false;
-    ForEachOfSlots(schedule, [&](int, size_t lane, const plan::Operand& slots) { more |= Spread(lane, slots); });
+    plan::ForEachOperand(schedule, [&](size_t, size_t lane, const plan::Operand& o) {
+      more |= o.buffer == plan::Buffer::kScratch && Spread(lane, o);
+    });
   }
 }
 

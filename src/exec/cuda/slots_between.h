@@ -27,8 +27,6 @@ class SlotsBetween {
   size_t IndexOf(size_t lane, const plan::Operand& slots) const {
     return (slots.rank * lanes_ + lane) * slots_ + slots.part;
   }
-  template <class Visit>  // (rank, lane, operand)
-  static void ForEachOfSlots(const plan::Schedule& schedule, const Visit& visit);
   bool Spread(size_t lane, const plan::Operand& slots);
 
   const size_t lanes_, slots_;

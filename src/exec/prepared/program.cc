@@ -51,25 +51,13 @@ struct PartFinder {
   std::vector<std::vector<uint16_t>>* found;  // [strand]
 };
 
-// Calls `visit` with every operand of the schedule.
-template <class Visit>
-void ForEachOperand(const Schedule& schedule, Visit visit) {
-  for (const auto& lanes : schedule.program) {
-    for (const plan::Lane& lane : lanes) {
-      for (const Op& op : lane.ops) {
-        for (const Operand& o : op.dst) visit(o);
-        for (const Operand& o : op.src) visit(o);
-      }
-    }
-  }
-}
-
 // Lines are not side by side as slots are, and each holds one slot.
 std::vector<int16_t> InlineEndpoints(const Schedule& schedule) {
   std::vector<int16_t> endpoints = schedule.inline_endpoint;
   endpoints.resize(schedule.slots, -1);
   bool together = false;
-  ForEachOperand(schedule, [&](const Operand& o) { together |= o.buffer == Buffer::kScratch && o.parts > 1; });
+  plan::ForEachOperand(
+      schedule, [&](size_t, size_t, const Operand& o) { together |= o.buffer == Buffer::kScratch && o.parts > 1; });
   if (together) std::fill(endpoints.begin(), endpoints.end(), int16_t{-1});
   for (int16_t& endpoint : endpoints) {
     if (std::count(schedule.inline_endpoint.begin(), schedule.inline_endpoint.end(), endpoint) > 1) endpoint = -1;
@@ -87,7 +75,7 @@ Result<ProgramMaker> ProgramMaker::Of(std::shared_ptr<const plan::Plan> plan) {
   AXCCL_RETURN_IF_ERROR(FollowTurn(schedule, &finder));
   maker.inline_endpoint_ = InlineEndpoints(schedule);
   for (const plan::Lane* lane : plan::StrandsOf(schedule)) maker.plan_ops_ += lane->ops.size();
-  ForEachOperand(schedule, [&](const Operand&) { ++maker.plan_operands_; });
+  plan::ForEachOperand(schedule, [&](size_t, size_t, const Operand&) { ++maker.plan_operands_; });
   maker.plan_ = std::move(plan);
   return maker;
 }
