@@ -40,7 +40,7 @@ Status CudaChannel::Upload() {
   const CudaPrograms::Uploaded* barrier_program = nullptr;
   if (place_ != CudaPlace::kPipeline) {  // whose only plan follows itself
     AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
-    AXCCL_ASSIGN_OR_RETURN(barrier_program, OnDevice(*barrier));
+    AXCCL_ASSIGN_OR_RETURN(barrier_program, UploadedOf(*barrier));
   }
   const auto size = static_cast<uint32_t>(members_->size());
   constexpr size_t members_at = cuda::Channel::MembersAt();
@@ -76,7 +76,7 @@ Status CudaChannel::Upload() {
   return parts_.device->Upload(memory_, bytes.data(), bytes.size());
 }
 
-Result<const CudaPrograms::Uploaded*> CudaChannel::OnDevice(const Prepared& prepared) {
+Result<const CudaPrograms::Uploaded*> CudaChannel::UploadedOf(const Prepared& prepared) {
   return parts_.programs->Upload(prepared.program, prepared.outbound.get(), members_->placement());
 }
 
@@ -135,7 +135,7 @@ Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
 }
 
 Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool captured, cuda::Task* task) {
-  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, OnDevice(direct));
+  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, UploadedOf(direct));
   task->staged = task->program;
   task->staged_cut = task->cut;
   task->program = program->on_device();
@@ -154,7 +154,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   call.group_order = ordered && call.OrderMatters();
   AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
-  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, OnDevice(*prepared));
+  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, UploadedOf(*prepared));
   AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, *prepared, *program, table));
   if (const double seconds = call.views != nullptr ? call.views->timeout_seconds : 0; seconds > 0 && wait_ != nullptr)
     parts_.waits->Allow(wait_, channel_->log().next(), seconds);
@@ -173,7 +173,7 @@ Result<cuda::Task> CudaChannel::MakeSlicedTask(const PipelinePart& part, const L
                                                const StartStamps& stamps) {
   const Call& call = part.call;
   AXCCL_ASSIGN_OR_RETURN(const Prepared prepared, plans_->PrepareSliced(call, part.program, part.slicing));
-  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, OnDevice(prepared));
+  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, UploadedOf(prepared));
   AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, prepared, *program, table));
   task.cut.partition.count = call.count;
   task.cut.partition.lanes = static_cast<uint32_t>(part.program->lanes.size());

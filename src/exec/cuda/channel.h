@@ -81,7 +81,7 @@ class CudaChannel {
   Result<int> FindMissing();
   Status CheckMissing(int position) const;
   kernels::cuda::Member OnDevice(const Member& member) const;
-  Result<const CudaPrograms::Uploaded*> OnDevice(const Prepared& prepared);
+  Result<const CudaPrograms::Uploaded*> UploadedOf(const Prepared& prepared);
   kernels::cuda::Packing ChoosePackingOf(const Call& call, const Prepared& prepared,
                                          kernels::cuda::Packing of_program) const;
 

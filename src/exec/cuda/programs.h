@@ -5,7 +5,6 @@
 
 #include <map>
 #include <memory>
-#include <utility>
 
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
@@ -37,7 +36,7 @@ class CudaPrograms {
 
  private:
   const device::cuda::Device* const device_;
-  std::map<std::pair<const Program*, plan::Placement>, Uploaded> programs_;
+  std::map<const Program*, std::map<plan::Placement, Uploaded>> programs_;
 };
 
 }  // namespace axccl::exec
