@@ -385,9 +385,10 @@ struct Small {
   uint8_t source = 0;
 
   // Of what `owner` publishes for `reader` alone: the distance of the two on the circle of ranks, less one.
-  AXCCL_HD uint32_t Between(uint32_t owner, uint32_t reader) const {
+  AXCCL_HD static uint32_t Between(uint32_t ranks, uint32_t owner, uint32_t reader) {
     return (reader > owner ? reader - owner : ranks + reader - owner) - 1;
   }
+  AXCCL_HD uint32_t Between(uint32_t owner, uint32_t reader) const { return Between(ranks, owner, reader); }
   AXCCL_HD bool TakesAll() const { return (does & (kReduces | kGathers)) != 0; }
   // The ranks whose words this rank reads begin with `first`; its own block is where its words would be.
   AXCCL_HD uint32_t sources() const { return TakesAll() ? ranks : (does & kTakes) != 0 ? 1 : 0; }

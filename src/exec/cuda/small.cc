@@ -74,9 +74,7 @@ class Lowering {
     return true;
   }
   // By which comes here what a rank publishes.
-  uint16_t EndpointOf(uint16_t owner) const {
-    return ForEach() ? static_cast<uint16_t>((self_ + ranks_ - owner) % ranks_ - 1) : 0;
-  }
+  uint32_t EndpointOf(uint16_t owner) const { return ForEach() ? Small::Between(ranks_, owner, self_) : 0; }
 
   bool TakeMove(const Step& step) {
     const Operand* const dst = program_.operands.data() + step.operands;
@@ -124,9 +122,9 @@ class Lowering {
   bool IsOutput(const Operand& operand) const {
     return operand.buffer == Buffer::kOutput && operand.rank == self_ && operand.block == 0;
   }
-  bool IsSlot(const Operand& operand, uint16_t rank, uint16_t endpoint) const {
+  bool IsSlot(const Operand& operand, uint16_t rank, uint32_t endpoint) const {
     return operand.buffer == Buffer::kScratch && operand.rank == rank &&
-           program_.inline_endpoint[operand.part] == endpoint;
+           program_.inline_endpoint[operand.part] == static_cast<int>(endpoint);
   }
   bool Came(const Operand& slot, uint16_t rank) const { return waited_[rank] && IsSlot(slot, rank, EndpointOf(rank)); }
 
