@@ -57,8 +57,7 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
     // ShareMemory.
     Disconnect();
   }
-  const bool apart = std::any_of(members.begin(), members.end(), IsMirror);
-  if (apart || !reason.empty()) AXCCL_RETURN_IF_ERROR(ShareHost(setup, members, hosts));
+  if (options_.spans_machines || !reason.empty()) AXCCL_RETURN_IF_ERROR(ShareHost(setup, members, hosts));
   AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup));
   return one_process_ || !reason.empty() ? Status() : ShareBuffers(setup, members);
 }
@@ -81,7 +80,7 @@ Status CudaLinks::ShareHost(Setup* setup, const std::vector<Member>& members, co
     blocks.push_back(shared[rank].memory);
     if (IsMirror(members[rank])) far[rank] = {members[rank].reach, std::move(shared[rank].area)};
   }
-  if (std::any_of(members.begin(), members.end(), IsMirror)) AXCCL_RETURN_IF_ERROR(StartProxy(std::move(far)));
+  if (options_.spans_machines) AXCCL_RETURN_IF_ERROR(StartProxy(std::move(far)));
   return blocks_.MapHost(blocks, hosts);
 }
 
