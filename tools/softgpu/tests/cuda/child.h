@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,13 @@ namespace softgpu::test {
 
 // Returns the exit status. `argument` is that of Start(); `channel` is a socket to the parent.
 using ChildFunction = int (*)(const std::string& argument, int channel);
+
+// In such a function: the first condition that does not hold ends it, and its line is printed.
+#define MUST(condition)                                                 \
+  if (!(condition)) {                                                   \
+    std::fprintf(stderr, "child: line %d: %s\n", __LINE__, #condition); \
+    return 1;                                                           \
+  }
 
 // At namespace scope, in the file of the function.
 struct RegisterChild {

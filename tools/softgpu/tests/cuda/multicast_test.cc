@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <thread>
 
 #include "tools/softgpu/tests/cuda/child.h"
@@ -10,12 +9,6 @@
 
 namespace softgpu::test {
 namespace {
-
-#define MUST(condition)                                                 \
-  if (!(condition)) {                                                   \
-    std::fprintf(stderr, "child: line %d: %s\n", __LINE__, #condition); \
-    return 1;                                                           \
-  }
 
 constexpr size_t kBlock = size_t{2} << 20;
 constexpr char kKernels[] = R"(

@@ -2,20 +2,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
-
 #include "tools/softgpu/tests/cuda/child.h"
 #include "tools/softgpu/tests/cuda/fixture.h"
 
 namespace softgpu::test {
 namespace {
-
-// In a child: the first call that fails ends it and prints its line.
-#define MUST(condition)                                                 \
-  if (!(condition)) {                                                   \
-    std::fprintf(stderr, "child: line %d: %s\n", __LINE__, #condition); \
-    return 1;                                                           \
-  }
 
 bool UseDevice(int device) {
   CUcontext context = nullptr;
