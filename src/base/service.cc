@@ -28,9 +28,10 @@ constexpr int kTriesToRing = 1000;  // one try each millisecond
 
 }  // namespace
 
-// A task that another thread waits for.
+// A task that another thread waits for, or, if it is `own_task`, that nobody waits for.
 struct Loop::Posted {
   enum State { kWaiting, kDone, kLost };
+  const Task own_task = nullptr;
   const Task* task = nullptr;
   Posted* next = nullptr;
   Status thrown;  // what the task threw
@@ -40,6 +41,11 @@ struct Loop::Posted {
 
   // Notifies under the lock, because the waiter destroys this object as soon as it sees the state.
   void Set(State to) {
+    if (own_task != nullptr) {
+      if (!thrown.ok()) AXCCL_WARN("%s", thrown.message().data());
+      delete this;
+      return;
+    }
     std::lock_guard lock(mutex);
     state = to;
     changed.notify_one();
@@ -212,27 +218,44 @@ int Loop::TimeoutMs() const {
   return static_cast<int>(std::clamp<int64_t>(ms, 0, 3600 * 1000));
 }
 
-Status Loop::Run(const Task& task) {
+Status Loop::CheckUsable() const {
   AXCCL_RETURN_IF_ERROR(CheckNotForked("service thread"));
   if (!OfThisProcess())
     return MakeStatus(Code::kInvalidUsage, "service thread: it belongs to the process from which this one was forked");
+  return Status();
+}
+
+Status Loop::Run(const Task& task) {
+  AXCCL_RETURN_IF_ERROR(CheckUsable());
   if (pthread_equal(pthread_self(), thread_)) {
     task();
     return Status();
   }
   Posted posted;
   posted.task = &task;
-  {
-    std::lock_guard lock(mutex_);
-    if (lost_ || !HasDescriptors()) return Lost();
-    AXCCL_RETURN_IF_ERROR(Ring());
-    Posted** last = &first_posted_;
-    while (*last != nullptr) last = &(*last)->next;
-    *last = &posted;
-  }
+  AXCCL_RETURN_IF_ERROR(Enqueue(&posted));
   std::unique_lock lock(posted.mutex);
   posted.changed.wait(lock, [&] { return posted.state != Posted::kWaiting; });
   return posted.state == Posted::kDone ? posted.thrown : Lost();
+}
+
+Status Loop::Post(Task task) {
+  AXCCL_RETURN_IF_ERROR(CheckUsable());
+  std::unique_ptr<Posted> posted(new Posted{.own_task = std::move(task)});
+  posted->task = &posted->own_task;
+  AXCCL_RETURN_IF_ERROR(Enqueue(posted.get()));
+  (void)posted.release();
+  return Status();
+}
+
+Status Loop::Enqueue(Posted* posted) {
+  std::lock_guard lock(mutex_);
+  if (lost_ || !HasDescriptors()) return Lost();
+  AXCCL_RETURN_IF_ERROR(Ring());
+  Posted** last = &first_posted_;
+  while (*last != nullptr) last = &(*last)->next;
+  *last = posted;
+  return Status();
 }
 
 // The caller has just checked that the descriptor is still the library's.

@@ -10,8 +10,8 @@
 // connection. When a timer's task throws, the task runs again a little later. When a task given to Run throws, Run
 // returns the error.
 //
-// Get and Run may be called from any thread. The functions below them may be called only on the service thread (from a
-// handler, a task or a function given to Run), and therefore need no locks.
+// Get, Run and Post may be called from any thread. The functions below them may be called only on the service thread
+// (from a handler, a task or a function given to them), and therefore need no locks.
 #pragma once
 
 #include <sys/epoll.h>
@@ -45,6 +45,8 @@ class Loop {
   // and the task happens before the return. On the service thread itself, runs the task at once. Returns kInvalidUsage,
   // without running the task, as Get does, and in a forked child, to which this thread does not belong.
   Status Run(const Task& task);
+  // The same, but returns at once, and takes locks of its own only: for threads that hold locks which tasks take.
+  Status Post(Task task);
 
   // False in a forked child: only its parent has the thread.
   bool OfThisProcess() const { return generation_ == Generation(); }
@@ -75,6 +77,8 @@ class Loop {
 
   Loop() = default;
   Status Start();
+  Status CheckUsable() const;
+  Status Enqueue(Posted* posted);
   Status OpenWake();
   bool HasDescriptors() const;
   Status Lost() const;
@@ -105,7 +109,7 @@ class Loop {
   std::mutex mutex_;
   // Under mutex_:
   Posted* first_posted_ =
-      nullptr;         // head of a list inside the waiters' frames: a waiter may have no memory to allocate
+      nullptr;         // head of a list, for Run inside the waiters' frames: a waiter may have no memory to allocate
   bool lost_ = false;  // the application closed the thread's descriptors
 };
 
