@@ -239,6 +239,8 @@ class Reach {
   virtual void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
     Publish(area, stretches, line);
   }
+  // The same for what every peer is told, whether or not it ever gets data: it takes no connection of its own.
+  virtual void PublishAside(std::span<const Stretch> stretches, LineAt line) { Publish(nullptr, stretches, line); }
   // Publishes what is kept. Returns whether there was anything.
   virtual bool PublishKept() { return false; }
   // Whether memory of this rank's block may still be sent.

@@ -181,7 +181,7 @@ Result<bool> GroupChannel::Find(size_t position, Member* member) {
   joined->store(1, std::memory_order_seq_cst);
   const auto offset_there = static_cast<uint64_t>(reinterpret_cast<std::byte*>(joined) - BlockOf(*member));
   const transport::Reach::Stretch mark{offset_there, 1, true, false};
-  member->reach->Publish(nullptr, {&mark, 1}, transport::Reach::kNoLine);
+  member->reach->PublishAside({&mark, 1}, transport::Reach::kNoLine);
   exec::WakeMember(*member);
   return true;
 }
@@ -213,7 +213,7 @@ void GroupChannel::PublishArea() {
   ChannelSlot* slot = layout.SlotOf(table_->comm_->block().data(), part_.slot);
   slot->area.store(static_cast<uint64_t>(part_.area) + 1, std::memory_order_seq_cst);
   const transport::Reach::Stretch area{OffsetIn(table_->comm_->block(), &slot->area), sizeof(uint64_t), false, false};
-  for (transport::Reach* const reach : part_.reaches) reach->Publish(nullptr, {&area, 1}, transport::Reach::kNoLine);
+  for (transport::Reach* const reach : part_.reaches) reach->PublishAside({&area, 1}, transport::Reach::kNoLine);
 }
 
 bool GroupChannel::HasJoined(int position) const {
@@ -486,11 +486,11 @@ void ChannelTable::PublishEntry(const GroupChannel::Part& part,
     for (transport::Reach::Stretch rest : stretches) {
       for (; rest.bytes > kPart; rest.offset += kPart, rest.bytes -= kPart) {
         const transport::Reach::Stretch first{rest.offset, kPart, false, false};
-        reach->Publish(nullptr, {&first, 1}, transport::Reach::kNoLine);
+        reach->PublishAside({&first, 1}, transport::Reach::kNoLine);
       }
       last.push_back(rest);
     }
-    reach->Publish(nullptr, last, line);
+    reach->PublishAside(last, line);
   }
 }
 

@@ -85,7 +85,7 @@ void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t roun
   for (const int rank : call.group) {
     const exec::Member& member = (*members_)[static_cast<size_t>(rank)];
     if (rank != self_) exec::WakeMember(member);
-    member.reach->Publish(nullptr, {&stretch, 1}, transport::Reach::kNoLine);
+    member.reach->PublishAside({&stretch, 1}, transport::Reach::kNoLine);
   }
 }
 

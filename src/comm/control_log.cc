@@ -112,7 +112,7 @@ void ControlLog::Publish(uint64_t place, const void* from, size_t bytes) const {
   const transport::Reach::Stretch stretch{offset_of(from), static_cast<uint32_t>(bytes), false, false};
   for (const exec::Member& member : *members_) {
     if (member.rank != self_) exec::WakeMember(member);
-    member.reach->Publish(nullptr, {&stretch, bytes == 0 ? 0u : 1u}, offset_of(EntryOf(self_, place)));
+    member.reach->PublishAside({&stretch, bytes == 0 ? 0u : 1u}, offset_of(EntryOf(self_, place)));
   }
 }
 

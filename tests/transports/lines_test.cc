@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -127,8 +128,9 @@ struct Exchanged {
 };
 
 // The peer calls; *exchanged gets what it sent. Returns true if the line was accepted.
-bool Call(const Peer& peer, const LineKeys& keys, const Fd& fd, Exchanged* exchanged) {
-  exchanged->hello = LineHello{.from = peer.process, .to = Process(9), .nonce = FreshNonce()};
+bool Call(const Peer& peer, const LineKeys& keys, const Fd& fd, Exchanged* exchanged,
+          const LineProcess& to = Process(9), LineUse use = LineUse::kLife) {
+  exchanged->hello = LineHello{.from = peer.process, .to = to, .nonce = FreshNonce(), .use = use};
   LineAnswer answer;
   if (!SendTo(fd, exchanged->hello) || !ReceiveFrom(fd, &answer)) return false;
   EXPECT_TRUE(SameProof(answer.proof, keys.CalledProof(exchanged->hello, answer.nonce)));
@@ -144,7 +146,7 @@ TEST(LifelineTest, ALiveLineIsNeverReplaced) {
     const Peer peer(1);
     const sockaddr_storage port = lines->address(0);
     const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
-    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    ASSERT_TRUE(lines->Hold(peer.process, 0, Loopback(), peer.identity.public_key()).ok());
     const Fd line = ConnectTo(port);
     Exchanged exchanged;
     ASSERT_TRUE(Call(peer, keys, line, &exchanged));
@@ -174,7 +176,7 @@ TEST(LifelineTest, OneThatHasEndedMakesRoomForTheNext) {
     Watched lines(9);
     const Peer peer(1);
     const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
-    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    ASSERT_TRUE(lines->Hold(peer.process, 0, Loopback(), peer.identity.public_key()).ok());
     Exchanged exchanged;
     for (int round = 0; round < 3; ++round) {
       const Fd line = ConnectTo(lines->address(0));
@@ -186,7 +188,7 @@ TEST(LifelineTest, OneThatHasEndedMakesRoomForTheNext) {
 // This process, and a peer whose line to it stands.
 struct Connected {
   Connected() : keys(peer.identity.KeysWith(lines->public_key(), true).value()) {
-    EXPECT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    EXPECT_TRUE(lines->Hold(peer.process, 0, Loopback(), peer.identity.public_key()).ok());
     line = ConnectTo(lines->address(0));
     Exchanged exchanged;
     EXPECT_TRUE(Call(peer, keys, line, &exchanged));
@@ -269,7 +271,7 @@ TEST(LifelineTest, ACallerIsAnsweredOnceItIsKnown) {
     const Fd line = ConnectTo(lines->address(0));
     const LineHello hello{.from = peer.process, .to = Process(9), .nonce = FreshNonce()};
     ASSERT_TRUE(SendTo(line, hello));
-    ASSERT_TRUE(lines->Hold({peer.process, 0}, Loopback(), peer.identity.public_key()).ok());
+    ASSERT_TRUE(lines->Hold(peer.process, 0, Loopback(), peer.identity.public_key()).ok());
     LineAnswer answer;
     ASSERT_TRUE(ReceiveFrom(line, &answer));
     ASSERT_TRUE(SendTo(line, keys.CallerProof(hello, answer.nonce)));
@@ -283,9 +285,9 @@ TEST(LifelineTest, AProcessHasOneKey) {
   InAProcess([] {
     Watched lines(9);
     const Peer one(1), other(1);
-    ASSERT_TRUE(lines->Hold({one.process, 0}, Loopback(), one.identity.public_key()).ok());
-    ASSERT_TRUE(lines->Hold({one.process, 0}, Loopback(), one.identity.public_key()).ok());
-    EXPECT_EQ(lines->Hold({other.process, 0}, Loopback(), other.identity.public_key()).code(), Code::kRemoteError);
+    ASSERT_TRUE(lines->Hold(one.process, 0, Loopback(), one.identity.public_key()).ok());
+    ASSERT_TRUE(lines->Hold(one.process, 0, Loopback(), one.identity.public_key()).ok());
+    EXPECT_EQ(lines->Hold(other.process, 0, Loopback(), other.identity.public_key()).code(), Code::kRemoteError);
   });
 }
 
@@ -319,7 +321,7 @@ TEST(LifelineTest, ACallerThatIsCutOffBeforeItsLineIsAcceptedCallsAgain) {
     const Peer peer(9);
     Listener listener;
     const LineKeys keys = peer.identity.KeysWith(lines->public_key(), false).value();
-    ASSERT_TRUE(lines->Hold({peer.process, 0}, listener.address(), peer.identity.public_key()).ok());
+    ASSERT_TRUE(lines->Hold(peer.process, 0, listener.address(), peer.identity.public_key()).ok());
     for (int round = 0; round < 4; ++round) {
       const Fd line = listener.Accept();
       if (round == 0) continue;
@@ -350,7 +352,7 @@ TEST(LifelineTest, AnotherProcessInThePeersPlaceIsRejected) {
     const Peer peer(9), impostor(9);
     Listener listener;
     const LineKeys keys = impostor.identity.KeysWith(lines->public_key(), false).value();
-    ASSERT_TRUE(lines->Hold({peer.process, 0}, listener.address(), peer.identity.public_key()).ok());
+    ASSERT_TRUE(lines->Hold(peer.process, 0, listener.address(), peer.identity.public_key()).ok());
     const Fd line = listener.Accept();
     LineHello hello;
     ASSERT_TRUE(ReceiveFrom(line, &hello));
@@ -371,7 +373,139 @@ TEST(LifelineTest, APeerThatIsGoneBeforeItIsCalledIsLost) {
       const Listener gone;
       nowhere = gone.address();
     }
-    ASSERT_TRUE(lines->Hold({peer.process, 0}, nowhere, peer.identity.public_key()).ok());
+    ASSERT_TRUE(lines->Hold(peer.process, 0, nowhere, peer.identity.public_key()).ok());
+    EXPECT_NE(lines.AwaitLoss().find("nothing listens at its address"), std::string::npos) << lines.AwaitLoss();
+  });
+}
+
+// ---- data lines ----
+
+// What has been handed over.
+class Taken {
+ public:
+  explicit Taken(Watched* lines) {
+    EXPECT_TRUE((*lines)
+                    ->TakeDataLines([this](const Lines::Key& key, Fd fd, const LineSession& session) {
+                      std::lock_guard lock(mutex_);
+                      EXPECT_EQ(key.use, LineUse::kData);
+                      fds_.push_back(std::move(fd));
+                      sends_.push_back(session.sends);
+                    })
+                    .ok());
+  }
+  std::array<uint8_t, 32> Await() {
+    const auto limit = std::chrono::steady_clock::now() + kPatient;
+    while (count() == 0 && std::chrono::steady_clock::now() < limit) usleep(1000);
+    std::lock_guard lock(mutex_);
+    EXPECT_EQ(sends_.size(), 1u);
+    return sends_.empty() ? std::array<uint8_t, 32>{} : sends_[0];
+  }
+  size_t count() {
+    std::lock_guard lock(mutex_);
+    return fds_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Fd> fds_;
+  std::vector<std::array<uint8_t, 32>> sends_;
+};
+
+// Answers the call of this process up to its proof; returns it with the keys of the line.
+LineSession AnswerCall(const LineKeys& keys, const Fd& line) {
+  LineHello hello;
+  EXPECT_TRUE(ReceiveFrom(line, &hello));
+  EXPECT_EQ(hello.use, LineUse::kData);
+  LineAnswer answer{FreshNonce(), {}};
+  answer.proof = keys.CalledProof(hello, answer.nonce);
+  LineProof proof;
+  EXPECT_TRUE(SendTo(line, answer) && ReceiveFrom(line, &proof));
+  EXPECT_TRUE(SameProof(proof, keys.CallerProof(hello, answer.nonce)));
+  return keys.Session(hello, answer.nonce, false);
+}
+
+// The process with the larger number has called as well, and gives that up.
+TEST(DataLineTest, OfTwoCallsThatOfTheSmallerNumberCounts) {
+  InAProcess([] {
+    Watched lines(9);
+    Taken taken(&lines);
+    const Peer peer(1);
+    Listener listener;
+    const LineKeys calls = peer.identity.KeysWith(lines->public_key(), true).value();
+    ASSERT_TRUE(lines->Hold(peer.process, 0, listener.address(), peer.identity.public_key()).ok());
+    lines->CallForData(peer.process);
+    const Fd first = listener.Accept();
+    LineHello hello;
+    ASSERT_TRUE(ReceiveFrom(first, &hello));
+    EXPECT_EQ(hello.from, Process(9));
+    const Fd line = ConnectTo(lines->address(0));
+    Exchanged exchanged;
+    ASSERT_TRUE(Call(peer, calls, line, &exchanged, Process(9), LineUse::kData));
+    EXPECT_TRUE(Ended(first));
+    EXPECT_EQ(taken.Await(), calls.Session(exchanged.hello, exchanged.of_called, true).receives);
+    lines->CallForData(peer.process);  // there is one
+    ASSERT_TRUE(lines->Settle(peer.process).ok());
+    EXPECT_EQ(taken.count(), 1u);
+    EXPECT_TRUE(lines.lost().empty());
+  });
+}
+
+// The process with the smaller number refuses the other's call while it calls itself.
+TEST(DataLineTest, OfTwoCallsThatOfTheLargerNumberIsRefused) {
+  InAProcess([] {
+    Watched lines(1);
+    Taken taken(&lines);
+    const Peer peer(9);
+    Listener listener;
+    const LineKeys called = peer.identity.KeysWith(lines->public_key(), false).value();
+    const LineKeys calls = peer.identity.KeysWith(lines->public_key(), true).value();
+    ASSERT_TRUE(lines->Hold(peer.process, 0, listener.address(), peer.identity.public_key()).ok());
+    const Fd life = listener.Accept();
+    lines->CallForData(peer.process);
+    const Fd line = listener.Accept();
+    const LineSession session = AnswerCall(called, line);
+    const Fd refused = ConnectTo(lines->address(0));
+    Exchanged exchanged;
+    EXPECT_FALSE(Call(peer, calls, refused, &exchanged, Process(1), LineUse::kData));
+    ASSERT_TRUE(SendTo(line, 'x'));
+    EXPECT_EQ(taken.Await(), session.receives);
+    EXPECT_TRUE(lines.lost().empty());
+  });
+}
+
+// Either of the two calls, whatever its number; without a call there is none.
+TEST(DataLineTest, TheLargerNumberMayCall) {
+  InAProcess([] {
+    Watched lines(1);
+    Taken taken(&lines);
+    const Peer peer(9);
+    Listener listener;
+    const LineKeys calls = peer.identity.KeysWith(lines->public_key(), true).value();
+    ASSERT_TRUE(lines->Hold(peer.process, 0, listener.address(), peer.identity.public_key()).ok());
+    const Fd life = listener.Accept();
+    LineHello hello;
+    ASSERT_TRUE(ReceiveFrom(life, &hello));
+    EXPECT_EQ(hello.use, LineUse::kLife);
+    EXPECT_EQ(taken.count(), 0u);
+    const Fd line = ConnectTo(lines->address(0));
+    Exchanged exchanged;
+    ASSERT_TRUE(Call(peer, calls, line, &exchanged, Process(1), LineUse::kData));
+    EXPECT_EQ(taken.Await(), calls.Session(exchanged.hello, exchanged.of_called, true).receives);
+  });
+}
+
+// It tells the caller that there is nothing to be had, like a lifeline.
+TEST(DataLineTest, APeerThatIsGoneWhenItIsCalledIsLost) {
+  InAProcess([] {
+    Watched lines(9);
+    const Peer peer(1);
+    sockaddr_storage nowhere;
+    {
+      const Listener gone;
+      nowhere = gone.address();
+    }
+    ASSERT_TRUE(lines->Hold(peer.process, 0, nowhere, peer.identity.public_key()).ok());
+    lines->CallForData(peer.process);
     EXPECT_NE(lines.AwaitLoss().find("nothing listens at its address"), std::string::npos) << lines.AwaitLoss();
   });
 }

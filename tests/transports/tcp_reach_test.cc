@@ -21,6 +21,8 @@
 #include "tests/harness/run_ranks.h"
 #include "transports/remote/line_proof.h"
 #include "transports/tcp/connect.h"
+#include "transports/tcp/peer.h"
+#include "transports/tcp/reach.h"
 #include "transports/tcp/worker.h"
 
 namespace axccl::tcp {
@@ -269,6 +271,60 @@ TEST(WithoutAThread, MessagesAreReceivedAfterAThreadHasPolled) {
     ASSERT_TRUE(context.Barrier());
     rank.reach->Detach();
   });
+}
+
+// What goes aside takes the lifeline until there is a data line, and its turn in any case.
+TEST(AsideTest, NeedsNoDataLineAndKeepsItsTurn) {
+  harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+    Rank rank(&context, remote::Sealing::kNone);
+    rank.Connect(1);
+    ASSERT_TRUE(context.Barrier());
+    const auto say = [&](int number) {
+      std::memset(rank.block.data() + kSmall, number, kSmallBytes);
+      const uint64_t word = static_cast<uint64_t>(number);
+      std::memcpy(rank.block.data(), &word, sizeof word);
+      const transport::Reach::Stretch stretch{kSmall, kSmallBytes, false, false};
+      rank.reach->PublishAside({&stretch, 1}, 0);
+    };
+    const auto peer = [&] { return static_cast<const Reach&>(*rank.reach).peer(); };
+    const auto called = [&] {
+      std::lock_guard lock(peer()->mutex());
+      return peer()->called();
+    };
+    for (int number = 1; number <= 3; ++number) say(number);
+    EXPECT_TRUE(rank.Await(3));
+    EXPECT_EQ(rank.reach->block()[kSmall + kSmallBytes - 1], std::byte{3});
+    EXPECT_FALSE(called());
+    rank.reach->BeginFlush();  // nothing has been sent that way
+    rank.reach->AwaitFlush(kPatient);
+    EXPECT_FALSE(called());
+    ASSERT_TRUE(context.Barrier());
+    // The first on the data line, which has to be made, and then both ways of going aside. No line comes early.
+    rank.Send(4);
+    EXPECT_TRUE(called());
+    for (int number = 5; number <= 8; ++number) say(number);
+    EXPECT_TRUE(rank.Await(8));
+    EXPECT_EQ(rank.reach->block()[kSmall], std::byte{8});
+    EXPECT_EQ(rank.reach->block()[kLarge + kLargeBytes - 1], std::byte{4});
+    ASSERT_TRUE(context.Barrier());
+    rank.reach->Detach();
+  });
+}
+
+// The first message of each is on its way at once, again and again.
+TEST(CallTest, BothSidesMayCallAtOnce) {
+  for (int round = 0; round < 20; ++round) {
+    harness::RunRanks(harness::Processes(2), [](RankContext& context) {
+      Rank rank(&context, remote::Sealing::kNone);
+      rank.Connect(1);
+      ASSERT_TRUE(context.Barrier());
+      rank.Send(1);
+      EXPECT_TRUE(rank.Await(1)) << rank.reach->Trouble();
+      EXPECT_TRUE(rank.Right(1));
+      ASSERT_TRUE(context.Barrier());
+      rank.reach->Detach();
+    });
+  }
 }
 
 class PathTest : public testing::TestWithParam<remote::Sealing> {};

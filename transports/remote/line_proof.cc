@@ -85,7 +85,7 @@ LineGuest::Verdict LineGuest::Took(size_t bytes) {
 }
 
 LineGuest::Verdict LineGuest::Look() {
-  if (hello_.magic != LineHello::kMagic || hello_.to != self_ || !(hello_.from < self_) || hello_.use > LineUse::kData)
+  if (hello_.magic != LineHello::kMagic || hello_.to != self_ || hello_.from == self_ || hello_.use > LineUse::kData)
     return Verdict::kDrop;
   const LineKeys* const keys = find_(hello_.from);
   if (keys == nullptr) return Verdict::kUnknown;

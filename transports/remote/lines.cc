@@ -92,7 +92,7 @@ class Lines::Stranger : public service::Guest {
       : Guest(std::move(fd)),
         lines_(lines),
         rail_(rail),
-        guest_(lines->self_, [lines](const ProcessId& process) { return lines->KeysOf(process); }) {}
+        guest_(lines->self_, [lines](const ProcessId& process) { return lines->KeysOfCaller(process); }) {}
 
   Verdict OnEvent() override {
     for (;;) {
@@ -122,7 +122,7 @@ class Lines::Stranger : public service::Guest {
 
   void Admitted(service::Fd fd) override {
     const LineHello& hello = guest_.hello();
-    const LineSession session = lines_->KeysOf(hello.from)->Session(hello, guest_.answer().nonce, false);
+    const LineSession session = lines_->KeysOfCaller(hello.from)->Session(hello, guest_.answer().nonce, false);
     lines_->Adopt({hello.from, rail_, hello.use}, std::move(fd), session);
   }
 
@@ -155,6 +155,10 @@ Status Lines::TakeDataLines(const TakeData& take) {
   return loop_->Run([&] { take_data_ = take; });
 }
 
+Status Lines::TakeMessages(const TakeMessage& take) {
+  return loop_->Run([&] { take_message_ = take; });
+}
+
 Status Lines::HearNotices(const Hear& hear) {
   return loop_->Run([&] { hear_ = hear; });
 }
@@ -181,53 +185,82 @@ Status Lines::Listen(uint8_t rail) {
   return started;
 }
 
-Status Lines::Hold(const Key& key, const sockaddr_storage& address, const LineKey& peer) {
+Status Lines::Hold(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer) {
+  const Key key{process, rail, LineUse::kLife};
   Status status;
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
-    status = Know(key.process, peer);
+    status = Know(process, rail, address, peer);
     if (!status.ok()) return;
     const bool held = lines_.find(key) != lines_.end();
-    if (!held && self_ < key.process) {
-      auto call = std::make_unique<Call>();
-      call->address = address;
-      call->limit = service::Clock::now() + kMeeting;
-      {
-        std::lock_guard lock(mutex_);
-        lines_[key].call = std::move(call);
-      }
-      status = Dial(key);
-      if (!status.ok()) {
-        std::lock_guard lock(mutex_);
-        lines_.erase(key);
-      }
-    }
-    if (!held && key.process < self_)
-      loop_->CallAt(service::Clock::now() + kMeeting, [this, key] {
-        if (lines_.find(key) == lines_.end()) End(key.process, "it has not called back");
-      });
+    if (!held && self_ < process) status = Call(key);
+    if (!held && process < self_) Expect(key);
     if (!std::exchange(beating_, true)) loop_->CallAt(service::Clock::now() + kBeat, [this] { Beat(); });
   }));
   return status;
 }
 
 // The process may have called already.
-Status Lines::Know(const ProcessId& process, const LineKey& peer) {
-  if (const auto found = known_.find(process); found != known_.end()) {
-    if (found->second.key == peer) return Status();
+Status Lines::Know(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer) {
+  auto found = known_.find(process);
+  if (found != known_.end() && found->second.key != peer)
     return MakeStatus(Code::kRemoteError, "a process on another machine announced two different keys");
+  if (found == known_.end()) {
+    AXCCL_ASSIGN_OR_RETURN(const LineKeys calls, identity_.KeysWith(peer, true));
+    AXCCL_ASSIGN_OR_RETURN(const LineKeys called, identity_.KeysWith(peer, false));
+    found = known_.emplace(process, Known{peer, calls, called, {}}).first;
   }
-  AXCCL_ASSIGN_OR_RETURN(const LineKeys keys, identity_.KeysWith(peer, self_ < process));
-  known_[process] = {peer, keys};
+  found->second.address[rail] = address;
   for (const auto& acceptor : acceptors_) acceptor->AskGuests();
   return Status();
 }
 
-const LineKeys* Lines::KeysOf(const ProcessId& process) const {
+// What the process is told before it has called waits for that.
+void Lines::Expect(const Key& key) {
+  const auto due = service::Clock::now() + kMeeting;
+  {
+    std::lock_guard lock(mutex_);
+    lines_[key].due = due;
+  }
+  loop_->CallAt(due, [this, key, due] {
+    const auto found = lines_.find(key);
+    if (found != lines_.end() && found->second.due == due && !found->second.stands)
+      End(key.process, "it has not called back");
+  });
+}
+
+const LineKeys* Lines::KeysOfCaller(const ProcessId& process) const {
   const auto found = known_.find(process);
-  return found == known_.end() ? nullptr : &found->second.keys;
+  return found == known_.end() ? nullptr : &found->second.called;
+}
+
+void Lines::CallForData(const ProcessId& process) {
+  const Status posted = loop_->Post([this, process] {
+    for (const auto& [rail, address] : known_.at(process).address) {
+      const Key key{process, rail, LineUse::kData};
+      if (lines_.find(key) != lines_.end()) continue;
+      if (const Status status = Call(key); !status.ok()) return End(process, std::string(status.message()));
+    }
+  });
+  if (!posted.ok()) AXCCL_WARN("%s", posted.message().data());
 }
 
 // ---- calling ----
+
+Status Lines::Call(const Key& key) {
+  auto call = std::make_unique<Calling>();
+  call->address = known_.at(key.process).address.at(key.rail);
+  call->limit = service::Clock::now() + kMeeting;
+  {
+    std::lock_guard lock(mutex_);
+    lines_[key].call = std::move(call);
+  }
+  const Status status = Dial(key);
+  if (!status.ok()) {
+    std::lock_guard lock(mutex_);
+    lines_.erase(key);
+  }
+  return status;
+}
 
 Status Lines::Dial(const Key& key) {
   Line& line = lines_[key];
@@ -239,7 +272,7 @@ Status Lines::Dial(const Key& key) {
   const auto* const to = reinterpret_cast<const sockaddr*>(&address);
   if (connect(fd.get(), to, BytesOf(address)) != 0 && errno != EINPROGRESS)
     return SystemError(errno, "watching over a process on another machine: connect");
-  line.call->stage = Call::kConnecting;
+  line.call->stage = Calling::kConnecting;
   line.call->have = 0;
   const int number = fd.get();
   {
@@ -251,31 +284,31 @@ Status Lines::Dial(const Key& key) {
 
 void Lines::OnCall(const Key& key, uint32_t events) {
   Line& line = lines_[key];
-  Call& call = *line.call;
+  Calling& call = *line.call;
   const int fd = line.fd.get();
-  if (call.stage == Call::kConnecting) {
+  if (call.stage == Calling::kConnecting) {
     if ((events & (EPOLLERR | EPOLLHUP)) != 0) return OnNoAnswer(key);
     if (!Greet(&line, key)) CallAgain(key);
     return;
   }
   char taken;
-  const bool proved = call.stage == Call::kProved;
+  const bool proved = call.stage == Calling::kProved;
   void* const to = proved ? static_cast<void*>(&taken) : reinterpret_cast<char*>(&call.answer) + call.have;
   const ssize_t got = recv(fd, to, proved ? 1 : sizeof(call.answer) - call.have, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got == 0 || (got < 0 && (errno == ECONNRESET || errno == EPIPE))) return CallAgain(key);
   if (got < 0) return EndSoon(key, Reason(errno, names_[key.rail]));
   if (proved) {
-    line.session = KeysOf(key.process)->Session(call.hello, call.answer.nonce, true);
+    line.session = known_.at(key.process).calls.Session(call.hello, call.answer.nonce, true);
     return Stand(key);
   }
   call.have += static_cast<size_t>(got);
   if (call.have < sizeof(call.answer)) return;
-  const LineKeys& keys = *KeysOf(key.process);
+  const LineKeys& keys = known_.at(key.process).calls;
   if (!SameProof(call.answer.proof, keys.CalledProof(call.hello, call.answer.nonce)))
     return EndSoon(key, "what answers where it listened is another process");
   const LineProof proof = keys.CallerProof(call.hello, call.answer.nonce);
-  call.stage = Call::kProved;
+  call.stage = Calling::kProved;
   if (send(fd, &proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof)) CallAgain(key);
 }
 
@@ -290,12 +323,12 @@ void Lines::OnNoAnswer(const Key& key) {
 }
 
 bool Lines::Greet(Line* line, const Key& key) {
-  Call& call = *line->call;
+  Calling& call = *line->call;
   const int fd = line->fd.get();
   Tune(fd);
   AskWhileIdle(fd);
   call.hello = LineHello{.from = self_, .to = key.process, .nonce = FreshNonce(), .use = key.use};
-  call.stage = Call::kGreeted;
+  call.stage = Calling::kGreeted;
   return send(fd, &call.hello, sizeof(call.hello), MSG_NOSIGNAL) == sizeof(call.hello) &&
          loop_->Modify(fd, EPOLLIN).ok();
 }
@@ -326,12 +359,21 @@ void Lines::Adopt(const Key& key, service::Fd fd, const LineSession& session) {
   {
     std::lock_guard lock(mutex_);
     Line& line = lines_[key];
-    if (line.handed_over || line.fd) return;
+    const bool both_call = line.call != nullptr;
+    if (line.handed_over || (both_call ? self_ < key.process : static_cast<bool>(line.fd))) return;
+    if (both_call) DropCall(&line);
     line.fd = std::move(fd);
     line.session = session;
   }
   (void)send(lines_[key].fd.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);  // a failure is an event
   Stand(key);
+}
+
+void Lines::DropCall(Line* line) {
+  loop_->Cancel(line->call->timer);
+  if (line->fd) loop_->Unwatch(line->fd.get());
+  line->fd.Close();
+  line->call = nullptr;
 }
 
 void Lines::Stand(const Key& key) {
@@ -406,7 +448,9 @@ std::string Lines::Read(const Key& key, Line* line) {
   }
   for (const Notice& notice : notices) {
     if (notice.kind == Notice::kGivenUp) line->given_up = true;
-    if (hear_) hear_(key.process, notice);
+    if (notice.kind == Notice::kMessage && take_message_ && !take_message_(key.process, notice.text))
+      why = "it sent what is no message";
+    if (notice.kind != Notice::kMessage && hear_) hear_(key.process, notice);
   }
   return line->given_up && !why.empty() ? "it has given this process up" : why;
 }

@@ -9,12 +9,13 @@
 // of it as soon as it can. One line that fails counts as a failure of the peer, because what was sent over its rail may
 // be lost. Lifelines also carry notices (notice.h), which are received whatever the application does.
 //
-// A *data line* is handed over, with fresh keys, once it stands. (It is no lifeline, because a process that is stopped
-// does not empty it.)
+// A *data line* is made when one of the two has data for the other. It is handed over, with fresh keys, once it stands.
+// (It is no lifeline, because a process that is stopped does not empty it.)
 //
-// One of the two processes calls the other. A live line is never replaced: a second one of the same use between the
-// same two is refused until the first has ended. A caller that is cut off before its line is accepted, because
-// strangers crowd it out or the other side does not know it yet, calls again.
+// For a lifeline, the process with the smaller id calls. For data, either does; if both do at once, the call of the
+// smaller id counts. A live line is never replaced: a second one of the same use between the same two is refused until
+// the first has ended. A caller that is cut off before its line is accepted, because strangers crowd it out or the
+// other side does not know it yet, calls again.
 //
 // One for the process. Lives on the service thread; its functions may be called from any thread, but with a lock of a
 // transport held only where a comment says so.
@@ -26,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,6 +64,8 @@ class Lines {
     std::function<bool()> in_use;  // whether any rank still needs a process
   };
   using TakeData = std::function<void(const Key&, service::Fd, const LineSession&)>;
+  // Returns false if it is no message.
+  using TakeMessage = std::function<bool(const ProcessId& from, std::span<const std::byte>)>;
   using Hear = std::function<void(const ProcessId& from, const Notice&)>;
 
   // Listens at `local`, by rail (ports are ignored); `names` are the rails' for messages. The arguments of the first
@@ -72,6 +76,8 @@ class Lines {
   Status Add(const User& user);
   // `take` gets the data lines; none is accepted before.
   Status TakeDataLines(const TakeData& take);
+  // `take` gets the messages that come as notices, on the service thread; it must not wait.
+  Status TakeMessages(const TakeMessage& take);
   // `hear` gets the notices of other processes, on the service thread; it must not wait.
   Status HearNotices(const Hear& hear);
   // Sends a notice, once the line stands. Never waits. Returns false if there is no line to the process; if it is lost
@@ -83,9 +89,11 @@ class Lines {
   // The address for each rail, and the key for all of them.
   const sockaddr_storage& address(size_t rail) const { return addresses_[rail]; }
   const LineKey& public_key() const { return identity_.public_key(); }
-  // Holds that line from now on, to the peer's rail at `address`; the peer proves its identity with `peer`. One of the
-  // two calls and the other one waits for it.
-  Status Hold(const Key& key, const sockaddr_storage& address, const LineKey& peer);
+  // From now on, holds a lifeline over that rail, to the peer's at `address`; the peer proves its identity with `peer`.
+  Status Hold(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer);
+  // Makes the data lines to a process over the rails of its lifelines, unless there are such. Never waits. May be
+  // called with the worker's lock.
+  void CallForData(const ProcessId& process);
   // Ends at once what is about to end, so that its loss does not count for what comes next. To be called before a
   // process is connected again.
   Status Settle(const ProcessId& process);
@@ -97,7 +105,7 @@ class Lines {
  private:
   class Stranger;
   // A line that this side is about to make.
-  struct Call {
+  struct Calling {
     sockaddr_storage address{};
     service::Clock::time_point limit;  // must be accepted before
     enum { kConnecting, kGreeted, kProved } stage = kConnecting;
@@ -108,11 +116,12 @@ class Lines {
   };
   struct Line {
     service::Fd fd;
-    std::unique_ptr<Call> call;  // null: the line is established
-    LineSession session;         // of a data line
-    bool handed_over = false;    // a data line, which has no descriptor here any more
-    NoticeReader reader;         // of a lifeline
-    bool given_up = false;       // by the other side
+    std::unique_ptr<Calling> call;   // null: the line stands, or the other side is to call
+    service::Clock::time_point due;  // by then, in that case
+    LineSession session;             // of a data line
+    bool handed_over = false;        // a data line, which has no descriptor here any more
+    NoticeReader reader;             // of a lifeline
+    bool given_up = false;           // by the other side
     // Of a lifeline, under mutex_: whether it stands, and what is to be sent then.
     bool stands = false;
     NoticeWriter writer;
@@ -124,16 +133,20 @@ class Lines {
   };
   struct Known {
     LineKey key;
-    LineKeys keys;
+    LineKeys calls, called;  // of lines that this side calls for, and of those for which it is called
+    std::map<uint8_t, sockaddr_storage> address;  // of the peer, by this process's rail
   };
 
   Lines() = default;
   Status Start(const ProcessId& self, const std::vector<sockaddr_storage>& local,
                const std::vector<std::string>& names);
   Status Listen(uint8_t rail);
-  Status Know(const ProcessId& process, const LineKey& peer);
-  const LineKeys* KeysOf(const ProcessId& process) const;
+  Status Know(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer);
+  const LineKeys* KeysOfCaller(const ProcessId& process) const;
+  void Expect(const Key& key);
+  Status Call(const Key& key);
   Status Dial(const Key& key);
+  void DropCall(Line* line);
   void OnCall(const Key& key, uint32_t events);
   void OnNoAnswer(const Key& key);
   bool Greet(Line* line, const Key& key);
@@ -159,6 +172,7 @@ class Lines {
   std::vector<std::string> names_;    // of the rails
   std::vector<User> users_;           // on the service thread, as is what follows
   TakeData take_data_;
+  TakeMessage take_message_;
   Hear hear_;
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;                                       // on the service thread

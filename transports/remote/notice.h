@@ -25,6 +25,7 @@ struct Notice {
     kRevoked = 2,  // `rank` has revoked communicator `comm`
     kAsked = 3,    // what is `rank` of the receiver's machine doing in `comm`? Question `number` of the sender
     kShown = 4,    // the answer to that question (comm/board.h); no text: the sender cannot tell
+    kMessage = 5,  // a message between two ranks, of a transport that has no other line to the receiver yet
   };
   static constexpr size_t kMostText = 60u << 10;
 

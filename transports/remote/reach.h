@@ -82,7 +82,7 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   // Notified then, and when the peer fails.
   virtual std::condition_variable& changed() = 0;
   virtual bool failed() const = 0;
-  // 0: nothing can be sent any more.
+  // 0: nothing can be sent any more, or nothing has been.
   virtual size_t lanes() const = 0;
   virtual void SendFlush(size_t lane, uint32_t number) = 0;
   // Receives what has come, and leaves what follows to the transport's thread. May release the lock meanwhile.

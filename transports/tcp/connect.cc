@@ -76,11 +76,9 @@ Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions options
   AXCCL_RETURN_IF_ERROR(remote::Lines::Made()->Settle(process));
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Reach> reach,
                          Reach::Create(worker, worker->PeerOf(process, rails, protection), std::move(options)));
-  for (const remote::RailPair& pair : pairs) {
-    for (const remote::LineUse use : {remote::LineUse::kLife, remote::LineUse::kData})
-      AXCCL_RETURN_IF_ERROR(
-          remote::Lines::Made()->Hold({process, pair.own, use}, address.rails[pair.peer].lifeline, address.key));
-  }
+  for (const remote::RailPair& pair : pairs)
+    AXCCL_RETURN_IF_ERROR(
+        remote::Lines::Made()->Hold(process, pair.own, address.rails[pair.peer].lifeline, address.key));
   return std::shared_ptr<transport::Reach>(std::move(reach));
 }
 

@@ -315,17 +315,17 @@ bool Connection::ParseOne() {
     peer_->TakeControl(this, control);
     return true;
   }
-  const bool is_large = head.data_bytes >= remote::kLargeBytes;
-  const size_t whole = sizeof(head) + head.header_bytes + (is_large ? 0 : head.data_bytes);
+  if (head.data_bytes >= remote::kLargeBytes) {
+    remote::Message message;
+    if (!remote::ParseMessage(header, head.header_bytes, &message)) return Refuse(), false;
+    begin_ += sizeof(head) + head.header_bytes;
+    Begin(message, head.data_bytes);
+    return true;
+  }
+  const size_t whole = sizeof(head) + head.header_bytes + head.data_bytes;
   if (have < whole) return false;
-  remote::Message message;
-  if (!remote::ParseMessage(header, head.header_bytes, &message)) return Refuse(), false;
   begin_ += whole;
-  if (is_large) return Begin(message, head.data_bytes), true;
-  Reach* const reach = peer_->Find({message.head.comm, message.head.to, message.head.from});
-  Reach::Admission admitted;
-  if (reach != nullptr && reach->Admit(message, head.data_bytes, &admitted))
-    reach->Take(admitted, message, header + head.header_bytes, head.data_bytes);
+  if (!peer_->Take({header, head.header_bytes}, {header + head.header_bytes, head.data_bytes})) return Refuse(), false;
   return true;
 }
 

@@ -47,6 +47,15 @@ void Outgoing::CopyData() {
   memory = nullptr;
 }
 
+std::vector<std::byte> Outgoing::Copy() const {
+  std::vector<std::byte> bytes(head_.data(), head_.data() + head_bytes_);
+  for (size_t i = 0; i < pieces_; ++i) {
+    const auto* const from = static_cast<const std::byte*>(data_[i].iov_base);
+    bytes.insert(bytes.end(), from, from + data_[i].iov_len);
+  }
+  return bytes;
+}
+
 size_t Outgoing::Pieces(iovec* pieces, size_t most) const {
   size_t count = 0, skip = sent_;
   const auto add = [&](std::byte* base, size_t bytes) {

@@ -29,6 +29,8 @@ class Outgoing {
   void End();  // all data have been added
   // Copies the data, so that it needs the memory of no rank.
   void CopyData();
+  // All bytes of a frame of which nothing has been sent.
+  std::vector<std::byte> Copy() const;
 
   size_t bytes() const { return bytes_; }
   size_t rest() const { return bytes_ - sent_; }

@@ -58,6 +58,7 @@ std::shared_ptr<Connection> Peer::Opened(uint8_t rail, service::Fd fd, const rem
   for (size_t i = 0; i < lanes_.size() && !failed_; ++i) {
     Lane& lane = lanes_[i];
     if (lane.rail != rail || lane.connection != nullptr) continue;
+    called_ = true;
     if (IsPaced(fd.get())) most_bytes_ = kMostPaced;
     lane.connection = std::make_shared<Connection>(this, i, std::move(fd), session, protection_);
     return lane.connection;
@@ -105,8 +106,21 @@ void Peer::Send(std::unique_ptr<Outgoing> frame) {
     const size_t lane = Choose(frame->bytes());
     return Post(lane, std::move(frame));
   }
+  Delay(std::move(frame), false);
+}
+
+void Peer::Delay(std::unique_ptr<Outgoing> frame, bool control) {
   frame->Hold();
-  delayed_.push_back({std::move(frame), false});
+  delayed_.push_back({std::move(frame), control});
+  if (!std::exchange(called_, true)) remote::Lines::Made()->CallForData(process_);
+}
+
+void Peer::SendAside(std::unique_ptr<Outgoing> frame) {
+  if (failed_) return;
+  if (called_ || frame->bytes() > remote::Notice::kMostText) return Send(std::move(frame));
+  if (!remote::Lines::Made()->Tell(process_, {.kind = remote::Notice::kMessage, .text = frame->Copy()}))
+    return Send(std::move(frame));
+  PutSpare(std::move(frame));
 }
 
 void Peer::SendLater(std::unique_ptr<Outgoing> frame) {
@@ -138,8 +152,7 @@ void Peer::SendControl(size_t lane, const remote::WireControl& control, std::sha
   frame->owner = std::move(owner);
   frame->lane = lane;
   if (open_) return Post(lane, std::move(frame));
-  frame->Hold();
-  delayed_.push_back({std::move(frame), true});
+  Delay(std::move(frame), true);
 }
 
 void Peer::Post(size_t lane, std::unique_ptr<Outgoing> frame) {
@@ -158,6 +171,16 @@ void Peer::DropDelayed(const Reach* reach) {
 }
 
 // ---- for connections ----
+
+bool Peer::Take(std::span<const std::byte> header, std::span<const std::byte> data) {
+  remote::Message message;
+  if (!remote::ParseMessage(header.data(), header.size(), &message)) return false;
+  Reach* const reach = Find({message.head.comm, message.head.to, message.head.from});
+  Reach::Admission admitted;
+  if (reach != nullptr && reach->Admit(message, data.size(), &admitted))
+    reach->Take(admitted, message, data.data(), data.size());
+  return true;
+}
 
 void Peer::TakeControl(const Connection* connection, const remote::WireControl& control) {
   if (Reach* const reach = Find({control.comm, control.to, control.from}); reach != nullptr)

@@ -1,7 +1,8 @@
 // A process on another machine: the data lines to it, and the ranks here that have a peer there.
 //
-// It opens once all its lines stand; what is sent before waits. One line that breaks is a failure of the peer, because
-// what was sent over it may be lost. A peer that has failed stays so; the next communicator makes a new one.
+// The lines are made when one of the two processes sends the other something that does not go aside. It opens
+// once all stand; what is sent before waits. One line that breaks is a failure of the peer, because what was sent over
+// it may be lost. A peer that has failed stays so; the next communicator makes a new one.
 //
 // mutex() guards all of it. Holding it, no other lock of this transport may be taken, except by WantToSend.
 #pragma once
@@ -13,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,8 @@ class Peer {
   // Notified at every answer to a flush, and when the peer fails.
   std::condition_variable& changed() { return changed_; }
   bool failed() const { return failed_; }
+  // Whether there are data lines, or will be.
+  bool called() const { return called_; }
   size_t lanes() const { return lanes_.size(); }
   // A larger message is divided, so that several lanes take parts of it.
   size_t most_bytes() const { return most_bytes_; }
@@ -60,6 +64,8 @@ class Peer {
   void Send(std::unique_ptr<Outgoing> frame);
   // Keeps it for the next that is sent. What a peer that is not open yet is sent waits in any case.
   void SendLater(std::unique_ptr<Outgoing> frame);
+  // Sends it on the lifeline, if there is nothing else to the peer.
+  void SendAside(std::unique_ptr<Outgoing> frame);
   // Sends what is kept, if some of it is of that rank; returns whether it is.
   bool SendKept(const Reach* reach);
   void SendControl(size_t lane, const remote::WireControl& control, std::shared_ptr<Reach> owner);
@@ -68,6 +74,8 @@ class Peer {
   size_t LaneOf(const void* connection) const;
 
   // ---- for connections ----
+  // A message whose data are here. Returns false if it is none.
+  bool Take(std::span<const std::byte> header, std::span<const std::byte> data);
   void TakeControl(const Connection* connection, const remote::WireControl& control);
   void WantToSend(Connection* connection, bool wants);
 
@@ -80,6 +88,7 @@ class Peer {
     std::shared_ptr<Connection> connection;  // null: the line does not stand yet
   };
 
+  void Delay(std::unique_ptr<Outgoing> frame, bool control);
   size_t Choose(size_t bytes);
   void QueueKept();
   void Post(size_t lane, std::unique_ptr<Outgoing> frame);
@@ -90,7 +99,7 @@ class Peer {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Lane> lanes_;
-  bool open_ = false, failed_ = false;
+  bool called_ = false, open_ = false, failed_ = false;
   size_t most_bytes_ = 256u << 10;
   remote::LaneChoice choice_;
   std::map<remote::Reach::Key, Reach*> reaches_;

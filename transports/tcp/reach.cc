@@ -67,6 +67,12 @@ void Reach::PublishLater(const std::shared_ptr<Area>& area, std::span<const Stre
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendLater(std::move(frame)); });
 }
 
+void Reach::PublishAside(std::span<const Stretch> stretches, LineAt line) {
+  std::lock_guard lock(mutex());
+  if (peer_->failed()) return;
+  MakeFrames(nullptr, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendAside(std::move(frame)); });
+}
+
 bool Reach::PublishKept() {
   std::lock_guard lock(mutex());
   return peer_->SendKept(this);
@@ -92,7 +98,7 @@ void Reach::SendFlush(size_t lane, uint32_t number) {
 
 std::condition_variable& Reach::changed() { return peer_->changed(); }
 bool Reach::failed() const { return peer_->failed(); }
-size_t Reach::lanes() const { return peer_->lanes(); }
+size_t Reach::lanes() const { return peer_->called() ? peer_->lanes() : 0; }
 
 // The worker's lock comes before the peer's.
 void Reach::ReceiveOnce(std::unique_lock<std::mutex>* lock) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "src/base/detached_thread.h"
@@ -38,6 +39,8 @@ Status Worker::Start(const std::vector<remote::RailAddress>& rails) {
   remote::Lines* const lines = remote::Lines::Made();
   AXCCL_RETURN_IF_ERROR(lines->Add(
       {[this](const ProcessId& process, const std::string& why) { Fail(process, why); }, [this] { return InUse(); }}));
+  AXCCL_RETURN_IF_ERROR(lines->TakeMessages(
+      [this](const ProcessId& from, std::span<const std::byte> frame) { return TakeMessage(from, frame); }));
   AXCCL_RETURN_IF_ERROR(
       lines->TakeDataLines([this](const remote::Lines::Key& key, service::Fd fd, const remote::LineSession& session) {
         Take(key, std::move(fd), session);
@@ -91,6 +94,26 @@ void Worker::Take(const remote::Lines::Key& key, service::Fd fd, const remote::L
     }
   }
   Open(peer, key.rail, std::move(fd), session);
+}
+
+bool Worker::TakeMessage(const ProcessId& from, std::span<const std::byte> frame) {
+  FrameHead head;
+  if (frame.size() < sizeof head) return false;
+  std::memcpy(&head, frame.data(), sizeof head);
+  frame = frame.subspan(sizeof head);
+  if (head.kind != FrameKind::kMessage || !IsFrame(head) || frame.size() < head.header_bytes ||
+      frame.size() - head.header_bytes != head.data_bytes)
+    return false;
+  const std::shared_ptr<Peer> peer = Find(from);
+  if (peer == nullptr) return true;
+  std::lock_guard lock(peer->mutex());
+  return peer->failed() || peer->Take(frame.first(head.header_bytes), frame.subspan(head.header_bytes));
+}
+
+std::shared_ptr<Peer> Worker::Find(const ProcessId& process) {
+  std::lock_guard lock(peers_mutex_);
+  const auto it = peers_.find(process);
+  return it != peers_.end() ? it->second : nullptr;
 }
 
 void Worker::Open(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd, const remote::LineSession& session) {

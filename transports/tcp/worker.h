@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ class Worker final : public remote::Attendance {
   void ServeReady();
   void Serve(Connection* connection);
   void Take(const remote::Lines::Key& key, service::Fd fd, const remote::LineSession& session);
+  bool TakeMessage(const ProcessId& from, std::span<const std::byte> frame);
+  std::shared_ptr<Peer> Find(const ProcessId& process);
   void Open(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd, const remote::LineSession& session);
   void Fail(const ProcessId& process, const std::string& why);
   bool InUse();
