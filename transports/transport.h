@@ -239,8 +239,12 @@ class Reach {
   virtual void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
     Publish(area, stretches, line);
   }
-  // The same for what every peer is told, whether or not it ever gets data: it takes no connection of its own.
+  // The same for what does not need to be fast: it takes no connection for data where there is none.
   virtual void PublishAside(std::span<const Stretch> stretches, LineAt line) { Publish(nullptr, stretches, line); }
+  // The same for what every peer is told, whether or not it is ever told anything else, and which misleads nobody
+  // however late it comes: it takes no connection at all, and no turn if nothing was published before. A peer may not
+  // get it if a process of its machine has died, or is stopped.
+  virtual void PublishState(std::span<const Stretch> stretches, LineAt line) { Publish(nullptr, stretches, line); }
   // Publishes what is kept. Returns whether there was anything.
   virtual bool PublishKept() { return false; }
   // Whether memory of this rank's block may still be sent.

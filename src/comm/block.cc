@@ -176,7 +176,7 @@ void PartFromPeers(exec::BlockHeader* header, std::span<const std::shared_ptr<tr
                    std::chrono::milliseconds patience) {
   header->closed.store(1, std::memory_order_seq_cst);
   for (const auto& reach : reaches) {
-    reach->PublishAside({}, offsetof(exec::BlockHeader, closed));
+    reach->PublishState({}, offsetof(exec::BlockHeader, closed));
     if (patience.count() > 0) reach->BeginFlush();
   }
   const auto limit = std::chrono::steady_clock::now() + patience;

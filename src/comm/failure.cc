@@ -55,7 +55,7 @@ void RankFailure::Publish(const std::vector<exec::Member>& members) const {
   for (const exec::Member& member : members) {
     if (member.rank != rank_) exec::WakeMember(member);
     const Status sent = CatchAll("publishing a failure", [&] {
-      member.reach->PublishAside({&message, 1}, offsetof(exec::BlockHeader, error));
+      member.reach->PublishState({&message, 1}, offsetof(exec::BlockHeader, error));
       return Status();
     });
     if (!sent.ok()) AXCCL_WARN("%s", sent.message().data());

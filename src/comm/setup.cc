@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -25,6 +26,7 @@
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
 #include "src/topo/crowding.h"
+#include "transports/remote/lines.h"
 #include "transports/shm/connect.h"
 #include "transports/shm/heap.h"
 #include "transports/shm/host_id.h"
@@ -251,7 +253,11 @@ class Builder {
     std::vector<NetworkText> texts;
     for (size_t rank = 0; rank < ranks(); ++rank) texts.push_back(NetworkOf(rank).text);
     survey_.FindClasses(machine_of_, texts);
-    return Status();
+    std::vector<std::array<uint8_t, 16>> mates;
+    for (const size_t rank : ProcessesNear(self())) {
+      if (process_of_[rank] != process_of_[self()]) mates.push_back(peers_[rank].address.process_id);
+    }
+    return remote::Lines::Made()->AddMates(mates);
   }
 
   WireNetwork NetworkOf(size_t rank) const {
@@ -299,6 +305,29 @@ class Builder {
     return processors;
   }
 
+  // The first ranks of the processes on the machine of `rank`.
+  std::vector<size_t> ProcessesNear(size_t rank) const {
+    std::vector<size_t> firsts;
+    for (size_t other = 0; other < ranks(); ++other) {
+      if (machine_of_[other] == machine_of_[rank] && process_of_[other] == static_cast<int>(other))
+        firsts.push_back(other);
+    }
+    return firsts;
+  }
+
+  // Each process watches one process, or an equal share of the processes, of every other machine, so that every process
+  // is watched from there. Returns that of `rank`, if this process watches it, or else another one of its machine.
+  std::array<uint8_t, 16> WatcherOf(size_t rank) const {
+    const std::vector<size_t> near = ProcessesNear(self()), far = ProcessesNear(rank);
+    const auto place_of = [this](const std::vector<size_t>& firsts, size_t of) {
+      return static_cast<size_t>(std::find(firsts.begin(), firsts.end(), static_cast<size_t>(process_of_[of])) -
+                                 firsts.begin());
+    };
+    const size_t fewer = std::min(near.size(), far.size());
+    const size_t share = place_of(near, self()) % fewer, place = place_of(far, rank);
+    return peers_[far[place % fewer == share ? place : share]].address.process_id;
+  }
+
   // How this rank reaches another one is chosen here.
   Result<std::shared_ptr<transport::Reach>> Connect(size_t rank) const {
     return IsRemote(rank) ? ConnectApart(rank) : ConnectHere(rank);
@@ -333,6 +362,7 @@ class Builder {
     options.block = block_->data();
     options.block_bytes = layout_.bytes;
     options.arrived = [own, keep = own_] { exec::WakeMember(own); };
+    options.watcher = WatcherOf(rank);
     const auto first = static_cast<size_t>(process_of_[rank]);
     if (first < rank) options.sibling = reaches_[first].get();
     const bool both_have_ucx = over_ucx_ && !options.address.rails[0].worker.empty();

@@ -1,17 +1,13 @@
-// How many connections the processes of several hosts hold: a lifeline between any two, and data lines only where data
-// goes.
-#include <arpa/inet.h>
-#include <dirent.h>
+// How many connections the processes of several hosts hold, and what they learn of those that they have none with.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/harness/client.h"
+#include "tests/harness/timing.h"
 #include "tests/net/run_on_hosts.h"
 
 namespace axccl::tests {
@@ -23,20 +19,9 @@ using harness::TestHosts;
 
 constexpr int kHosts = 4, kOnEach = 3;
 
-// Of this process, with other hosts.
-int Connections() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
-  int count = 0;
-  while (const dirent* const entry = readdir(folder.get())) {
-    sockaddr_storage peer{};
-    socklen_t bytes = sizeof peer;
-    if (getpeername(std::atoi(entry->d_name), reinterpret_cast<sockaddr*>(&peer), &bytes) != 0) continue;
-    count += peer.ss_family == AF_INET || peer.ss_family == AF_INET6;
-  }
-  return count;
-}
+int Connections() { return static_cast<int>(TestHosts::Connections().size()); }
 
-// Those of ranks that meet are still being closed when a rank returns; a line is handed over before it is counted.
+// Connections with which ranks have met, and calls of a process that was being called, end a little later.
 bool Settles(RankContext& context, int expected) {
   while (Connections() != expected && !context.AnyFailed()) usleep(1000);
   return Connections() == expected;
@@ -53,27 +38,60 @@ void AllReduce(const harness::Clique& clique, ncclComm_t comm, size_t count) {
 
 // Rank r is on host r % kHosts. A hierarchical all-reduce sends over the network only between ranks that have the same
 // place on their hosts: a process needs a data line to one process of each other host.
-TEST(LinesTest, DataLinesLeadOnlyWhereDataGoes) {
+TEST(LinesTest, ConnectionsLeadOnlyWhereSomethingGoes) {
   RunOnHosts(kHosts, kHosts * kOnEach,
              [](const TestHosts&, RankContext& context) {
-               constexpr int kLifelines = (kHosts - 1) * kOnEach;
+               constexpr int kLifelines = kHosts - 1;
                harness::Clique clique;
                ASSERT_TRUE(clique.Init(context));
                ASSERT_TRUE(Settles(context, kLifelines)) << Connections();
                ASSERT_TRUE(context.Barrier());
-               // Nor does what ranks tell each other to make a communicator, and to destroy it.
-               ncclComm_t half = nullptr;
-               ASSERT_OK(ncclCommSplit(clique.comm(), context.rank() / (kHosts * kOnEach / 2), 0, &half, nullptr));
-               ASSERT_OK(ncclCommDestroy(half));
-               EXPECT_EQ(Connections(), kLifelines);
-               ASSERT_TRUE(context.Barrier());
                for (const size_t count : {1u, 1000u, 500'000u}) AllReduce(clique, clique.comm(), count);
+               // While the others wait for one that comes late, they tell each other what they wait in.
+               if (context.rank() == 0) usleep(500'000);
+               AllReduce(clique, clique.comm(), 1);
                ASSERT_TRUE(context.Barrier());
-               EXPECT_EQ(Connections(), kLifelines + kHosts - 1);
+               EXPECT_TRUE(Settles(context, kLifelines + kHosts - 1)) << Connections();
                ASSERT_TRUE(context.Barrier());
              },
              {{"NCCL_ALGO", "hierarchical"}, {"AXCCL_NET_MEASURE", "never"}});
 }
+
+// Ranks 0, 2 and 4 are on one host, where rank 4's process alone has a connection to that of rank 5. It makes no call,
+// and neither do the other ranks of rank 5's host: only the processes' own threads can tell.
+class UnwatchedTest : public testing::TestWithParam<bool> {};
+
+TEST_P(UnwatchedTest, RanksLearnOfTheEndOfOneThatTheyHaveNoConnectionTo) {
+  constexpr int kEnds = 5, kTime = 20, kPid = 21;
+  const bool dies = GetParam();
+  RunOnHosts(2, 6,
+             [=](const TestHosts&, RankContext& context) {
+               harness::Clique clique;
+               ASSERT_TRUE(clique.Init(context));
+               if (context.rank() == kEnds) context.Set(kPid, static_cast<uint64_t>(getpid()));
+               ASSERT_TRUE(context.Barrier());
+               if (context.rank() == kEnds) {
+                 context.Set(kTime, harness::NowNs());
+                 if (dies) context.Die();
+                 EXPECT_OK(ncclCommAbort(clique.comm()));
+                 clique.ForgetComms();
+               } else if (context.rank() == 0 || context.rank() == 2) {
+                 std::vector<int> data(1000, 1);
+                 EXPECT_EQ(harness::AwaitCall(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum,
+                                                            clique.comm(), harness::Cuda(clique.stream())),
+                                              clique.stream(), clique.comm()),
+                           ncclRemoteError);
+                 EXPECT_LT(harness::NowNs() - context.Await(kTime), harness::AllowedNs(200));
+                 const std::string pid = std::to_string(context.Get(kPid));
+                 EXPECT_TRUE(LastErrorHas(dies ? "rank 5 (pid " + pid : "rank 5 aborted")) << ncclGetLastError(nullptr);
+               }
+               const int left = dies ? kEnds : kEnds + 1;
+               ASSERT_TRUE(context.Barrier(1, left));
+             },
+             {{"NCCL_ALGO", "hierarchical"}, {"AXCCL_NET_MEASURE", "never"}});
+}
+INSTANTIATE_TEST_SUITE_P(Ends, UnwatchedTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Death" : "Abort"; });
 
 // A rank that has not heard anything from another one learns all the same that it has destroyed its communicator.
 TEST(LinesTest, TheEndOfACommunicatorIsKnownWithoutADataLine) {

@@ -12,76 +12,12 @@
 #include <utility>
 
 #include "src/base/log.h"
-#include "src/base/param.h"
+#include "transports/remote/line_socket.h"
 
 namespace axccl::remote {
 namespace {
 
 constexpr size_t kMostStrangers = 256;
-constexpr int kSynTries = 3;  // 15 s
-constexpr std::chrono::seconds kMeeting{20};
-constexpr std::chrono::milliseconds kAgain{50};
-
-void SetInt(int fd, int option, int value) { (void)setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value)); }
-
-// Retransmits a lost byte every 200 ms, not after growing delays. That is often enough within kPatience that a network
-// which loses every tenth packet does not count as broken.
-void Tune(int fd) {
-  SetInt(fd, TCP_NODELAY, 1);
-  SetInt(fd, TCP_THIN_LINEAR_TIMEOUTS, 1);
-  SetInt(fd, TCP_USER_TIMEOUT, static_cast<int>(Lines::kPatience.count()));
-}
-
-// While nothing is sent, because an answer is missing, the kernel probes whether the machine is there.
-void AskWhileIdle(int fd) {
-  const int on = 1;
-  (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  SetInt(fd, TCP_KEEPIDLE, 1);
-  SetInt(fd, TCP_KEEPINTVL, 1);
-}
-
-// Unanswered data are the lifeline's business.
-void TuneForData(int fd) {
-  const int off = 0;
-  SetInt(fd, TCP_NODELAY, 1);
-  SetInt(fd, TCP_THIN_LINEAR_TIMEOUTS, 0);
-  SetInt(fd, TCP_USER_TIMEOUT, 0);
-  (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof off);
-  const auto poll = static_cast<int>(param::GetInt("AXCCL_BUSY_POLL"));
-  if (poll <= 0 || setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &poll, sizeof poll) == 0) return;
-  AXCCL_INFO(kNet, "AXCCL_BUSY_POLL=%d: SO_BUSY_POLL: %s; threads look for so long, without the driver's help", poll,
-             std::strerror(errno));
-}
-
-bool HasEnded(int fd) {
-  pollfd socket{fd, POLLRDHUP, 0};
-  return poll(&socket, 1, 0) > 0;
-}
-
-Result<service::Fd> ListenAt(sockaddr_storage* local) {
-  if (local->ss_family == AF_INET6) {
-    reinterpret_cast<sockaddr_in6*>(local)->sin6_port = 0;
-  } else {
-    reinterpret_cast<sockaddr_in*>(local)->sin_port = 0;
-  }
-  service::Fd fd(socket(local->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  socklen_t bytes = BytesOf(*local);
-  auto* const address = reinterpret_cast<sockaddr*>(local);
-  if (!fd || bind(fd.get(), address, bytes) != 0 || listen(fd.get(), SOMAXCONN) != 0 ||
-      getsockname(fd.get(), address, &bytes) != 0)
-    return SystemError(errno, "listening for ranks of other machines");
-  return fd;
-}
-
-std::string Reason(int error, const std::string& rail) {
-  if (error == 0) return "its process has ended";
-  if (error == ECONNRESET || error == EPIPE) return kProcessEnded;
-  if (error == ECONNREFUSED) return "its process has ended: nothing listens at its address";
-  if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
-    return "its machine, or the network to it, has not answered for " + std::to_string(Lines::kPatience.count()) +
-           " ms over " + rail;
-  return std::strerror(error);
-}
 
 }  // namespace
 
@@ -171,7 +107,12 @@ Status Lines::Start(const ProcessId& self, const std::vector<sockaddr_storage>& 
   addresses_ = local;
   AXCCL_ASSIGN_OR_RETURN(identity_, LineIdentity::Make());
   for (size_t rail = 0; rail < local.size(); ++rail) AXCCL_RETURN_IF_ERROR(Listen(static_cast<uint8_t>(rail)));
-  return Status();
+  Status started;
+  AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
+    started = mates_.Start(
+        loop_, self, [this](const Mates::Head& head, std::span<const std::byte> bytes) { HearMate(head, bytes); });
+  }));
+  return started;
 }
 
 Status Lines::Listen(uint8_t rail) {
@@ -185,18 +126,25 @@ Status Lines::Listen(uint8_t rail) {
   return started;
 }
 
-Status Lines::Hold(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer) {
+Status Lines::Meet(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer,
+                   bool watch) {
   const Key key{process, rail, LineUse::kLife};
   Status status;
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
     status = Know(process, rail, address, peer);
     if (!status.ok()) return;
     const bool held = lines_.find(key) != lines_.end();
-    if (!held && self_ < process) status = Call(key);
-    if (!held && process < self_) Expect(key);
+    if (watch && !held && self_ < process) status = Call(key);
+    if (watch && !held && process < self_) Expect(key);
     if (!std::exchange(beating_, true)) loop_->CallAt(service::Clock::now() + kBeat, [this] { Beat(); });
   }));
   return status;
+}
+
+Status Lines::AddMates(const std::vector<ProcessId>& mates) {
+  return loop_->Run([&] {
+    for (const ProcessId& mate : mates) mates_.Add(mate);
+  });
 }
 
 // The process may have called already.
@@ -210,6 +158,10 @@ Status Lines::Know(const ProcessId& process, uint8_t rail, const sockaddr_storag
     found = known_.emplace(process, Known{peer, calls, called, {}}).first;
   }
   found->second.address[rail] = address;
+  {
+    std::lock_guard lock(mutex_);
+    lost_.erase(process);
+  }
   for (const auto& acceptor : acceptors_) acceptor->AskGuests();
   return Status();
 }
@@ -236,118 +188,39 @@ const LineKeys* Lines::KeysOfCaller(const ProcessId& process) const {
 void Lines::CallForData(const ProcessId& process) {
   const Status posted = loop_->Post([this, process] {
     for (const auto& [rail, address] : known_.at(process).address) {
-      const Key key{process, rail, LineUse::kData};
-      if (lines_.find(key) != lines_.end()) continue;
-      if (const Status status = Call(key); !status.ok()) return End(process, std::string(status.message()));
+      for (const LineUse use : {LineUse::kLife, LineUse::kData}) {
+        const Key key{process, rail, use};
+        if (lines_.find(key) != lines_.end()) continue;
+        if (const Status status = Call(key); !status.ok()) return End(process, std::string(status.message()));
+      }
     }
   });
   if (!posted.ok()) AXCCL_WARN("%s", posted.message().data());
 }
 
-// ---- calling ----
-
-Status Lines::Call(const Key& key) {
-  auto call = std::make_unique<Calling>();
-  call->address = known_.at(key.process).address.at(key.rail);
-  call->limit = service::Clock::now() + kMeeting;
-  {
-    std::lock_guard lock(mutex_);
-    lines_[key].call = std::move(call);
-  }
-  const Status status = Dial(key);
-  if (!status.ok()) {
-    std::lock_guard lock(mutex_);
-    lines_.erase(key);
-  }
-  return status;
-}
-
-Status Lines::Dial(const Key& key) {
-  Line& line = lines_[key];
-  const sockaddr_storage& address = line.call->address;
-  service::Fd fd(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return service::OpenError(errno, "watching over a process on another machine: a socket");
-  SetInt(fd.get(), TCP_NODELAY, 1);
-  SetInt(fd.get(), TCP_SYNCNT, kSynTries);
-  const auto* const to = reinterpret_cast<const sockaddr*>(&address);
-  if (connect(fd.get(), to, BytesOf(address)) != 0 && errno != EINPROGRESS)
-    return SystemError(errno, "watching over a process on another machine: connect");
-  line.call->stage = Calling::kConnecting;
-  line.call->have = 0;
-  const int number = fd.get();
-  {
-    std::lock_guard lock(mutex_);
-    line.fd = std::move(fd);
-  }
-  return loop_->Watch(number, EPOLLOUT, [this, key](uint32_t events) { OnCall(key, events); });
-}
-
-void Lines::OnCall(const Key& key, uint32_t events) {
-  Line& line = lines_[key];
-  Calling& call = *line.call;
-  const int fd = line.fd.get();
-  if (call.stage == Calling::kConnecting) {
-    if ((events & (EPOLLERR | EPOLLHUP)) != 0) return OnNoAnswer(key);
-    if (!Greet(&line, key)) CallAgain(key);
-    return;
-  }
-  char taken;
-  const bool proved = call.stage == Calling::kProved;
-  void* const to = proved ? static_cast<void*>(&taken) : reinterpret_cast<char*>(&call.answer) + call.have;
-  const ssize_t got = recv(fd, to, proved ? 1 : sizeof(call.answer) - call.have, 0);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got == 0 || (got < 0 && (errno == ECONNRESET || errno == EPIPE))) return CallAgain(key);
-  if (got < 0) return EndSoon(key, Reason(errno, names_[key.rail]));
-  if (proved) {
-    line.session = known_.at(key.process).calls.Session(call.hello, call.answer.nonce, true);
-    return Stand(key);
-  }
-  call.have += static_cast<size_t>(got);
-  if (call.have < sizeof(call.answer)) return;
-  const LineKeys& keys = known_.at(key.process).calls;
-  if (!SameProof(call.answer.proof, keys.CalledProof(call.hello, call.answer.nonce)))
-    return EndSoon(key, "what answers where it listened is another process");
-  const LineProof proof = keys.CallerProof(call.hello, call.answer.nonce);
-  call.stage = Calling::kProved;
-  if (send(fd, &proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof)) CallAgain(key);
-}
-
-// The kernel calls a host unreachable after three lost packets of ARP, or because a switch does not know it yet.
-void Lines::OnNoAnswer(const Key& key) {
-  const Line& line = lines_[key];
-  int error = 0;
-  socklen_t bytes = sizeof(error);
-  (void)getsockopt(line.fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
-  if (error == EHOSTUNREACH && service::Clock::now() < line.call->limit) return CallAgain(key);
-  EndSoon(key, Reason(error, names_[key.rail]));
-}
-
-bool Lines::Greet(Line* line, const Key& key) {
-  Calling& call = *line->call;
-  const int fd = line->fd.get();
-  Tune(fd);
-  AskWhileIdle(fd);
-  call.hello = LineHello{.from = self_, .to = key.process, .nonce = FreshNonce(), .use = key.use};
-  call.stage = Calling::kGreeted;
-  return send(fd, &call.hello, sizeof(call.hello), MSG_NOSIGNAL) == sizeof(call.hello) &&
-         loop_->Modify(fd, EPOLLIN).ok();
-}
-
-void Lines::CallAgain(const Key& key) {
-  Line& line = lines_[key];
-  loop_->Unwatch(line.fd.get());
-  bool cut = false;
-  {
-    std::lock_guard lock(mutex_);
-    line.fd.Close();
-    cut = line.cut;
-  }
-  if (cut || service::Clock::now() >= line.call->limit)
-    return End(key.process, "it does not take the call of this one");
-  line.call->timer = loop_->CallAt(service::Clock::now() + kAgain, [this, key] {
-    lines_[key].call->timer = 0;
-    if (const Status status = Dial(key); !status.ok()) End(key.process, std::string(status.message()));
+bool Lines::HasLifeline(const ProcessId& process) const {
+  const auto first = lines_.lower_bound({process, 0, LineUse::kLife});
+  return std::any_of(first, lines_.end(), [&](const auto& entry) {
+    return entry.first.process == process && entry.first.use == LineUse::kLife;
   });
+}
+
+// One that was lost is looked for only once it has been met again.
+void Lines::LookFor(const ProcessId& process) {
+  const auto known = known_.find(process);
+  if (known == known_.end() || IsLost(process) || HasLifeline(process)) return;
+  const Key key{process, known->second.address.begin()->first, LineUse::kLife};
+  if (const Status status = Call(key); !status.ok()) return End(process, std::string(status.message()));
+  const auto limit = lines_[key].call->limit;
+  lines_[key].call->looks = true;
+  loop_->CallAt(service::Clock::now() + kLook, [this, key, limit] {
+    if (Looks(key) && lines_[key].call->limit == limit) End(key.process, Reason(ETIMEDOUT, names_[key.rail]));
+  });
+}
+
+bool Lines::Looks(const Key& key) const {
+  const auto found = lines_.find(key);
+  return found != lines_.end() && found->second.call != nullptr && found->second.call->looks;
 }
 
 // ---- lines that stand ----
@@ -367,13 +240,6 @@ void Lines::Adopt(const Key& key, service::Fd fd, const LineSession& session) {
   }
   (void)send(lines_[key].fd.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);  // a failure is an event
   Stand(key);
-}
-
-void Lines::DropCall(Line* line) {
-  loop_->Cancel(line->call->timer);
-  if (line->fd) loop_->Unwatch(line->fd.get());
-  line->fd.Close();
-  line->call = nullptr;
 }
 
 void Lines::Stand(const Key& key) {
@@ -448,12 +314,80 @@ std::string Lines::Read(const Key& key, Line* line) {
   }
   for (const Notice& notice : notices) {
     if (notice.kind == Notice::kGivenUp) line->given_up = true;
-    if (notice.kind == Notice::kMessage && take_message_ && !take_message_(key.process, notice.text))
-      why = "it sent what is no message";
-    if (notice.kind != Notice::kMessage && hear_) hear_(key.process, notice);
+    if (!Take(key.process, notice)) why = "it sent what is no message";
   }
   return line->given_up && !why.empty() ? "it has given this process up" : why;
 }
+
+// Returns false if no process of this library has written it.
+bool Lines::Take(const ProcessId& from, const Notice& notice) {
+  switch (notice.kind) {
+    case Notice::kMessage:
+    case Notice::kState:
+      return !take_message_ || take_message_(from, notice);
+    case Notice::kPass:
+      return PassOn(from, notice);
+    default:
+      if (hear_) hear_(from, notice);
+      return true;
+  }
+}
+
+// What comes after it does not overtake it, or has a turn.
+bool Lines::CallAndTell(const ProcessId& process, const Notice& notice) {
+  if (Tell(process, notice)) return true;
+  if (IsLost(process)) return false;
+  const Status posted = loop_->Post([this, process, notice] {
+    const auto known = known_.find(process);
+    if (known == known_.end() || IsLost(process)) return;
+    if (!HasLifeline(process)) {
+      const Status status = Call({process, known->second.address.begin()->first, LineUse::kLife});
+      if (!status.ok()) return End(process, std::string(status.message()));
+    }
+    (void)Tell(process, notice);
+  });
+  if (!posted.ok()) AXCCL_WARN("%s", posted.message().data());
+  return posted.ok();
+}
+
+bool Lines::IsLost(const ProcessId& process) {
+  std::lock_guard lock(mutex_);
+  return lost_.contains(process);
+}
+
+// ---- by way of others ----
+
+bool Lines::TellThrough(const ProcessId& other, const ProcessId& process, const Notice& notice) {
+  const NoticeHead head{notice.kind, notice.rank, notice.comm, notice.number, 0};
+  Notice pass{.kind = Notice::kPass};
+  const auto add = [&pass](std::span<const std::byte> part) {
+    pass.text.insert(pass.text.end(), part.begin(), part.end());
+  };
+  add(std::as_bytes(std::span(process)));
+  add(std::as_bytes(std::span(&head, 1)));
+  add(notice.text);
+  return pass.text.size() <= Notice::kMostText && Tell(other, pass);
+}
+
+bool Lines::PassOn(const ProcessId& from, const Notice& notice) {
+  ProcessId to;
+  if (notice.text.size() < sizeof to + sizeof(NoticeHead)) return false;
+  std::memcpy(to.data(), notice.text.data(), sizeof to);
+  mates_.Tell(to, {Mates::Head::kPassed, from}, std::span(notice.text).subspan(sizeof to));
+  return true;
+}
+
+void Lines::HearMate(const Mates::Head& head, std::span<const std::byte> bytes) {
+  if (head.kind == Mates::Head::kLost) return LookFor(head.about);
+  NoticeHead notice;
+  if (head.kind != Mates::Head::kPassed || bytes.size() < sizeof notice || !known_.contains(head.about)) return;
+  std::memcpy(&notice, bytes.data(), sizeof notice);
+  const auto text = bytes.subspan(sizeof notice);
+  if (notice.kind == Notice::kPass || notice.kind == Notice::kGivenUp) return;
+  (void)Take(head.about, {notice.kind, notice.rank, notice.comm, notice.number, {text.begin(), text.end()}});
+}
+
+// ---- what is sent ----
 
 bool Lines::Tell(const ProcessId& process, const Notice& notice) {
   std::lock_guard lock(mutex_);
@@ -476,10 +410,19 @@ void Lines::Send(Line* line) {
   if (sent > 0) line->unsent.erase(line->unsent.begin(), line->unsent.begin() + sent);
 }
 
+void Lines::TellMates(const ProcessId& lost) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!known_.contains(lost) || !lost_.insert(lost).second) return;
+  }
+  mates_.TellAll({Mates::Head::kLost, lost});
+}
+
 void Lines::EndSoon(const Key& key, const std::string& why) {
   Line& line = lines_[key];
   loop_->Unwatch(line.fd.get());
   if (std::exchange(line.ending, true)) return;
+  TellMates(key.process);
   const int number = line.fd.get();
   loop_->CallAt(service::Clock::now() + kLastWords, [this, key, why, number] {
     const auto it = lines_.find(key);
@@ -497,11 +440,24 @@ void Lines::End(const ProcessId& process, const std::string& why) {
       it = lines_.erase(it);
     }
   }
+  TellMates(process);
   for (const User& user : users_) user.lost(process, why);
 }
 
 Status Lines::Settle(const ProcessId& process) {
-  return loop_->Run([&] { EndIfOver(process); });
+  return loop_->Run([&] {
+    EndIfOver(process);
+    const Key key{process, 0, LineUse::kLife};
+    for (auto it = lines_.lower_bound(key); it != lines_.end() && it->first.process == process;) {
+      if (!Looks(it->first)) {
+        ++it;
+        continue;
+      }
+      std::lock_guard lock(mutex_);
+      DropCall(&it->second);
+      it = lines_.erase(it);
+    }
+  });
 }
 
 void Lines::EndIfOver(const ProcessId& process) {

@@ -1,21 +1,25 @@
 // Connections between this process and those on other machines that it has ranks for. Both ends of each have proved
 // their identity (line_proof.h).
 //
-// A *lifeline* detects that a process, or the path to it, is gone. Two processes hold one for each pair of their rails
-// that they use. It ends with the process at its other end. Once a second each side writes a byte, which the other
-// side's kernel acknowledges, whatever the process itself is doing. So a process that is stopped, or starved for
-// seconds, is not taken for dead, but a machine that has not answered for kPatience is. Both sides notice that, because
-// each waits for its own acknowledgements. A side that gives up the other one cuts the lines, so that the other learns
-// of it as soon as it can. One line that fails counts as a failure of the peer, because what was sent over its rail may
-// be lost. Lifelines also carry notices (notice.h), which are received whatever the application does.
+// A *lifeline* detects that a process, or the path to it, is gone. Two processes that are to watch each other hold one
+// for each pair of their rails that they use; so do those that have a data line. It ends with the process at its other
+// end. Once a second each side writes a byte, which the other side's kernel acknowledges, whatever the process itself
+// is doing. So a process that is stopped, or starved for seconds, is not taken for dead, but a machine that has not
+// answered for kPatience is. Both sides notice that, because each waits for its own acknowledgements. A side that gives
+// up the other one cuts the lines, so that the other learns of it as soon as it can. One line that fails counts as a
+// failure of the peer, because what was sent over its rail may be lost. Lifelines also carry notices (notice.h), which
+// are received whatever the application does.
 //
 // A *data line* is made when one of the two has data for the other. It is handed over, with fresh keys, once it stands.
 // (It is no lifeline, because a process that is stopped does not empty it.)
 //
-// For a lifeline, the process with the smaller id calls. For data, either does; if both do at once, the call of the
-// smaller id counts. A live line is never replaced: a second one of the same use between the same two is refused until
-// the first has ended. A caller that is cut off before its line is accepted, because strangers crowd it out or the
-// other side does not know it yet, calls again.
+// What a process hears of one that its machine's other processes do not watch, it tells them (mates.h): that it is
+// lost, whereupon each looks for itself, by calling a lifeline; or a notice that is to be passed on.
+//
+// To watch each other, the process with the smaller id calls. Otherwise either does; if both do at once, the call of
+// the smaller id counts. A live line is never replaced: a second one of the same use between the same two is refused
+// until the first has ended. A caller that is cut off before its line is accepted, because strangers crowd it out or
+// the other side does not know it yet, calls again.
 //
 // One for the process. Lives on the service thread; its functions may be called from any thread, but with a lock of a
 // transport held only where a comment says so.
@@ -27,6 +31,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +40,8 @@
 #include "src/base/service_acceptor.h"
 #include "transports/remote/address.h"
 #include "transports/remote/line_proof.h"
+#include "transports/remote/line_socket.h"
+#include "transports/remote/mates.h"
 #include "transports/remote/notice.h"
 
 namespace axccl::remote {
@@ -54,7 +61,10 @@ class Lines {
     auto operator<=>(const Key&) const = default;
   };
   static constexpr std::chrono::seconds kBeat{1};
-  static constexpr std::chrono::milliseconds kPatience{2200};
+  static constexpr std::chrono::milliseconds kPatience = kLinePatience;
+  // For a call to be accepted; and for the machine to answer one that looks whether a process is there.
+  static constexpr std::chrono::seconds kMeeting{20};
+  static constexpr std::chrono::milliseconds kLook{1200};
   // A process that ends may have sent something before, which is still on its way.
   static constexpr std::chrono::milliseconds kLastWords{50};
 
@@ -65,7 +75,7 @@ class Lines {
   };
   using TakeData = std::function<void(const Key&, service::Fd, const LineSession&)>;
   // Returns false if it is no message.
-  using TakeMessage = std::function<bool(const ProcessId& from, std::span<const std::byte>)>;
+  using TakeMessage = std::function<bool(const ProcessId& from, const Notice&)>;
   using Hear = std::function<void(const ProcessId& from, const Notice&)>;
 
   // Listens at `local`, by rail (ports are ignored); `names` are the rails' for messages. The arguments of the first
@@ -83,19 +93,26 @@ class Lines {
   // Sends a notice, once the line stands. Never waits. Returns false if there is no line to the process; if it is lost
   // later, the notice may be, too.
   bool Tell(const ProcessId& process, const Notice& notice);
+  // The same, and calls a lifeline if there is none. Returns false if the process is lost.
+  bool CallAndTell(const ProcessId& process, const Notice& notice);
+  // The same as Tell, by way of another process of its machine.
+  bool TellThrough(const ProcessId& other, const ProcessId& process, const Notice& notice);
   // The object that Get has made; null before.
   static Lines* Made();
 
   // The address for each rail, and the key for all of them.
   const sockaddr_storage& address(size_t rail) const { return addresses_[rail]; }
   const LineKey& public_key() const { return identity_.public_key(); }
-  // From now on, holds a lifeline over that rail, to the peer's at `address`; the peer proves its identity with `peer`.
-  Status Hold(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer);
-  // Makes the data lines to a process over the rails of its lifelines, unless there are such. Never waits. May be
-  // called with the worker's lock.
+  // From now on, the process may call, and be called over that rail, at the peer's `address`; the peer proves its
+  // identity with `peer`. `watch`: the two hold a lifeline from now on. Both sides must say the same.
+  Status Meet(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer, bool watch);
+  // Processes of this machine that may have met the same ones.
+  Status AddMates(const std::vector<ProcessId>& mates);
+  // Makes the data lines to a process, and lifelines, unless there are such. Never waits. May be called with the
+  // worker's lock.
   void CallForData(const ProcessId& process);
   // Ends at once what is about to end, so that its loss does not count for what comes next. To be called before a
-  // process is connected again.
+  // process is met again.
   Status Settle(const ProcessId& process);
   // Ends the lines, if there are any, without notifying this process. May be called with the worker's lock.
   void Cut(const ProcessId& process);
@@ -108,6 +125,7 @@ class Lines {
   struct Calling {
     sockaddr_storage address{};
     service::Clock::time_point limit;  // must be accepted before
+    bool looks = false;                // only to see whether the process is there, until it has been connected
     enum { kConnecting, kGreeted, kProved } stage = kConnecting;
     LineHello hello;
     LineAnswer answer;
@@ -143,8 +161,11 @@ class Lines {
   Status Listen(uint8_t rail);
   Status Know(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer);
   const LineKeys* KeysOfCaller(const ProcessId& process) const;
+  bool HasLifeline(const ProcessId& process) const;
   void Expect(const Key& key);
   Status Call(const Key& key);
+  void LookFor(const ProcessId& process);
+  bool Looks(const Key& key) const;
   Status Dial(const Key& key);
   void DropCall(Line* line);
   void OnCall(const Key& key, uint32_t events);
@@ -157,7 +178,12 @@ class Lines {
   void OnEvent(const Key& key, uint32_t events);
   void WatchUnsent(const ProcessId& process);
   std::string Read(const Key& key, Line* line);
+  bool Take(const ProcessId& from, const Notice& notice);
+  bool PassOn(const ProcessId& from, const Notice& notice);
+  void HearMate(const Mates::Head& head, std::span<const std::byte> bytes);
   static void Send(Line* line);
+  bool IsLost(const ProcessId& process);
+  void TellMates(const ProcessId& lost);
   void EndSoon(const Key& key, const std::string& why);
   void EndIfOver(const ProcessId& process);
   void End(const ProcessId& process, const std::string& why);
@@ -174,9 +200,11 @@ class Lines {
   TakeData take_data_;
   TakeMessage take_message_;
   Hear hear_;
+  Mates mates_;
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;                                       // on the service thread
   std::mutex mutex_;
+  std::set<ProcessId> lost_;   // of known_, since they were met last
   std::map<Key, Line> lines_;  // changed on the service thread and under mutex_
 };
 

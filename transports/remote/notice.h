@@ -26,6 +26,8 @@ struct Notice {
     kAsked = 3,    // what is `rank` of the receiver's machine doing in `comm`? Question `number` of the sender
     kShown = 4,    // the answer to that question (comm/board.h); no text: the sender cannot tell
     kMessage = 5,  // a message between two ranks, of a transport that has no other line to the receiver yet
+    kState = 6,    // the same, without a turn
+    kPass = 7,     // for another process of the receiver's machine: its id, and the head and text of a notice
   };
   static constexpr size_t kMostText = 60u << 10;
 

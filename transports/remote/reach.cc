@@ -140,6 +140,13 @@ void Reach::TakeStored(const Admission& admitted, const Message& message) {
   arrivals_.Hold(admitted.number, std::move(incoming));
 }
 
+void Reach::TakeState(const Message& message, const void* data, size_t bytes) {
+  if (lost_ || detached_) return;
+  if (message.head.area != 0 || !FitsMemory(message, block_->bytes(), bytes)) return Lose(kNonsense);
+  block_->Store(message, data);
+  Deliver(*block_, message.head);
+}
+
 void Reach::Settle() {
   while (const std::shared_ptr<Incoming> next = arrivals_.TakeNext()) {
     if (next->flush.kind != 0) {

@@ -64,6 +64,8 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   void Take(const Admission& admitted, const Message& message, const void* data, size_t bytes);
   // The data of one that was admitted are where they belong, and it takes effect in its turn.
   void TakeStored(const Admission& admitted, const Message& message);
+  // One without a turn.
+  void TakeState(const Message& message, const void* data, size_t bytes);
   // A flush, or the answer to one, has come that way.
   void TakeControl(const void* way, const WireControl& control);
 

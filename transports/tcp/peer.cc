@@ -118,8 +118,15 @@ void Peer::Delay(std::unique_ptr<Outgoing> frame, bool control) {
 void Peer::SendAside(std::unique_ptr<Outgoing> frame) {
   if (failed_) return;
   if (called_ || frame->bytes() > remote::Notice::kMostText) return Send(std::move(frame));
-  if (!remote::Lines::Made()->Tell(process_, {.kind = remote::Notice::kMessage, .text = frame->Copy()}))
-    return Send(std::move(frame));
+  remote::Lines::Made()->CallAndTell(process_, {.kind = remote::Notice::kMessage, .text = frame->Copy()});
+  PutSpare(std::move(frame));
+}
+
+void Peer::SendState(std::unique_ptr<Outgoing> frame, const ProcessId& watcher) {
+  const remote::Notice notice{.kind = remote::Notice::kState, .text = frame->Copy()};
+  remote::Lines* const lines = remote::Lines::Made();
+  if (!lines->Tell(process_, notice) && !lines->TellThrough(watcher, process_, notice))
+    lines->CallAndTell(process_, notice);
   PutSpare(std::move(frame));
 }
 
@@ -172,12 +179,14 @@ void Peer::DropDelayed(const Reach* reach) {
 
 // ---- for connections ----
 
-bool Peer::Take(std::span<const std::byte> header, std::span<const std::byte> data) {
+bool Peer::Take(std::span<const std::byte> header, std::span<const std::byte> data, bool in_turn) {
   remote::Message message;
   if (!remote::ParseMessage(header.data(), header.size(), &message)) return false;
   Reach* const reach = Find({message.head.comm, message.head.to, message.head.from});
   Reach::Admission admitted;
-  if (reach != nullptr && reach->Admit(message, data.size(), &admitted))
+  if (!in_turn) {
+    if (reach != nullptr) reach->TakeState(message, data.data(), data.size());
+  } else if (reach != nullptr && reach->Admit(message, data.size(), &admitted))
     reach->Take(admitted, message, data.data(), data.size());
   return true;
 }

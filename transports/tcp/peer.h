@@ -64,8 +64,10 @@ class Peer {
   void Send(std::unique_ptr<Outgoing> frame);
   // Keeps it for the next that is sent. What a peer that is not open yet is sent waits in any case.
   void SendLater(std::unique_ptr<Outgoing> frame);
-  // Sends it on the lifeline, if there is nothing else to the peer.
+  // Sends it on the lifeline, if there is no data line.
   void SendAside(std::unique_ptr<Outgoing> frame);
+  // The same without a turn, and through `watcher` if there is no lifeline.
+  void SendState(std::unique_ptr<Outgoing> frame, const ProcessId& watcher);
   // Sends what is kept, if some of it is of that rank; returns whether it is.
   bool SendKept(const Reach* reach);
   void SendControl(size_t lane, const remote::WireControl& control, std::shared_ptr<Reach> owner);
@@ -74,8 +76,8 @@ class Peer {
   size_t LaneOf(const void* connection) const;
 
   // ---- for connections ----
-  // A message whose data are here. Returns false if it is none.
-  bool Take(std::span<const std::byte> header, std::span<const std::byte> data);
+  // A message whose data are here, and which takes its turn, or takes effect at once. Returns false if it is none.
+  bool Take(std::span<const std::byte> header, std::span<const std::byte> data, bool in_turn = true);
   void TakeControl(const Connection* connection, const remote::WireControl& control);
   void WantToSend(Connection* connection, bool wants);
 

@@ -73,6 +73,17 @@ void Reach::PublishAside(std::span<const Stretch> stretches, LineAt line) {
   MakeFrames(nullptr, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendAside(std::move(frame)); });
 }
 
+void Reach::PublishState(std::span<const Stretch> stretches, LineAt line) {
+  std::lock_guard lock(mutex());
+  if (peer_->failed()) return;
+  const bool first = sent_ == 0 && !peer_->called();
+  const auto send = [&](std::unique_ptr<Outgoing> frame) {
+    first ? peer_->SendState(std::move(frame), options_.watcher) : peer_->SendAside(std::move(frame));
+  };
+  MakeFrames(nullptr, stretches, line, send);
+  if (first) sent_ = 0;
+}
+
 bool Reach::PublishKept() {
   std::lock_guard lock(mutex());
   return peer_->SendKept(this);

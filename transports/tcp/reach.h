@@ -24,6 +24,7 @@ class Reach final : public remote::Reach {
   void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
   void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
   void PublishAside(std::span<const Stretch> stretches, LineAt line) override;
+  void PublishState(std::span<const Stretch> stretches, LineAt line) override;
   bool PublishKept() override;
   bool sending() const override { return held_.load(std::memory_order_acquire) != 0; }
   void Detach() override;

@@ -40,7 +40,7 @@ Status Worker::Start(const std::vector<remote::RailAddress>& rails) {
   AXCCL_RETURN_IF_ERROR(lines->Add(
       {[this](const ProcessId& process, const std::string& why) { Fail(process, why); }, [this] { return InUse(); }}));
   AXCCL_RETURN_IF_ERROR(lines->TakeMessages(
-      [this](const ProcessId& from, std::span<const std::byte> frame) { return TakeMessage(from, frame); }));
+      [this](const ProcessId& from, const remote::Notice& notice) { return TakeMessage(from, notice); }));
   AXCCL_RETURN_IF_ERROR(
       lines->TakeDataLines([this](const remote::Lines::Key& key, service::Fd fd, const remote::LineSession& session) {
         Take(key, std::move(fd), session);
@@ -96,7 +96,8 @@ void Worker::Take(const remote::Lines::Key& key, service::Fd fd, const remote::L
   Open(peer, key.rail, std::move(fd), session);
 }
 
-bool Worker::TakeMessage(const ProcessId& from, std::span<const std::byte> frame) {
+bool Worker::TakeMessage(const ProcessId& from, const remote::Notice& notice) {
+  std::span<const std::byte> frame = notice.text;
   FrameHead head;
   if (frame.size() < sizeof head) return false;
   std::memcpy(&head, frame.data(), sizeof head);
@@ -107,7 +108,8 @@ bool Worker::TakeMessage(const ProcessId& from, std::span<const std::byte> frame
   const std::shared_ptr<Peer> peer = Find(from);
   if (peer == nullptr) return true;
   std::lock_guard lock(peer->mutex());
-  return peer->failed() || peer->Take(frame.first(head.header_bytes), frame.subspan(head.header_bytes));
+  return peer->failed() || peer->Take(frame.first(head.header_bytes), frame.subspan(head.header_bytes),
+                                      notice.kind == remote::Notice::kMessage);
 }
 
 std::shared_ptr<Peer> Worker::Find(const ProcessId& process) {

@@ -49,7 +49,7 @@ class Worker final : public remote::Attendance {
   void ServeReady();
   void Serve(Connection* connection);
   void Take(const remote::Lines::Key& key, service::Fd fd, const remote::LineSession& session);
-  bool TakeMessage(const ProcessId& from, std::span<const std::byte> frame);
+  bool TakeMessage(const ProcessId& from, const remote::Notice& notice);
   std::shared_ptr<Peer> Find(const ProcessId& process);
   void Open(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd, const remote::LineSession& session);
   void Fail(const ProcessId& process, const std::string& why);

@@ -39,7 +39,7 @@ Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions options
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Reach> reach, Reach::Create(worker, std::move(options)));
   for (const remote::RailPair& pair : remote::PairRails(worker->addresses(), address.rails))
     AXCCL_RETURN_IF_ERROR(
-        remote::Lines::Made()->Hold(process, pair.own, address.rails[pair.peer].lifeline, address.key));
+        remote::Lines::Made()->Meet(process, pair.own, address.rails[pair.peer].lifeline, address.key, true));
   return std::shared_ptr<transport::Reach>(std::move(reach));
 }
 

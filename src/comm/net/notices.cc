@@ -169,7 +169,7 @@ Result<std::vector<std::byte>> Ask(const FarProcesses& far, int rank, const Noti
     const auto now = std::chrono::steady_clock::now();
     if (now >= limit) break;
     if (!to_ask.empty() && (now >= next || question.asked.empty())) {
-      if (lines->Tell(to_ask.front(), {remote::Notice::kAsked, static_cast<uint32_t>(rank), far.comm, number}))
+      if (lines->CallAndTell(to_ask.front(), {remote::Notice::kAsked, static_cast<uint32_t>(rank), far.comm, number}))
         question.asked.push_back(to_ask.front());
       to_ask.pop_front();
       next = now + kNextIsAsked;

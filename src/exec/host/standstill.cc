@@ -147,7 +147,7 @@ const WaitBoard* Standstill::PublishBoard(const Step& step, const Waits& waits) 
   static_assert(WaitBoard::kChecksum == 0);
   const transport::Reach::Stretch all{at, sizeof(WaitBoard), false, true};
   for (int p = 0; p < step.main->size(); ++p)
-    step.main->member(p).reach->PublishAside({&all, 1}, transport::Reach::kNoLine);
+    step.main->member(p).reach->PublishState({&all, 1}, transport::Reach::kNoLine);
   return held->board;
 }
 

@@ -1,0 +1,108 @@
+#include "transports/remote/mates.h"
+
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "src/base/format.h"
+
+namespace axccl::remote {
+namespace {
+
+// Until a mate's queue may have room: no event says so.
+constexpr std::chrono::milliseconds kTryAgain{5};
+constexpr size_t kMostBytes = 64u << 10;
+
+socklen_t NameOf(const Mates::ProcessId& process, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  std::string name = "axccl-mate-";
+  for (const uint8_t byte : process) name += Format("%02x", byte);
+  std::memcpy(address->sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+// Returns the length of a datagram of this user; 0: it is of another one, or too long; negative: there is none.
+ssize_t ReceiveOwn(int fd, std::span<std::byte> buffer) {
+  iovec to{buffer.data(), buffer.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
+  msghdr header{};
+  header.msg_iov = &to;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  const ssize_t got = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (got < 0) return errno == EINTR ? 0 : -1;
+  const cmsghdr* const first = CMSG_FIRSTHDR(&header);
+  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || first == nullptr || first->cmsg_level != SOL_SOCKET ||
+      first->cmsg_type != SCM_CREDENTIALS)
+    return 0;
+  ucred sender;
+  std::memcpy(&sender, CMSG_DATA(first), sizeof sender);
+  return sender.uid == geteuid() ? got : 0;
+}
+
+}  // namespace
+
+Status Mates::Start(service::Loop* loop, const ProcessId& self, Hear hear) {
+  loop_ = loop;
+  hear_ = std::move(hear);
+  fd_ = service::Fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd_) return service::OpenError(errno, "hearing other processes of this machine: a socket");
+  const int on = 1;
+  sockaddr_un address;
+  const socklen_t bytes = NameOf(self, &address);
+  if (setsockopt(fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+      bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0)
+    return SystemError(errno, "hearing other processes of this machine: bind");
+  return loop_->Watch(fd_.get(), EPOLLIN, [this](uint32_t) { Receive(); });
+}
+
+void Mates::Add(const ProcessId& mate) { mates_.try_emplace(mate); }
+
+void Mates::Tell(const ProcessId& mate, const Head& head, std::span<const std::byte> bytes) {
+  const auto found = mates_.find(mate);
+  if (found == mates_.end()) return;
+  Message message(sizeof head + bytes.size());
+  std::memcpy(message.data(), &head, sizeof head);
+  if (!bytes.empty()) std::memcpy(message.data() + sizeof head, bytes.data(), bytes.size());
+  found->second.push_back(std::move(message));
+  if (!waiting_) SendWaiting();
+}
+
+void Mates::TellAll(const Head& head) {
+  const auto all = mates_;
+  for (const auto& [mate, messages] : all) Tell(mate, head, {});
+}
+
+void Mates::Receive() {
+  std::vector<std::byte> buffer(kMostBytes);
+  for (ssize_t got; (got = ReceiveOwn(fd_.get(), buffer)) >= 0;) {
+    Head head;
+    if (static_cast<size_t>(got) < sizeof head) continue;
+    std::memcpy(&head, buffer.data(), sizeof head);
+    hear_(head, std::span(buffer).subspan(sizeof head, static_cast<size_t>(got) - sizeof head));
+  }
+}
+
+bool Mates::Send(const ProcessId& mate, const Message& message) {
+  sockaddr_un address;
+  const socklen_t bytes = NameOf(mate, &address);
+  const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+  return sendto(fd_.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL, to, bytes) >= 0 ||
+         (errno != EAGAIN && errno != ENOBUFS && errno != EINTR);
+}
+
+void Mates::SendWaiting() {
+  waiting_ = false;
+  for (auto& [mate, messages] : mates_) {
+    while (!messages.empty() && Send(mate, messages.front())) messages.pop_front();
+    waiting_ |= !messages.empty();
+  }
+  if (waiting_) loop_->CallAt(service::Clock::now() + kTryAgain, [this] { SendWaiting(); });
+}
+
+}  // namespace axccl::remote

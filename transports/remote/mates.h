@@ -1,0 +1,63 @@
+// The processes of one machine tell each other what they hear from other machines (lines.h): a datagram from one
+// service thread to another, over sockets of no file system that have the processes' random ids as names. Linux says of
+// which user the sender is; others are not heard.
+//
+// What a mate does not take at once, because its queue is full, waits. One that has ended is told nothing more.
+//
+// Lives on the service thread.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "src/base/service.h"
+#include "src/base/service_fd.h"
+#include "src/base/status.h"
+
+namespace axccl::remote {
+
+class Mates {
+ public:
+  using ProcessId = std::array<uint8_t, 16>;
+  // What a message is, and of which process of another machine it tells.
+  struct Head {
+    enum Kind : uint64_t {
+      kLost = 1,    // it is lost to the sender
+      kPassed = 2,  // it has asked the sender to pass this notice on
+    };
+    uint64_t kind = 0;
+    ProcessId about{};
+  };
+  static_assert(sizeof(Head) == 24);
+  using Hear = std::function<void(const Head&, std::span<const std::byte>)>;
+
+  // Hears from now on what is for the process `self`.
+  Status Start(service::Loop* loop, const ProcessId& self, Hear hear);
+  void Add(const ProcessId& mate);
+  // Does nothing if the mate has ended. kLost goes to all.
+  void Tell(const ProcessId& mate, const Head& head, std::span<const std::byte> bytes);
+  void TellAll(const Head& head);
+
+ private:
+  using Message = std::vector<std::byte>;
+
+  void Receive();
+  bool Send(const ProcessId& mate, const Message& message);  // false: later
+  void SendWaiting();
+
+  service::Loop* loop_ = nullptr;
+  service::Fd fd_;
+  Hear hear_;
+  std::map<ProcessId, std::deque<Message>> mates_;  // with what waits
+  bool waiting_ = false;                            // for the next try
+};
+
+}  // namespace axccl::remote
