@@ -17,8 +17,6 @@ using harness::LastErrorHas;
 using harness::RankContext;
 using harness::TestHosts;
 
-constexpr int kHosts = 4, kOnEach = 3;
-
 int Connections() { return static_cast<int>(TestHosts::Connections().size()); }
 
 // Connections with which ranks have met, and calls of a process that was being called, end a little later.
@@ -36,22 +34,31 @@ void AllReduce(const harness::Clique& clique, ncclComm_t comm, size_t count) {
   EXPECT_EQ(data, std::vector<int>(count, ranks));
 }
 
-// Rank r is on host r % kHosts. A hierarchical all-reduce sends over the network only between ranks that have the same
+// Rank r is on host r % hosts. A hierarchical all-reduce sends over the network only between ranks that have the same
 // place on their hosts: a process needs a data line to one process of each other host.
 TEST(LinesTest, ConnectionsLeadOnlyWhereSomethingGoes) {
-  RunOnHosts(kHosts, kHosts * kOnEach,
-             [](const TestHosts&, RankContext& context) {
-               constexpr int kLifelines = kHosts - 1;
+  const int hosts = harness::FullTests() ? 8 : 4, on_each = harness::FullTests() ? 16 : 3;
+  RunOnHosts(hosts, hosts * on_each,
+             [=](const TestHosts&, RankContext& context) {
+               const int others = hosts - 1;
                harness::Clique clique;
                ASSERT_TRUE(clique.Init(context));
-               ASSERT_TRUE(Settles(context, kLifelines)) << Connections();
+               EXPECT_TRUE(Settles(context, others)) << Connections();
                ASSERT_TRUE(context.Barrier());
                for (const size_t count : {1u, 1000u, 500'000u}) AllReduce(clique, clique.comm(), count);
                // While the others wait for one that comes late, they tell each other what they wait in.
                if (context.rank() == 0) usleep(500'000);
                AllReduce(clique, clique.comm(), 1);
                ASSERT_TRUE(context.Barrier());
-               EXPECT_TRUE(Settles(context, kLifelines + kHosts - 1)) << Connections();
+               EXPECT_TRUE(Settles(context, 2 * others)) << Connections();
+               ASSERT_TRUE(context.Barrier());
+               // To make a communicator, each rank talks to each, but sends no data.
+               ncclComm_t slice = nullptr;
+               ASSERT_OK(ncclCommSplit(clique.comm(), context.rank() / hosts, 0, &slice, nullptr));
+               AllReduce(clique, slice, 1000);
+               ASSERT_OK(ncclCommDestroy(slice));
+               ASSERT_TRUE(context.Barrier());
+               EXPECT_TRUE(Settles(context, others * on_each + others)) << Connections();
                ASSERT_TRUE(context.Barrier());
              },
              {{"NCCL_ALGO", "hierarchical"}, {"AXCCL_NET_MEASURE", "never"}});
