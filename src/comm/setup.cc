@@ -447,10 +447,11 @@ class Builder {
 
   // UCX connects two processes at their first message, and does not survive a network that breaks meanwhile (1.13.1
   // aborts the process). So connect now, not when ranks report their failures, unless there are too many ranks, or it
-  // takes too long.
+  // takes too long. So do processes that watch each other.
   void MeetOtherMachines() const {
-    if (options_.identity.ranks - local_.count > kMostToMeet) return;
     const auto limit = std::chrono::steady_clock::now() + kMeeting;
+    for (const Introduction& peer : peers_) remote::Lines::Made()->AwaitLifelines(peer.address.process_id, limit);
+    if (options_.identity.ranks - local_.count > kMostToMeet) return;
     for (size_t rank = self(); rank < ranks(); ++rank) reaches_[rank]->BeginFlush();
     for (size_t rank = self(); rank < ranks(); ++rank) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());

@@ -346,6 +346,7 @@ TEST(LifelineTest, ACallerThatIsCutOffBeforeItsLineIsAcceptedCallsAgain) {
   });
 }
 
+// The first two answers may have been changed on the way.
 TEST(LifelineTest, AnotherProcessInThePeersPlaceIsRejected) {
   InAProcess([] {
     Watched lines(1);
@@ -353,14 +354,17 @@ TEST(LifelineTest, AnotherProcessInThePeersPlaceIsRejected) {
     Listener listener;
     const LineKeys keys = impostor.identity.KeysWith(lines->public_key(), false).value();
     ASSERT_TRUE(lines->Meet(peer.process, 0, listener.address(), peer.identity.public_key(), true).ok());
-    const Fd line = listener.Accept();
-    LineHello hello;
-    ASSERT_TRUE(ReceiveFrom(line, &hello));
-    LineAnswer answer{FreshNonce(), {}};
-    answer.proof = keys.CalledProof(hello, answer.nonce);
-    ASSERT_TRUE(SendTo(line, answer));
+    for (int round = 0; round < 3; ++round) {
+      EXPECT_TRUE(lines.lost().empty());
+      const Fd line = listener.Accept();
+      LineHello hello;
+      ASSERT_TRUE(ReceiveFrom(line, &hello));
+      LineAnswer answer{FreshNonce(), {}};
+      answer.proof = keys.CalledProof(hello, answer.nonce);
+      ASSERT_TRUE(SendTo(line, answer));
+      EXPECT_TRUE(Ended(line));
+    }
     EXPECT_NE(lines.AwaitLoss().find("another process"), std::string::npos);
-    EXPECT_TRUE(Ended(line));
   });
 }
 

@@ -141,6 +141,17 @@ Status Lines::Meet(const ProcessId& process, uint8_t rail, const sockaddr_storag
   return status;
 }
 
+void Lines::AwaitLifelines(const ProcessId& process, service::Clock::time_point limit) {
+  const auto stand = [&] {
+    const auto first = lines_.lower_bound({process, 0, LineUse::kLife});
+    return std::all_of(first, lines_.end(), [&](const auto& entry) {
+      return entry.first.process != process || entry.first.use != LineUse::kLife || entry.second.stands;
+    });
+  };
+  std::unique_lock lock(mutex_);
+  stand_.wait_until(lock, limit, stand);
+}
+
 Status Lines::AddMates(const std::vector<ProcessId>& mates) {
   return loop_->Run([&] {
     for (const ProcessId& mate : mates) mates_.Add(mate);
@@ -259,6 +270,7 @@ void Lines::Stand(const Key& key) {
     line.stands = true;
     Send(&line);
   }
+  stand_.notify_all();
   (void)loop_->Watch(line.fd.get(), EPOLLIN | EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
 }
 
@@ -440,6 +452,7 @@ void Lines::End(const ProcessId& process, const std::string& why) {
       it = lines_.erase(it);
     }
   }
+  stand_.notify_all();
   TellMates(process);
   for (const User& user : users_) user.lost(process, why);
 }

@@ -26,6 +26,7 @@
 #pragma once
 
 #include <array>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -106,6 +107,8 @@ class Lines {
   // From now on, the process may call, and be called over that rail, at the peer's `address`; the peer proves its
   // identity with `peer`. `watch`: the two hold a lifeline from now on. Both sides must say the same.
   Status Meet(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer, bool watch);
+  // Waits until the lifelines to a process stand that this one is to watch, or it is lost, or `limit`.
+  void AwaitLifelines(const ProcessId& process, service::Clock::time_point limit);
   // Processes of this machine that may have met the same ones.
   Status AddMates(const std::vector<ProcessId>& mates);
   // Makes the data lines to a process, and lifelines, unless there are such. Never waits. May be called with the
@@ -130,6 +133,7 @@ class Lines {
     LineHello hello;
     LineAnswer answer;
     size_t have = 0;     // bytes of the answer so far
+    int impostors = 0;   // that have answered
     uint64_t timer = 0;  // timer of the next attempt
   };
   struct Line {
@@ -204,8 +208,9 @@ class Lines {
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;                                       // on the service thread
   std::mutex mutex_;
-  std::set<ProcessId> lost_;   // of known_, since they were met last
-  std::map<Key, Line> lines_;  // changed on the service thread and under mutex_
+  std::condition_variable stand_;  // a lifeline stands, or has ended
+  std::set<ProcessId> lost_;       // of known_, since they were met last
+  std::map<Key, Line> lines_;      // changed on the service thread and under mutex_
 };
 
 }  // namespace axccl::remote
