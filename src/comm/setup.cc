@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "src/base/format.h"
+#include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/base/param.h"
 #include "src/base/processors.h"
@@ -316,16 +317,25 @@ class Builder {
   }
 
   // Each process watches one process, or an equal share of the processes, of every other machine, so that every process
-  // is watched from there. Returns that of `rank`, if this process watches it, or else another one of its machine.
-  std::array<uint8_t, 16> WatcherOf(size_t rank) const {
+  // is watched from there.
+  bool Watches(size_t rank) const {
     const std::vector<size_t> near = ProcessesNear(self()), far = ProcessesNear(rank);
     const auto place_of = [this](const std::vector<size_t>& firsts, size_t of) {
       return static_cast<size_t>(std::find(firsts.begin(), firsts.end(), static_cast<size_t>(process_of_[of])) -
                                  firsts.begin());
     };
     const size_t fewer = std::min(near.size(), far.size());
-    const size_t share = place_of(near, self()) % fewer, place = place_of(far, rank);
-    return peers_[far[place % fewer == share ? place : share]].address.process_id;
+    return place_of(near, self()) % fewer == place_of(far, rank) % fewer;
+  }
+
+  // The same in all communicators.
+  uint64_t MachineOf(size_t rank) const {
+    const transport::HostId& host = peers_[rank].address.host_id;
+    uint64_t words[sizeof host / sizeof(uint64_t)], hash = kHashSeed;
+    static_assert(sizeof words == sizeof host);
+    std::memcpy(words, &host, sizeof host);
+    for (const uint64_t word : words) hash = Mix(hash, word);
+    return hash;
   }
 
   // How this rank reaches another one is chosen here.
@@ -362,7 +372,8 @@ class Builder {
     options.block = block_->data();
     options.block_bytes = layout_.bytes;
     options.arrived = [own, keep = own_] { exec::WakeMember(own); };
-    options.watcher = WatcherOf(rank);
+    options.machine = MachineOf(rank);
+    options.watch = Watches(rank);
     const auto first = static_cast<size_t>(process_of_[rank]);
     if (first < rank) options.sibling = reaches_[first].get();
     const bool both_have_ucx = over_ucx_ && !options.address.rails[0].worker.empty();

@@ -100,6 +100,40 @@ TEST_P(UnwatchedTest, RanksLearnOfTheEndOfOneThatTheyHaveNoConnectionTo) {
 INSTANTIATE_TEST_SUITE_P(Ends, UnwatchedTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Death" : "Abort"; });
 
+// Rank 2's process alone watches that of rank 3 from their host, and ends. Rank 0's does so then.
+TEST(LinesTest, WhoEndsIsRelievedByAnotherProcessOfItsMachine) {
+  constexpr int kTime = 20, kReady = 22;
+  RunOnHosts(2, 4,
+             [](const TestHosts&, RankContext& context) {
+               {
+                 harness::Clique clique;
+                 ASSERT_TRUE(clique.Init(context));
+                 ASSERT_TRUE(Settles(context, 1)) << Connections();
+                 ASSERT_TRUE(context.Barrier());
+                 if (context.rank() == 3) {
+                   context.Await(kReady);
+                   context.Set(kTime, harness::NowNs());
+                   context.Die();
+                 }
+                 if (context.rank() == 0) {
+                   EXPECT_TRUE(Settles(context, 2)) << Connections();
+                   context.Set(kReady, 1);
+                   int data = 0;
+                   EXPECT_EQ(harness::AwaitCall(
+                                 ncclRecv(&data, 1, ncclInt32, 3, clique.comm(), harness::Cuda(clique.stream())),
+                                 clique.stream(), clique.comm()),
+                             ncclRemoteError);
+                   EXPECT_LT(harness::NowNs() - context.Await(kTime), harness::AllowedNs(200));
+                   EXPECT_TRUE(LastErrorHas("rank 3 (pid ")) << ncclGetLastError(nullptr);
+                 }
+                 if (context.rank() == 1) context.Await(kTime);
+               }
+               if (context.rank() >= 2) return;
+               ASSERT_TRUE(context.Barrier(1, 2));
+             },
+             {{"AXCCL_NET_MEASURE", "never"}});
+}
+
 // A rank that has not heard anything from another one learns all the same that it has destroyed its communicator.
 TEST(LinesTest, TheEndOfACommunicatorIsKnownWithoutADataLine) {
   RunOnHosts(2, 2,

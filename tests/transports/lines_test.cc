@@ -146,7 +146,7 @@ TEST(LifelineTest, ALiveLineIsNeverReplaced) {
     const Peer peer(1);
     const sockaddr_storage port = lines->address(0);
     const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
-    ASSERT_TRUE(lines->Meet(peer.process, 0, Loopback(), peer.identity.public_key(), true).ok());
+    ASSERT_TRUE(lines->Meet({peer.process, 1, 0, Loopback(), peer.identity.public_key()}, true).ok());
     const Fd line = ConnectTo(port);
     Exchanged exchanged;
     ASSERT_TRUE(Call(peer, keys, line, &exchanged));
@@ -171,14 +171,19 @@ TEST(LifelineTest, ALiveLineIsNeverReplaced) {
   });
 }
 
-TEST(LifelineTest, OneThatHasEndedMakesRoomForTheNext) {
+TEST(LifelineTest, OneThatHasEndedMakesRoomForTheNextOnceTheyMeetAgain) {
   InAProcess([] {
     Watched lines(9);
     const Peer peer(1);
     const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
-    ASSERT_TRUE(lines->Meet(peer.process, 0, Loopback(), peer.identity.public_key(), true).ok());
     Exchanged exchanged;
     for (int round = 0; round < 3; ++round) {
+      if (round > 0) {
+        const Fd early = ConnectTo(lines->address(0));
+        EXPECT_FALSE(Call(peer, keys, early, &exchanged)) << "it is lost to this process";
+      }
+      ASSERT_TRUE(lines->Settle(peer.process).ok());
+      ASSERT_TRUE(lines->Meet({peer.process, 1, 0, Loopback(), peer.identity.public_key()}, true).ok());
       const Fd line = ConnectTo(lines->address(0));
       ASSERT_TRUE(Call(peer, keys, line, &exchanged)) << round;
     }
@@ -188,7 +193,7 @@ TEST(LifelineTest, OneThatHasEndedMakesRoomForTheNext) {
 // This process, and a peer whose line to it stands.
 struct Connected {
   Connected() : keys(peer.identity.KeysWith(lines->public_key(), true).value()) {
-    EXPECT_TRUE(lines->Meet(peer.process, 0, Loopback(), peer.identity.public_key(), true).ok());
+    EXPECT_TRUE(lines->Meet({peer.process, 1, 0, Loopback(), peer.identity.public_key()}, true).ok());
     line = ConnectTo(lines->address(0));
     Exchanged exchanged;
     EXPECT_TRUE(Call(peer, keys, line, &exchanged));
@@ -271,7 +276,7 @@ TEST(LifelineTest, ACallerIsAnsweredOnceItIsKnown) {
     const Fd line = ConnectTo(lines->address(0));
     const LineHello hello{.from = peer.process, .to = Process(9), .nonce = FreshNonce()};
     ASSERT_TRUE(SendTo(line, hello));
-    ASSERT_TRUE(lines->Meet(peer.process, 0, Loopback(), peer.identity.public_key(), true).ok());
+    ASSERT_TRUE(lines->Meet({peer.process, 1, 0, Loopback(), peer.identity.public_key()}, true).ok());
     LineAnswer answer;
     ASSERT_TRUE(ReceiveFrom(line, &answer));
     ASSERT_TRUE(SendTo(line, keys.CallerProof(hello, answer.nonce)));
@@ -285,9 +290,10 @@ TEST(LifelineTest, AProcessHasOneKey) {
   InAProcess([] {
     Watched lines(9);
     const Peer one(1), other(1);
-    ASSERT_TRUE(lines->Meet(one.process, 0, Loopback(), one.identity.public_key(), true).ok());
-    ASSERT_TRUE(lines->Meet(one.process, 0, Loopback(), one.identity.public_key(), true).ok());
-    EXPECT_EQ(lines->Meet(other.process, 0, Loopback(), other.identity.public_key(), true).code(), Code::kRemoteError);
+    ASSERT_TRUE(lines->Meet({one.process, 1, 0, Loopback(), one.identity.public_key()}, true).ok());
+    ASSERT_TRUE(lines->Meet({one.process, 1, 0, Loopback(), one.identity.public_key()}, true).ok());
+    EXPECT_EQ(lines->Meet({other.process, 1, 0, Loopback(), other.identity.public_key()}, true).code(),
+              Code::kRemoteError);
   });
 }
 
@@ -321,7 +327,7 @@ TEST(LifelineTest, ACallerThatIsCutOffBeforeItsLineIsAcceptedCallsAgain) {
     const Peer peer(9);
     Listener listener;
     const LineKeys keys = peer.identity.KeysWith(lines->public_key(), false).value();
-    ASSERT_TRUE(lines->Meet(peer.process, 0, listener.address(), peer.identity.public_key(), true).ok());
+    ASSERT_TRUE(lines->Meet({peer.process, 1, 0, listener.address(), peer.identity.public_key()}, true).ok());
     for (int round = 0; round < 4; ++round) {
       const Fd line = listener.Accept();
       if (round == 0) continue;
@@ -353,7 +359,7 @@ TEST(LifelineTest, AnotherProcessInThePeersPlaceIsRejected) {
     const Peer peer(9), impostor(9);
     Listener listener;
     const LineKeys keys = impostor.identity.KeysWith(lines->public_key(), false).value();
-    ASSERT_TRUE(lines->Meet(peer.process, 0, listener.address(), peer.identity.public_key(), true).ok());
+    ASSERT_TRUE(lines->Meet({peer.process, 1, 0, listener.address(), peer.identity.public_key()}, true).ok());
     for (int round = 0; round < 3; ++round) {
       EXPECT_TRUE(lines.lost().empty());
       const Fd line = listener.Accept();
@@ -377,7 +383,7 @@ TEST(LifelineTest, APeerThatIsGoneBeforeItIsCalledIsLost) {
       const Listener gone;
       nowhere = gone.address();
     }
-    ASSERT_TRUE(lines->Meet(peer.process, 0, nowhere, peer.identity.public_key(), true).ok());
+    ASSERT_TRUE(lines->Meet({peer.process, 1, 0, nowhere, peer.identity.public_key()}, true).ok());
     EXPECT_NE(lines.AwaitLoss().find("nothing listens at its address"), std::string::npos) << lines.AwaitLoss();
   });
 }
@@ -436,7 +442,7 @@ TEST(DataLineTest, OfTwoCallsThatOfTheSmallerNumberCounts) {
     const Peer peer(1);
     Listener listener;
     const LineKeys calls = peer.identity.KeysWith(lines->public_key(), true).value();
-    ASSERT_TRUE(lines->Meet(peer.process, 0, listener.address(), peer.identity.public_key(), true).ok());
+    ASSERT_TRUE(lines->Meet({peer.process, 1, 0, listener.address(), peer.identity.public_key()}, true).ok());
     lines->CallForData(peer.process);
     const Fd first = listener.Accept();
     LineHello hello;
@@ -463,7 +469,7 @@ TEST(DataLineTest, OfTwoCallsThatOfTheLargerNumberIsRefused) {
     Listener listener;
     const LineKeys called = peer.identity.KeysWith(lines->public_key(), false).value();
     const LineKeys calls = peer.identity.KeysWith(lines->public_key(), true).value();
-    ASSERT_TRUE(lines->Meet(peer.process, 0, listener.address(), peer.identity.public_key(), true).ok());
+    ASSERT_TRUE(lines->Meet({peer.process, 1, 0, listener.address(), peer.identity.public_key()}, true).ok());
     const Fd life = listener.Accept();
     lines->CallForData(peer.process);
     const Fd line = listener.Accept();
@@ -485,7 +491,7 @@ TEST(DataLineTest, TheLargerNumberMayCall) {
     const Peer peer(9);
     Listener listener;
     const LineKeys calls = peer.identity.KeysWith(lines->public_key(), true).value();
-    ASSERT_TRUE(lines->Meet(peer.process, 0, listener.address(), peer.identity.public_key(), true).ok());
+    ASSERT_TRUE(lines->Meet({peer.process, 1, 0, listener.address(), peer.identity.public_key()}, true).ok());
     const Fd life = listener.Accept();
     LineHello hello;
     ASSERT_TRUE(ReceiveFrom(life, &hello));
@@ -508,7 +514,7 @@ TEST(DataLineTest, APeerThatIsGoneWhenItIsCalledIsLost) {
       const Listener gone;
       nowhere = gone.address();
     }
-    ASSERT_TRUE(lines->Meet(peer.process, 0, nowhere, peer.identity.public_key(), true).ok());
+    ASSERT_TRUE(lines->Meet({peer.process, 1, 0, nowhere, peer.identity.public_key()}, true).ok());
     lines->CallForData(peer.process);
     EXPECT_NE(lines.AwaitLoss().find("nothing listens at its address"), std::string::npos) << lines.AwaitLoss();
   });

@@ -182,7 +182,6 @@ class Rank {
     options.self = static_cast<uint32_t>(context_.rank());
     options.peer = 1 - options.self;
     options.process[0] = static_cast<uint8_t>(2 - context_.rank());
-    options.watcher = options.process;
     options.address = peer_;
     options.block = block.data();
     options.block_bytes = kBlockBytes;

@@ -70,9 +70,8 @@ struct ConnectOptions {
   std::function<void()> arrived;  // called when a line has arrived, from within Progress and Publish: must not block
   // This rank's reach of another rank of that process; null: this is the first one.
   const transport::Reach* sibling = nullptr;
-  // The process of the peer's machine with which this one holds a lifeline because of the communicator: the peer's, or
-  // one that can pass on notices to it.
-  std::array<uint8_t, 16> watcher{};
+  uint64_t machine = 0;  // the peer's: a number that is the same for all its processes
+  bool watch = true;     // whether the two processes watch each other because of the communicator; both say the same
 };
 
 }  // namespace axccl::remote

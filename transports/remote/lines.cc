@@ -17,7 +17,7 @@
 namespace axccl::remote {
 namespace {
 
-constexpr size_t kMostStrangers = 256;
+constexpr size_t kMostStrangers = 256, kMostUnknown = 4096;
 
 }  // namespace
 
@@ -126,16 +126,16 @@ Status Lines::Listen(uint8_t rail) {
   return started;
 }
 
-Status Lines::Meet(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer,
-                   bool watch) {
-  const Key key{process, rail, LineUse::kLife};
+Status Lines::Meet(const Place& place, bool watch) {
+  const Key key{place.process, place.rail, LineUse::kLife};
   Status status;
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
-    status = Know(process, rail, address, peer);
+    status = Know(place);
     if (!status.ok()) return;
     const bool held = lines_.find(key) != lines_.end();
-    if (watch && !held && self_ < process) status = Call(key);
-    if (watch && !held && process < self_) Expect(key);
+    if (watch && !held && self_ < place.process) status = Call(key);
+    if (watch && !held && place.process < self_) Expect(key);
+    if (unknown_.erase(place.process) != 0) LookFor(place.process);
     if (!std::exchange(beating_, true)) loop_->CallAt(service::Clock::now() + kBeat, [this] { Beat(); });
   }));
   return status;
@@ -159,19 +159,20 @@ Status Lines::AddMates(const std::vector<ProcessId>& mates) {
 }
 
 // The process may have called already.
-Status Lines::Know(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer) {
-  auto found = known_.find(process);
-  if (found != known_.end() && found->second.key != peer)
+Status Lines::Know(const Place& place) {
+  auto found = known_.find(place.process);
+  if (found != known_.end() && found->second.key != place.key)
     return MakeStatus(Code::kRemoteError, "a process on another machine announced two different keys");
   if (found == known_.end()) {
-    AXCCL_ASSIGN_OR_RETURN(const LineKeys calls, identity_.KeysWith(peer, true));
-    AXCCL_ASSIGN_OR_RETURN(const LineKeys called, identity_.KeysWith(peer, false));
-    found = known_.emplace(process, Known{peer, calls, called, {}}).first;
+    AXCCL_ASSIGN_OR_RETURN(const LineKeys calls, identity_.KeysWith(place.key, true));
+    AXCCL_ASSIGN_OR_RETURN(const LineKeys called, identity_.KeysWith(place.key, false));
+    found = known_.emplace(place.process, Known{place.key, calls, called, {}}).first;
   }
-  found->second.address[rail] = address;
+  found->second.address[place.rail] = place.address;
   {
     std::lock_guard lock(mutex_);
-    lost_.erase(process);
+    machines_[place.process] = place.machine;
+    lost_.erase(place.process);
   }
   for (const auto& acceptor : acceptors_) acceptor->AskGuests();
   return Status();
@@ -196,9 +197,11 @@ const LineKeys* Lines::KeysOfCaller(const ProcessId& process) const {
   return found == known_.end() ? nullptr : &found->second.called;
 }
 
-void Lines::CallForData(const ProcessId& process) {
+bool Lines::CallForData(const ProcessId& process) {
   const Status posted = loop_->Post([this, process] {
-    for (const auto& [rail, address] : known_.at(process).address) {
+    const auto known = known_.find(process);
+    if (known == known_.end() || IsLost(process)) return;
+    for (const auto& [rail, address] : known->second.address) {
       for (const LineUse use : {LineUse::kLife, LineUse::kData}) {
         const Key key{process, rail, use};
         if (lines_.find(key) != lines_.end()) continue;
@@ -207,6 +210,7 @@ void Lines::CallForData(const ProcessId& process) {
     }
   });
   if (!posted.ok()) AXCCL_WARN("%s", posted.message().data());
+  return posted.ok();
 }
 
 bool Lines::HasLifeline(const ProcessId& process) const {
@@ -217,15 +221,35 @@ bool Lines::HasLifeline(const ProcessId& process) const {
 }
 
 // One that was lost is looked for only once it has been met again.
-void Lines::LookFor(const ProcessId& process) {
+void Lines::LookFor(const ProcessId& process, std::chrono::milliseconds last_words) {
   const auto known = known_.find(process);
-  if (known == known_.end() || IsLost(process) || HasLifeline(process)) return;
+  if (known == known_.end()) {
+    if (unknown_.size() < kMostUnknown) unknown_.insert(process);
+    return;
+  }
+  if (IsLost(process)) return;
   const Key key{process, known->second.address.begin()->first, LineUse::kLife};
-  if (const Status status = Call(key); !status.ok()) return End(process, std::string(status.message()));
-  const auto limit = lines_[key].call->limit;
+  const bool calls =
+      lines_.contains(key) && lines_[key].call != nullptr && lines_[key].call->stage == Calling::kConnecting;
+  if (HasLifeline(process) && !calls) return;
+  if (!calls) {
+    if (const Status status = Call(key); !status.ok()) return End(process, std::string(status.message()));
+  }
   lines_[key].call->looks = true;
-  loop_->CallAt(service::Clock::now() + kLook, [this, key, limit] {
-    if (Looks(key) && lines_[key].call->limit == limit) End(key.process, Reason(ETIMEDOUT, names_[key.rail]));
+  lines_[key].call->last_words = last_words;
+  LookAgain(key, lines_[key].call->limit, 1);
+}
+
+// A packet may be lost, and the kernel sends the next one only after a second.
+void Lines::LookAgain(const Key& key, service::Clock::time_point limit, int calls) {
+  loop_->CallAt(service::Clock::now() + kLook, [this, key, limit, calls] {
+    if (!Looks(key) || lines_[key].call->limit != limit) return;
+    if (calls == kLooks)
+      return End(key.process, "its machine, or the network to it, does not answer over " + names_[key.rail]);
+    if (lines_[key].fd) loop_->Unwatch(lines_[key].fd.get());
+    loop_->Cancel(std::exchange(lines_[key].call->timer, 0));
+    if (const Status status = Dial(key); !status.ok()) return End(key.process, std::string(status.message()));
+    LookAgain(key, limit, calls + 1);
   });
 }
 
@@ -236,15 +260,18 @@ bool Lines::Looks(const Key& key) const {
 
 // ---- lines that stand ----
 
-// A caller that is refused, because its previous line is not known to have ended yet, calls again.
+// A caller that is refused, because its previous line is not known to have ended yet, or it is lost to this process,
+// calls again.
 void Lines::Adopt(const Key& key, service::Fd fd, const LineSession& session) {
   // The caller may know before this side that what was before is over.
   EndIfOver(key.process);
+  if (IsLost(key.process)) return;
   {
     std::lock_guard lock(mutex_);
     Line& line = lines_[key];
     const bool both_call = line.call != nullptr;
-    if (line.handed_over || (both_call ? self_ < key.process : static_cast<bool>(line.fd))) return;
+    const bool own_counts = both_call && self_ < key.process && !line.call->looks;
+    if (line.handed_over || (both_call ? own_counts : static_cast<bool>(line.fd))) return;
     if (both_call) DropCall(&line);
     line.fd = std::move(fd);
     line.session = session;
@@ -272,6 +299,7 @@ void Lines::Stand(const Key& key) {
   }
   stand_.notify_all();
   (void)loop_->Watch(line.fd.get(), EPOLLIN | EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
+  WatchUnsent(key.process);
 }
 
 void Lines::HandOver(const Key& key) {
@@ -369,7 +397,16 @@ bool Lines::IsLost(const ProcessId& process) {
 
 // ---- by way of others ----
 
-bool Lines::TellThrough(const ProcessId& other, const ProcessId& process, const Notice& notice) {
+bool Lines::WatchesMachineOf(const ProcessId& process) const {
+  const uint64_t machine = machines_.at(process);
+  return std::any_of(lines_.begin(), lines_.end(), [&](const auto& entry) {
+    return entry.first.use == LineUse::kLife && machines_.at(entry.first.process) == machine;
+  });
+}
+
+// Who tells this process's mate of a loss has passed on before what came from the lost one.
+bool Lines::TellSomehow(const ProcessId& process, const Notice& notice) {
+  if (Tell(process, notice)) return true;
   const NoticeHead head{notice.kind, notice.rank, notice.comm, notice.number, 0};
   Notice pass{.kind = Notice::kPass};
   const auto add = [&pass](std::span<const std::byte> part) {
@@ -378,7 +415,19 @@ bool Lines::TellThrough(const ProcessId& other, const ProcessId& process, const 
   add(std::as_bytes(std::span(process)));
   add(std::as_bytes(std::span(&head, 1)));
   add(notice.text);
-  return pass.text.size() <= Notice::kMostText && Tell(other, pass);
+  std::vector<ProcessId> near;
+  if (pass.text.size() <= Notice::kMostText) {
+    std::lock_guard lock(mutex_);
+    const auto machine = machines_.find(process);
+    for (const auto& [key, line] : lines_) {
+      if (key.use != LineUse::kLife || machine == machines_.end() || machines_.at(key.process) != machine->second)
+        continue;
+      if (near.empty() || near.back() != key.process) near.push_back(key.process);
+    }
+  }
+  bool told = false;
+  for (const ProcessId& other : near) told |= Tell(other, pass);
+  return told || CallAndTell(process, notice);
 }
 
 bool Lines::PassOn(const ProcessId& from, const Notice& notice) {
@@ -407,6 +456,8 @@ bool Lines::Tell(const ProcessId& process, const Notice& notice) {
     if (it->first.use != LineUse::kLife) continue;
     it->second.notices.push_back(notice);
     Send(&it->second);
+    if (it->second.stands && !it->second.unsent.empty() && !it->second.watches_unsent)
+      (void)loop_->Post([this, process] { WatchUnsent(process); }).ok();
     return true;
   }
   return false;
@@ -436,7 +487,8 @@ void Lines::EndSoon(const Key& key, const std::string& why) {
   if (std::exchange(line.ending, true)) return;
   TellMates(key.process);
   const int number = line.fd.get();
-  loop_->CallAt(service::Clock::now() + kLastWords, [this, key, why, number] {
+  const auto words = line.call != nullptr ? line.call->last_words : kLastWords;
+  loop_->CallAt(service::Clock::now() + words, [this, key, why, number] {
     const auto it = lines_.find(key);
     if (it != lines_.end() && it->second.ending && it->second.fd.get() == number) End(key.process, why);
   });
@@ -455,29 +507,35 @@ void Lines::End(const ProcessId& process, const std::string& why) {
   stand_.notify_all();
   TellMates(process);
   for (const User& user : users_) user.lost(process, why);
+  WatchAnother(process);
+}
+
+// So that this process hears of losses of the machine, and is watched from there, as long as there are others.
+void Lines::WatchAnother(const ProcessId& lost) {
+  if (!known_.contains(lost) || WatchesMachineOf(lost) || !InUse()) return;
+  const auto other = std::find_if(known_.begin(), known_.end(), [&](const auto& known) {
+    return machines_.at(known.first) == machines_.at(lost) && !IsLost(known.first);
+  });
+  if (other != known_.end()) LookFor(other->first, kLastWordsOfOthers);
 }
 
 Status Lines::Settle(const ProcessId& process) {
   return loop_->Run([&] {
     EndIfOver(process);
-    const Key key{process, 0, LineUse::kLife};
-    for (auto it = lines_.lower_bound(key); it != lines_.end() && it->first.process == process;) {
-      if (!Looks(it->first)) {
-        ++it;
-        continue;
-      }
-      std::lock_guard lock(mutex_);
-      DropCall(&it->second);
-      it = lines_.erase(it);
-    }
+    // One that is looked for is there, because it has told its address.
+    for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it)
+      if (it->second.call != nullptr) it->second.call->looks = false;
   });
 }
 
 void Lines::EndIfOver(const ProcessId& process) {
   bool over = false;
-  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
-    const Line& line = it->second;
-    over |= line.cut || line.ending || (line.fd && line.call == nullptr && HasEnded(line.fd.get()));
+  {
+    std::lock_guard lock(mutex_);
+    for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
+      const Line& line = it->second;
+      over |= line.cut || line.ending || (line.fd && line.call == nullptr && HasEnded(line.fd.get()));
+    }
   }
   if (over) End(process, kProcessEnded);
 }

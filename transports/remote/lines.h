@@ -63,11 +63,14 @@ class Lines {
   };
   static constexpr std::chrono::seconds kBeat{1};
   static constexpr std::chrono::milliseconds kPatience = kLinePatience;
-  // For a call to be accepted; and for the machine to answer one that looks whether a process is there.
+  // For a call to be accepted; and for the machine to answer one that looks whether a process is there, kLooks times.
   static constexpr std::chrono::seconds kMeeting{20};
-  static constexpr std::chrono::milliseconds kLook{1200};
+  static constexpr std::chrono::milliseconds kLook{400};
+  static constexpr int kLooks = 3;
   // A process that ends may have sent something before, which is still on its way.
   static constexpr std::chrono::milliseconds kLastWords{50};
+  // Mates may have to pass on what it has sent, if none of them has told of the loss.
+  static constexpr std::chrono::milliseconds kLastWordsOfOthers{150};
 
   // What uses the lines.
   struct User {
@@ -96,24 +99,34 @@ class Lines {
   bool Tell(const ProcessId& process, const Notice& notice);
   // The same, and calls a lifeline if there is none. Returns false if the process is lost.
   bool CallAndTell(const ProcessId& process, const Notice& notice);
-  // The same as Tell, by way of another process of its machine.
-  bool TellThrough(const ProcessId& other, const ProcessId& process, const Notice& notice);
+  // The same, and by way of the other processes of its machine that there are lifelines to: for what may come twice,
+  // and in any order. Calls only if there is no lifeline to the machine.
+  bool TellSomehow(const ProcessId& process, const Notice& notice);
   // The object that Get has made; null before.
   static Lines* Made();
 
   // The address for each rail, and the key for all of them.
   const sockaddr_storage& address(size_t rail) const { return addresses_[rail]; }
   const LineKey& public_key() const { return identity_.public_key(); }
-  // From now on, the process may call, and be called over that rail, at the peer's `address`; the peer proves its
-  // identity with `peer`. `watch`: the two hold a lifeline from now on. Both sides must say the same.
-  Status Meet(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer, bool watch);
+  // Of a process: its machine, by any number that is the same for all processes there, and its address over one of this
+  // process's rails; it proves its identity with `key`.
+  struct Place {
+    ProcessId process{};
+    uint64_t machine = 0;
+    uint8_t rail = 0;
+    sockaddr_storage address{};
+    LineKey key{};
+  };
+  // From now on, the process may call, and be called. `watch`: the two hold a lifeline from now on. Both sides must say
+  // the same.
+  Status Meet(const Place& place, bool watch);
   // Waits until the lifelines to a process stand that this one is to watch, or it is lost, or `limit`.
   void AwaitLifelines(const ProcessId& process, service::Clock::time_point limit);
   // Processes of this machine that may have met the same ones.
   Status AddMates(const std::vector<ProcessId>& mates);
-  // Makes the data lines to a process, and lifelines, unless there are such. Never waits. May be called with the
-  // worker's lock.
-  void CallForData(const ProcessId& process);
+  // Makes the data lines to a process, and lifelines, unless there are such. Returns false if it cannot. Never waits.
+  // May be called with the worker's lock.
+  bool CallForData(const ProcessId& process);
   // Ends at once what is about to end, so that its loss does not count for what comes next. To be called before a
   // process is met again.
   Status Settle(const ProcessId& process);
@@ -135,6 +148,7 @@ class Lines {
     size_t have = 0;     // bytes of the answer so far
     int impostors = 0;   // that have answered
     uint64_t timer = 0;  // timer of the next attempt
+    std::chrono::milliseconds last_words = kLastWords;
   };
   struct Line {
     service::Fd fd;
@@ -163,13 +177,16 @@ class Lines {
   Status Start(const ProcessId& self, const std::vector<sockaddr_storage>& local,
                const std::vector<std::string>& names);
   Status Listen(uint8_t rail);
-  Status Know(const ProcessId& process, uint8_t rail, const sockaddr_storage& address, const LineKey& peer);
+  Status Know(const Place& place);
   const LineKeys* KeysOfCaller(const ProcessId& process) const;
   bool HasLifeline(const ProcessId& process) const;
   void Expect(const Key& key);
   Status Call(const Key& key);
-  void LookFor(const ProcessId& process);
+  void LookFor(const ProcessId& process, std::chrono::milliseconds last_words = kLastWords);
+  void LookAgain(const Key& key, service::Clock::time_point limit, int calls);
   bool Looks(const Key& key) const;
+  bool WatchesMachineOf(const ProcessId& process) const;
+  void WatchAnother(const ProcessId& lost);
   Status Dial(const Key& key);
   void DropCall(Line* line);
   void OnCall(const Key& key, uint32_t events);
@@ -205,12 +222,14 @@ class Lines {
   TakeMessage take_message_;
   Hear hear_;
   Mates mates_;
+  std::set<ProcessId> unknown_;                                // that mates have lost
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;                                       // on the service thread
   std::mutex mutex_;
-  std::condition_variable stand_;  // a lifeline stands, or has ended
-  std::set<ProcessId> lost_;       // of known_, since they were met last
-  std::map<Key, Line> lines_;      // changed on the service thread and under mutex_
+  std::condition_variable stand_;           // a lifeline stands, or has ended
+  std::map<ProcessId, uint64_t> machines_;  // of known_
+  std::set<ProcessId> lost_;                // of known_, since they were met last
+  std::map<Key, Line> lines_;               // changed on the service thread and under mutex_
 };
 
 }  // namespace axccl::remote

@@ -15,6 +15,7 @@ namespace {
 // Until a mate's queue may have room: no event says so.
 constexpr std::chrono::milliseconds kTryAgain{5};
 constexpr size_t kMostBytes = 64u << 10;
+constexpr int kMostAtOnce = 64;  // others have their turn then
 
 socklen_t NameOf(const Mates::ProcessId& process, sockaddr_un* address) {
   *address = {};
@@ -42,7 +43,7 @@ ssize_t ReceiveOwn(int fd, std::span<std::byte> buffer) {
     return 0;
   ucred sender;
   std::memcpy(&sender, CMSG_DATA(first), sizeof sender);
-  return sender.uid == geteuid() ? got : 0;
+  return sender.uid == getuid() ? got : 0;
 }
 
 }  // namespace
@@ -74,13 +75,14 @@ void Mates::Tell(const ProcessId& mate, const Head& head, std::span<const std::b
 }
 
 void Mates::TellAll(const Head& head) {
-  const auto all = mates_;
-  for (const auto& [mate, messages] : all) Tell(mate, head, {});
+  for (const auto& [mate, messages] : mates_) Tell(mate, head, {});
 }
 
 void Mates::Receive() {
   std::vector<std::byte> buffer(kMostBytes);
-  for (ssize_t got; (got = ReceiveOwn(fd_.get(), buffer)) >= 0;) {
+  for (int count = 0; count < kMostAtOnce; ++count) {
+    const ssize_t got = ReceiveOwn(fd_.get(), buffer);
+    if (got < 0) return;
     Head head;
     if (static_cast<size_t>(got) < sizeof head) continue;
     std::memcpy(&head, buffer.data(), sizeof head);

@@ -73,13 +73,14 @@ Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions options
   std::vector<uint8_t> rails;
   for (const remote::RailPair& pair : pairs) rails.push_back(pair.own);
   const auto process = options.process;
-  const bool watch = options.watcher == process;
+  const bool watch = options.watch;
+  const uint64_t machine = options.machine;
   AXCCL_RETURN_IF_ERROR(remote::Lines::Made()->Settle(process));
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Reach> reach,
                          Reach::Create(worker, worker->PeerOf(process, rails, protection), std::move(options)));
   for (const remote::RailPair& pair : pairs)
-    AXCCL_RETURN_IF_ERROR(
-        remote::Lines::Made()->Meet(process, pair.own, address.rails[pair.peer].lifeline, address.key, watch));
+    AXCCL_RETURN_IF_ERROR(remote::Lines::Made()->Meet(
+        {process, machine, pair.own, address.rails[pair.peer].lifeline, address.key}, watch));
   return std::shared_ptr<transport::Reach>(std::move(reach));
 }
 

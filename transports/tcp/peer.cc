@@ -112,7 +112,8 @@ void Peer::Send(std::unique_ptr<Outgoing> frame) {
 void Peer::Delay(std::unique_ptr<Outgoing> frame, bool control) {
   frame->Hold();
   delayed_.push_back({std::move(frame), control});
-  if (!std::exchange(called_, true)) remote::Lines::Made()->CallForData(process_);
+  if (!std::exchange(called_, true) && !remote::Lines::Made()->CallForData(process_))
+    Fail("this process can make no connection any more");
 }
 
 void Peer::SendAside(std::unique_ptr<Outgoing> frame) {
@@ -122,11 +123,8 @@ void Peer::SendAside(std::unique_ptr<Outgoing> frame) {
   PutSpare(std::move(frame));
 }
 
-void Peer::SendState(std::unique_ptr<Outgoing> frame, const ProcessId& watcher) {
-  const remote::Notice notice{.kind = remote::Notice::kState, .text = frame->Copy()};
-  remote::Lines* const lines = remote::Lines::Made();
-  if (!lines->Tell(process_, notice) && !lines->TellThrough(watcher, process_, notice))
-    lines->CallAndTell(process_, notice);
+void Peer::SendState(std::unique_ptr<Outgoing> frame) {
+  (void)remote::Lines::Made()->TellSomehow(process_, {.kind = remote::Notice::kState, .text = frame->Copy()});
   PutSpare(std::move(frame));
 }
 

@@ -4,7 +4,8 @@
 // once all stand; what is sent before waits. One line that breaks is a failure of the peer, because what was sent over
 // it may be lost. A peer that has failed stays so; the next communicator makes a new one.
 //
-// mutex() guards all of it. Holding it, no other lock of this transport may be taken, except by WantToSend.
+// mutex() guards all of it. Holding it, no other lock of this transport may be taken, except by WantToSend, and those
+// of Lines.
 #pragma once
 
 #include <array>
@@ -66,8 +67,8 @@ class Peer {
   void SendLater(std::unique_ptr<Outgoing> frame);
   // Sends it on the lifeline, if there is no data line.
   void SendAside(std::unique_ptr<Outgoing> frame);
-  // The same without a turn, and through `watcher` if there is no lifeline.
-  void SendState(std::unique_ptr<Outgoing> frame, const ProcessId& watcher);
+  // The same without a turn, and through other processes if there is no lifeline.
+  void SendState(std::unique_ptr<Outgoing> frame);
   // Sends what is kept, if some of it is of that rank; returns whether it is.
   bool SendKept(const Reach* reach);
   void SendControl(size_t lane, const remote::WireControl& control, std::shared_ptr<Reach> owner);

@@ -78,7 +78,7 @@ void Reach::PublishState(std::span<const Stretch> stretches, LineAt line) {
   if (peer_->failed()) return;
   const bool first = sent_ == 0 && !peer_->called();
   const auto send = [&](std::unique_ptr<Outgoing> frame) {
-    first ? peer_->SendState(std::move(frame), options_.watcher) : peer_->SendAside(std::move(frame));
+    first ? peer_->SendState(std::move(frame)) : peer_->SendAside(std::move(frame));
   };
   MakeFrames(nullptr, stretches, line, send);
   if (first) sent_ = 0;

@@ -34,12 +34,13 @@ Result<remote::NetworkAddress> SelfAddress(const remote::SelfOptions& options) {
 Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions options) {
   AXCCL_ASSIGN_OR_RETURN(Worker * worker, Worker::Get({}));
   const auto process = options.process;
+  const uint64_t machine = options.machine;
   AXCCL_RETURN_IF_ERROR(remote::Lines::Made()->Settle(process));
   const remote::NetworkAddress address = options.address;
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Reach> reach, Reach::Create(worker, std::move(options)));
   for (const remote::RailPair& pair : remote::PairRails(worker->addresses(), address.rails))
-    AXCCL_RETURN_IF_ERROR(
-        remote::Lines::Made()->Meet(process, pair.own, address.rails[pair.peer].lifeline, address.key, true));
+    AXCCL_RETURN_IF_ERROR(remote::Lines::Made()->Meet(
+        {process, machine, pair.own, address.rails[pair.peer].lifeline, address.key}, true));
   return std::shared_ptr<transport::Reach>(std::move(reach));
 }
 

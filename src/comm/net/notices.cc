@@ -148,7 +148,8 @@ void StopListening(const FarProcesses& far, NoticeListener* listener) {
 void TellRevoked(const FarProcesses& to, int rank) {
   remote::Lines* const lines = remote::Lines::Made();
   if (lines == nullptr) return;
-  for (const auto& id : to.ids) lines->Tell(id, {remote::Notice::kRevoked, static_cast<uint32_t>(rank), to.comm});
+  for (const auto& id : to.ids)
+    (void)lines->TellSomehow(id, {remote::Notice::kRevoked, static_cast<uint32_t>(rank), to.comm});
 }
 
 Result<std::vector<std::byte>> Ask(const FarProcesses& far, int rank, const NoticeListener* asker) {
