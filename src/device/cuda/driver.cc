@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <type_traits>
+
 namespace axccl::device::cuda {
 namespace {
 
@@ -63,6 +65,37 @@ Result<const Driver*> Driver::Get() {
 }
 
 const Driver& Driver::Loaded() { return g_driver; }
+
+namespace {
+
+bool LoadMulticast(MulticastDriver* driver) {
+  constexpr int kVersion = 12010;
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+  const auto find =
+      reinterpret_cast<GetProcAddress>(library == nullptr ? nullptr : dlsym(library, "cuGetProcAddress_v2"));
+  if (find == nullptr) return false;
+  const auto load = [&](const char* name, auto* function) {
+    void* found = nullptr;
+    CUdriverProcAddressQueryResult how = CU_GET_PROC_ADDRESS_SUCCESS;
+    const CUresult result = find(name, &found, kVersion, CU_GET_PROC_ADDRESS_DEFAULT, &how);
+    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(found);
+    return result == CUDA_SUCCESS && found != nullptr;
+  };
+  return load("cuMulticastCreate", &driver->cuMulticastCreate) &&
+         load("cuMulticastAddDevice", &driver->cuMulticastAddDevice) &&
+         load("cuMulticastBindMem", &driver->cuMulticastBindMem) &&
+         load("cuMulticastUnbind", &driver->cuMulticastUnbind) &&
+         load("cuMulticastGetGranularity", &driver->cuMulticastGetGranularity);
+}
+
+}  // namespace
+
+const MulticastDriver* MulticastDriver::Get() {
+  static MulticastDriver driver;
+  static const bool loaded = LoadMulticast(&driver);
+  return loaded ? &driver : nullptr;
+}
 
 namespace {
 

@@ -51,6 +51,19 @@ struct Driver {
   static const Driver& Loaded();
 };
 
+// Functions for multicast objects, which drivers have from CUDA 12.1 on; in the versions of that driver.
+struct MulticastDriver {
+  CUresult (*cuMulticastCreate)(CUmemGenericAllocationHandle*, const CUmulticastObjectProp*) = nullptr;
+  CUresult (*cuMulticastAddDevice)(CUmemGenericAllocationHandle, CUdevice) = nullptr;
+  CUresult (*cuMulticastBindMem)(CUmemGenericAllocationHandle, size_t offset, CUmemGenericAllocationHandle memory,
+                                 size_t memory_offset, size_t bytes, unsigned long long flags) = nullptr;
+  CUresult (*cuMulticastUnbind)(CUmemGenericAllocationHandle, CUdevice, size_t offset, size_t bytes) = nullptr;
+  CUresult (*cuMulticastGetGranularity)(size_t*, const CUmulticastObjectProp*, CUmulticastGranularity_flags) = nullptr;
+
+  // Null if the driver lacks any of them. Must follow a successful Driver::Get().
+  static const MulticastDriver* Get();
+};
+
 // Ok for CUDA_SUCCESS; otherwise kUnhandledCudaError, with `call` (without its arguments) and the driver's description.
 Status Check(CUresult result, const char* call);
 
