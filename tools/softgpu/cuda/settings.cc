@@ -82,6 +82,8 @@ Settings Read() {
   s.ipc = Flag("SOFTGPU_IPC", true);
   s.vmm = Flag("SOFTGPU_VMM", true);
   s.multicast = Flag("SOFTGPU_MULTICAST", true);
+  s.bind = Flag("SOFTGPU_BIND", true);
+  s.corrupt_multicast = Flag("SOFTGPU_CORRUPT_MULTICAST", false);
   s.host_register = Flag("SOFTGPU_HOST_REGISTER", true);
   s.implicit_sync = Implicit("SOFTGPU_IMPLICIT_SYNC");
   s.queues = static_cast<uint32_t>(Number("SOFTGPU_QUEUES", 0));

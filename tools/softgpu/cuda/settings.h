@@ -31,6 +31,8 @@ struct Settings {
   bool ipc = true;                  // SOFTGPU_IPC=0: no cuIpc* handles
   bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
   bool multicast = true;            // SOFTGPU_MULTICAST=0: no multicast objects
+  bool bind = true;                 // SOFTGPU_BIND=0: nothing can be bound to multicast objects
+  bool corrupt_multicast = false;   // SOFTGPU_CORRUPT_MULTICAST=1: data of multimem instructions for peers is lost
   bool host_register = true;        // SOFTGPU_HOST_REGISTER=0: no cuMemHostRegister
   unsigned implicit_sync = 0;       // SOFTGPU_IMPLICIT_SYNC: bits of ImplicitSync
   uint32_t queues = 0;              // SOFTGPU_QUEUES: of a device, which its streams share; 0: one for each

@@ -70,6 +70,7 @@ CUresult Bind(Multicast& multicast, size_t offset, const MemoryObjectPtr& memory
   if (memory == nullptr || memory->multicast != nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   SynchronizeFor(kSyncAlloc);
   multicast.AwaitTeam();
+  if (!Knobs().bind) return CUDA_ERROR_OUT_OF_MEMORY;
   return multicast.Bind(offset, memory, memory_offset, bytes);
 }
 

@@ -214,7 +214,8 @@ bool Multicast::MakeStretch(int device, uint64_t offset, Stretch* stretch) {
     });
     if (found == shared().end()) return false;
     // Simulates a broken path.
-    mappings->push_back(MappingOf(*found, Knobs().corrupt_peer && member != device));
+    const bool corrupt = Knobs().corrupt_peer || Knobs().corrupt_multicast;
+    mappings->push_back(MappingOf(*found, corrupt && member != device));
     if (mappings->back() == nullptr) return false;
     behind.push_back(found);
     stretch->begin = std::max(stretch->begin, found->offset);
