@@ -145,6 +145,8 @@ const std::vector<std::string_view>& MulticastAlgorithms(Kind kind) {
   return kind == Kind::kReduceScatter || kind == Kind::kAllGather ? kOthers : kNone;
 }
 
+bool FoldsByMulticast(Kind kind, std::string_view algorithm) { return algorithm == "nvls" && plan::Reduces(kind); }
+
 const std::vector<std::string_view>& AllAlgorithms() {
   static const Names kAll = [] {
     std::set<std::string_view> names;

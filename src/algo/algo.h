@@ -23,6 +23,8 @@ std::vector<std::string_view> Algorithms(plan::Kind kind, const plan::Placement&
 // The algorithms for ranks of one machine, each on a device of its own, whose slots are multicast (schedule.h): through
 // NVLink SHARP. Empty for kinds that have none.
 const std::vector<std::string_view>& MulticastAlgorithms(plan::Kind kind);
+// Whether such an algorithm has the slots of all ranks folded, not only written.
+bool FoldsByMulticast(plan::Kind kind, std::string_view algorithm);
 
 // Every algorithm of any kind and placement, in alphabetical order.
 const std::vector<std::string_view>& AllAlgorithms();

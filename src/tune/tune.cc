@@ -60,6 +60,7 @@ struct Costed {
   int parts = 1;
   bool direct = false;
   bool pushes = false;
+  bool multicast = false;
   double fixed_seconds = 0;  // in addition to the model: the barrier that a plan that is not complete needs
 
   bool staged() const { return !direct && slots > 0; }
@@ -135,6 +136,7 @@ std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, s
                 schedule.parts,
                 schedule.direct,
                 plan::Pushes(schedule),
+                plan::UsesMulticast(schedule),
                 barrier};
 }
 
@@ -308,7 +310,8 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
   if (SharersOf(query) * choice.lanes > machine_.cores) turns.push_back(kSharedCoreTurnBytes);
   if (!query.placement.is_flat() || machine_.peer_bytes_per_second > 0)
     turns.insert(turns.end(), std::begin(kLongTurnBytes), std::end(kLongTurnBytes));
-  const uint64_t room = scratch_bytes_ / static_cast<uint64_t>(choice.lanes);
+  const bool apart = c->multicast && query.multicast_bytes != 0;
+  const uint64_t room = (apart ? query.multicast_bytes : scratch_bytes_) / static_cast<uint64_t>(choice.lanes);
   for (uint64_t turn_bytes : turns) {
     const uint64_t tile = TileFor(*c, std::min(turn_bytes, room));
     if (tile == 0) continue;
@@ -357,9 +360,9 @@ void Chooser::Weigh(const Query& query, Pass pass, bool time_all, std::vector<Ca
   candidates->clear();
   const bool few_ranks = query.contract.ranks < kManyRanks;
   std::vector<std::string_view> algorithms = algo::Algorithms(query.contract.kind, query.placement);
-  if (query.multicast) {
-    const auto& more = algo::MulticastAlgorithms(query.contract.kind);
-    algorithms.insert(algorithms.end(), more.begin(), more.end());
+  for (std::string_view algorithm : algo::MulticastAlgorithms(query.contract.kind)) {
+    const bool folds = algo::FoldsByMulticast(query.contract.kind, algorithm);
+    if (query.multicast >= (folds ? Multicast::kFolds : Multicast::kStores)) algorithms.push_back(algorithm);
   }
   for (std::string_view algorithm : algorithms) {
     const Exclusion excluded = Exclude(query, algorithm, pass);

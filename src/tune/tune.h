@@ -27,6 +27,13 @@ enum class Access : uint8_t {
   kMapped,  // other ranks use loads and stores
 };
 
+// Which operations reach the slots of all ranks at once (NVLink SHARP).
+enum class Multicast : uint8_t {
+  kNone,
+  kStores,  // copies
+  kFolds,   // also the reduction of the operation, in its type
+};
+
 struct Query {
   plan::Contract contract;
   uint64_t block_bytes = 0;  // bytes of one block
@@ -39,8 +46,8 @@ struct Query {
   bool split_rows = false;
   plan::Placement placement = {};  // of the group
   int sharers = 0;                 // the most of its ranks that share cores (cost::Machine); 0: those of a machine
-  // One operation reaches the slots of all ranks, and folds this type as the operation does (NVLink SHARP).
-  bool multicast = false;
+  Multicast multicast = Multicast::kNone;
+  uint64_t multicast_bytes = 0;  // the scratch of those slots, per rotation copy; 0: as much as there is of other
 };
 
 struct Choice {

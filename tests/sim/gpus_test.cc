@@ -30,7 +30,7 @@ tune::Choice Choose(const std::string& filter, uint64_t scratch, int ranks_of_gp
   const auto chooser = tune::Chooser::Create(machine, filter, scratch, kMostLanes).value();
   tune::Query query{{Kind::kAllReduce, kGpus, 0}, kBytes, DataType::kFloat32, tune::Access::kMapped};
   query.sharers = ranks_of_gpu;
-  query.multicast = multicast;
+  if (multicast) query.multicast = tune::Multicast::kFolds;
   return chooser->Choose(query);
 }
 

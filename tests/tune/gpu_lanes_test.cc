@@ -91,7 +91,7 @@ TEST(Multicast, IsForThoseThatHaveIt) {
   Query query = Sum(1, uint64_t{1} << 30);
   EXPECT_NE(of("")->Choose(query).algorithm, "nvls");
   EXPECT_NE(of("nvls")->Choose(query).algorithm, "nvls");
-  query.multicast = true;
+  query.multicast = Multicast::kFolds;
   EXPECT_EQ(of("")->Choose(query).algorithm, "nvls");
   EXPECT_NE(of("^nvls")->Choose(query).algorithm, "nvls");
   EXPECT_EQ(of("nvls_oneshot")->Choose(query).algorithm, "nvls_oneshot");

@@ -26,29 +26,40 @@ Status FollowTurn(const plan::Schedule& schedule, Follower* follower) {
 class SlotParts {
  public:
   explicit SlotParts(const plan::Schedule& schedule)
-      : lanes_(schedule.lanes),
+      : ranks_(schedule.contract.ranks),
+        lanes_(schedule.lanes),
         slots_(schedule.slots),
         part_(schedule.program.size() * schedule.lanes * schedule.slots) {}
 
   // Makes a move of a strand. Returns the number of each part that it moves; valid until the next call.
   const std::vector<uint16_t>& Move(size_t strand, const plan::Op& op) {
     moved_.clear();
-    const plan::Operand& lead = op.dst[0].buffer != plan::Buffer::kScratch ? op.dst[0] : op.src[0];
+    const plan::Operand& lead = LeadOf(op);
     for (uint16_t i = 0; i < op.dst[0].parts; ++i) {
-      const bool slots = lead.buffer == plan::Buffer::kScratch;
+      const bool slots = plan::IsSlot(lead);
       moved_.push_back(slots ? Of(strand, lead, i) : static_cast<uint16_t>(lead.part + i));
       for (const plan::Operand& dst : op.dst) {
-        if (dst.buffer == plan::Buffer::kScratch) Of(strand, dst, i) = moved_.back();
+        if (!plan::IsSlot(dst)) continue;
+        plan::ForEachRank(dst, ranks_, [&](const plan::Operand& slot) { Of(strand, slot, i) = moved_.back(); });
       }
     }
     return moved_;
   }
 
  private:
+  // The operand that tells which parts move: a block if there is one, or slots that hold them. (Slots of all ranks hold
+  // the same parts, so those of rank 0 tell.)
+  static const plan::Operand& LeadOf(const plan::Op& op) {
+    for (const plan::Operand& dst : op.dst) {
+      if (!plan::IsSlot(dst)) return dst;
+    }
+    return op.src[0];
+  }
   uint16_t& Of(size_t strand, const plan::Operand& slots, size_t i) {
     return part_[(slots.rank * lanes_ + strand % lanes_) * slots_ + slots.part + i];
   }
 
+  const int ranks_;
   const size_t lanes_, slots_;
   std::vector<uint16_t> part_;  // [rank, lane, slot]
   std::vector<uint16_t> moved_;

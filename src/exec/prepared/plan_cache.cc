@@ -155,17 +155,32 @@ Result<const Prepared*> PlanCache::PrepareBarrier() {
   return &barrier_;
 }
 
+tune::Query PlanCache::QueryOf(const Call& call, tune::Access access, bool short_runs, bool split_rows) const {
+  const uint64_t element = ElementSize(call.type);
+  tune::Query query{plan::Contract{call.kind, members_.size(), call.root},
+                    call.count * element,
+                    call.type,
+                    access,
+                    call.group_order,
+                    short_runs,
+                    split_rows,
+                    members_.placement(),
+                    members_.sharers()};
+  // Slots of all ranks are read and written in units of 16 bytes.
+  if (options_.multicast_bytes == 0 || call.views != nullptr || 16 % element != 0) return query;
+  query.multicast = options_.multicast_folds(call) ? tune::Multicast::kFolds : tune::Multicast::kStores;
+  query.multicast_bytes = options_.multicast_bytes / plan::kRotation;
+  return query;
+}
+
 Result<Prepared> PlanCache::Build(const Call& call, tune::Access access, bool short_runs, bool split_rows) const {
   const plan::Contract contract{call.kind, members_.size(), call.root};
-  const size_t element = ElementSize(call.type);
   tune::Choice choice;
   if (call.uneven()) {
     // In these algorithms every move is of one block of some rank, so its length is known.
     choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
   } else {
-    choice = members_.owner()->chooser().Choose(tune::Query{contract, call.count * element, call.type, access,
-                                                            call.group_order, short_runs, split_rows,
-                                                            members_.placement(), members_.sharers()});
+    choice = members_.owner()->chooser().Choose(QueryOf(call, access, short_runs, split_rows));
   }
   // The pair channels have one lane.
   const int lanes = std::min<int>(choice.lanes, static_cast<int>(members_.own().layout.lanes));
@@ -239,14 +254,15 @@ Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared
   cut.granule = static_cast<uint32_t>(kCacheLine / element);
   cut.lanes = static_cast<uint32_t>(lanes);
   cut.parts = schedule.parts;
+  const uint64_t scratch_bytes = prepared->program->multicast ? options_.multicast_bytes : layout.scratch_bytes;
   if (schedule.slots != 0) {
-    const uint64_t room = layout.scratch_bytes / (uint64_t{schedule.slots} * plan::kRotation * schedule.lanes);
+    const uint64_t room = scratch_bytes / (uint64_t{schedule.slots} * plan::kRotation * schedule.lanes);
     const uint64_t slot = room / kCacheLine * kCacheLine;
     if (slot == 0)
       return MakeStatus(Code::kInvalidUsage,
                         "%s of %d ranks needs %u scratch slots and has %llu bytes for them: raise AXCCL_SCRATCH_BYTES",
                         schedule.algorithm.c_str(), members_.size(), schedule.slots,
-                        static_cast<unsigned long long>(layout.scratch_bytes));
+                        static_cast<unsigned long long>(scratch_bytes));
     // Granules of elements of 3 bytes do not fill their lines.
     const uint64_t granules = slot / (cut.granule * element);
     uint64_t tile = granules * cut.granule * schedule.parts;  // elements
@@ -261,7 +277,7 @@ Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared
   }
   // This rank's core reads what it sends to other machines: there is one set then, which stays in its cache.
   if (!prepared->inline_slots && prepared->sets.bytes >= kLeastSet && members_.placement().is_flat()) {
-    const uint64_t rotated = std::min(layout.scratch_bytes, options_.rotated_bytes);
+    const uint64_t rotated = std::min(scratch_bytes, options_.rotated_bytes);
     prepared->sets.count = std::max<uint64_t>(rotated / plan::kRotation / prepared->sets.bytes, 1);
   }
   prepared->turns = plan::Turns(cut);

@@ -103,6 +103,8 @@ std::shared_ptr<Program> ProgramMaker::Make(int rank) const {
     program->data_parts.insert(program->data_parts.end(), found.begin(), found.end());
     program->lanes.push_back(std::move(steps));
   }
+  program->multicast = std::any_of(program->operands.begin(), program->operands.end(),
+                                   [](const Operand& o) { return o.buffer == Buffer::kMulticast; });
   if (schedule.direct && schedule.slices == 0)
     program->prologue = schedule.program.size();  // one signal, ranks - 1 waits
   program->inline_endpoint = inline_endpoint_;

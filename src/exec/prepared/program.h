@@ -42,6 +42,7 @@ struct Program {
   // several slots are moved at a time.
   std::vector<int16_t> inline_endpoint;
   size_t max_operands = 0;  // of one step
+  bool multicast = false;   // some operands are slots of all ranks; then its slots are where these are
   // Of all ranks together: the same numbers on each rank.
   size_t plan_ops = 0, plan_operands = 0;
   std::shared_ptr<const Outbound> outbound;  // if ranks are on several machines and the plan has no operations
