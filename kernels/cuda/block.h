@@ -59,6 +59,7 @@ struct Context {
   bool has_steps;   // the program has such a lane
   bool broken;      // the channel was broken before the strand began
   bool unmet;
+  bool multicast;  // the program's slots are in Channel::multicast
   Step window[kStepWindow];
 };
 

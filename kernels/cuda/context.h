@@ -31,6 +31,13 @@ AXCCL_DEVICE void DescribeScaling(Context* context) {
   if (c.scales_result) c.post = c.task.views->post;
 }
 
+// Called by a thread before it publishes what the block has done by both addresses of a slot (primitives.h).
+AXCCL_DEVICE void FenceAliases([[maybe_unused]] const Context& c) {
+#if defined(AXCCL_CUDA_HAS_MULTICAST)
+  if (c.multicast) AliasFence();
+#endif
+}
+
 // All threads copy the task, a word each: the loads of one thread would wait for each other.
 AXCCL_DEVICE void CopyTask(const Launch& launch, uint32_t index, Task* to) {
   constexpr size_t kWord = sizeof(uint64_t);
@@ -81,6 +88,7 @@ AXCCL_DEVICE_CALL inline void Describe(uint32_t lane, Stage stage, Context* in_s
       c.signature = static_cast<uint32_t>(c.program->plan_id[1]);
     }
   }
+  c.multicast = c.program->multicast != 0;
   c.packing = c.task.cut.packing <= c.program->packing ? c.task.cut.packing : Packing::kNone;
   // No flag may be 0.
   if (c.packing == Packing::kWords && PackedFlag(c.turn) == 0) c.packing = Packing::kNone;

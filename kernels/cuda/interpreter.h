@@ -15,6 +15,7 @@
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/multicast.h"
 #include "kernels/cuda/portion.h"
 #include "kernels/cuda/primitives.h"
 #include "kernels/cuda/proxy.h"
@@ -72,7 +73,13 @@ class Interpreter {
     bool ends_part;
   };
   AXCCL_DEVICE Outcome MoveParts(const Step& step);
+  struct Next {
+    Portion portion;
+    Moved moved;
+  };
+  static AXCCL_DEVICE Next FindNext(const Strand& now, const Context& c, const Step& step);
   static AXCCL_DEVICE_CALL Moved MoveNext(Strand now, uint32_t to, BlockState* in_shared);
+  static AXCCL_DEVICE_CALL Moved MoveNextByMulticast(Strand now, uint32_t to, BlockState* in_shared);
 
   AXCCL_DEVICE Context& context() const { return block_.context; }
   AXCCL_DEVICE const Task& task() const { return block_.context.task; }
@@ -188,6 +195,7 @@ AXCCL_DEVICE void Interpreter::Advance() {
   Barrier();
   const Context& c = context();
   State& state = channel().state;
+  if (IsFirst()) FenceAliases(c);
   bool last = IsFirst() && FetchAdd(&state.strands_done, 1) + 1 == c.strands;
   if (task().views != nullptr) {
     last = BarrierCount(last) != 0;
@@ -435,6 +443,7 @@ AXCCL_DEVICE void Interpreter::Signal(const Step& step, uint64_t turn) {
     Barrier();  // all threads have moved the data that the signal publishes
   }
   if (!IsFirst()) return;
+  FenceAliases(c);
   if (announces) Announce();
   Line* const line = channel().LineOf(channel().self, c.lane, step.endpoint, turn);
   // One store, because readers must see both values of one call.
@@ -504,7 +513,13 @@ AXCCL_DEVICE void Interpreter::Bind(uint32_t position) {
 AXCCL_DEVICE Interpreter::Outcome Interpreter::MoveParts(const Step& step) {
   while (now_.part < step.parts) {
     if (visit_bytes_ >= kPortionBytes) return Outcome::kAgain;
+#if defined(AXCCL_CUDA_HAS_MULTICAST)
+    const bool multicast = context().multicast;
+    const Moved moved =
+        multicast ? MoveNextByMulticast(now_, moves_ % 2, &block_) : MoveNext(now_, moves_ % 2, &block_);
+#else
     const Moved moved = MoveNext(now_, moves_ % 2, &block_);
+#endif
     moves_ += moved.count != 0;
     visit_bytes_ += moved.count * context().element;
     now_.offset += moved.count;
@@ -516,12 +531,8 @@ AXCCL_DEVICE Interpreter::Outcome Interpreter::MoveParts(const Step& step) {
   return Outcome::kDone;
 }
 
-// Moves the next portion of the current step, if there is one. Like all code that moves data it is called, not inlined,
-// so that the interpreter's variables take no registers from it.
-AXCCL_DEVICE_CALL inline Interpreter::Moved Interpreter::MoveNext(Strand now, uint32_t to, BlockState* in_shared) {
-  BlockState* const block = &InShared(*in_shared);
-  const Context& c = block->context;
-  const Step& step = c.window[now.step - c.window_begin];
+// The next portion of the current step. None if `count` is 0.
+AXCCL_DEVICE Interpreter::Next Interpreter::FindNext(const Strand& now, const Context& c, const Step& step) {
   const plan::Partition& cut = c.task.cut.partition;
   plan::Range range{0, cut.count};
   if (c.task.sliced != nullptr) {
@@ -531,16 +542,39 @@ AXCCL_DEVICE_CALL inline Interpreter::Moved Interpreter::MoveNext(Strand now, ui
   }
   uint64_t count = range.count - now.offset;
   if (count > kPortionBytes / c.element) count = kPortionBytes / c.element;
-  const Portion portion{c.turn + now.turn, range.begin + now.offset, count, now.offset, now.part};
-  if (count != 0 && c.task.views != nullptr) {
+  return {{c.turn + now.turn, range.begin + now.offset, count, now.offset, now.part},
+          {static_cast<uint32_t>(count), now.offset + count == range.count}};
+}
+
+// Moves the next portion of the current step, if there is one. Like all code that moves data it is called, not inlined,
+// so that the interpreter's variables take no registers from it.
+AXCCL_DEVICE_CALL inline Interpreter::Moved Interpreter::MoveNext(Strand now, uint32_t to, BlockState* in_shared) {
+  BlockState* const block = &InShared(*in_shared);
+  const Context& c = block->context;
+  const Step& step = c.window[now.step - c.window_begin];
+  const auto [portion, moved] = FindNext(now, c, step);
+  if (portion.count != 0 && c.task.views != nullptr) {
     Barrier();  // no thread reads the last portion any more
     if (IsFirst()) block->portion = portion;
     Barrier();
     MoveViews(step, block);
-  } else if (count != 0) {
+  } else if (portion.count != 0) {
     MovePortion(step, portion, c, &block->moves[to]);
   }
-  return {static_cast<uint32_t>(count), now.offset + count == range.count};
+  return moved;
 }
+
+#if defined(AXCCL_CUDA_HAS_MULTICAST)
+// The same for a program with slots of all ranks.
+AXCCL_DEVICE_CALL inline Interpreter::Moved Interpreter::MoveNextByMulticast(Strand now, uint32_t to,
+                                                                             BlockState* in_shared) {
+  BlockState* const block = &InShared(*in_shared);
+  const Context& c = block->context;
+  const Step& step = c.window[now.step - c.window_begin];
+  const auto [portion, moved] = FindNext(now, c, step);
+  if (portion.count != 0) MoveByMulticast(step, portion, c, &block->moves[to]);
+  return moved;
+}
+#endif
 
 }  // namespace axccl::kernels::cuda

@@ -102,7 +102,10 @@ struct Step {
   uint8_t finish = 0;     // the step writes final results
   int16_t peer = 0;       // signal: destination or kAllPeers; wait: source
   uint8_t from_lane = 0;  // wait
-  uint8_t packed = 0;     // for signals and waits with packed slots: they belong to the packed slot of the endpoint
+  // For signals and waits with packed slots: they belong to the packed slot of the endpoint. For moves: how they
+  // use slots of all ranks, if they do.
+  enum : uint8_t { kStoresToAll = 1, kFoldsOfAll = 2 };
+  uint8_t packed = 0;
   uint16_t endpoint = 0;
   uint16_t value = 0;  // signal: the value it sets; wait: the value it needs; await, notify: the chunk
   uint16_t num_dst = 0, num_src = 0;
@@ -112,10 +115,11 @@ struct Step {
 };
 static_assert(sizeof(Step) == 24);
 
-enum class Space : uint8_t { kInput, kOutput, kSlot };
+enum class Space : uint8_t { kInput, kOutput, kSlot, kAllSlots };
 
 // The place of an operand, independent of the size of the call: block `block` of the rank's input or output, or slot
-// `slot` of the rank's scratch and of the step's lane (see Cut). The further parts of a step are in the next slots.
+// `slot` of the rank's scratch and of the step's lane (see Cut), or that slot of all ranks. The further parts of a step
+// are in the next slots.
 struct Operand {
   uint16_t rank = 0;  // position in the group
   uint16_t block = 0;
@@ -146,7 +150,7 @@ struct Program {
   uint8_t is_barrier = 0;
   // How its slots may be packed; rows include words; kWords: only where other endpoints than the first have them.
   Packing packing = Packing::kNone;
-  uint8_t reserved = 0;
+  uint8_t multicast = 0;  // its slots are in Channel::multicast
   uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0, far_slots_at = 0;
   uint32_t lane_begin[kMaxLanes + 1] = {};  // steps of lane l are [lane_begin[l], lane_begin[l + 1])
 
@@ -164,7 +168,8 @@ struct Program {
 
 // How the data of a call is cut, as in exec::Prepared. Slot s of a lane in turn t starts at
 //   t % kRotation * Channel::half_bytes + sets.OffsetOf(t) + (lane * Program::slots + s) * slot_bytes
-// bytes of the rank's scratch; if slots are packed, it is the packed slot of its endpoint and that turn.
+// bytes of the rank's scratch (or of its MulticastArea); if slots are packed, it is the packed slot of its endpoint and
+// that turn.
 struct Cut {
   plan::Partition partition;
   uint64_t turns = 1;
@@ -275,6 +280,13 @@ struct alignas(kCacheLine) Meeting {
   AXCCL_HD Member* members() { return reinterpret_cast<Member*>(this + 1); }
 };
 
+// Memory of the devices of all ranks that one address reaches (NVLink SHARP), for programs with slots of all ranks.
+struct MulticastArea {
+  uint8_t* all = nullptr;   // that address, for `multimem` instructions alone
+  uint8_t* own = nullptr;   // the rank's own memory behind it
+  uint64_t half_bytes = 0;  // as Channel::half_bytes
+};
+
 // The addresses of a member's buffers in this operation; direct programs fill it in as announcements arrive.
 struct Binding {
   uint8_t* input = nullptr;
@@ -298,6 +310,7 @@ struct Channel {
   uint32_t size = 0, self = 0;
   uint32_t bindings_at = 0;
   uint64_t view_bytes = 0;
+  MulticastArea multicast;
   uint64_t zeros[kMaxViewDims] = {};  // the source for outputs that are filled with zeros, and its strides
 
   AXCCL_HD Member* members() { return At<Member>(MembersAt()); }
@@ -319,6 +332,16 @@ struct Channel {
   AXCCL_HD T* At(uint32_t offset) {
     return reinterpret_cast<T*>(reinterpret_cast<uint8_t*>(this) + offset);
   }
+};
+
+// The parameters of the kernel that shows whether a MulticastArea works: kBytes of `pattern` go to all ranks, and the
+// sums of the floats of all ranks to `sums`.
+struct MulticastProbe {
+  static constexpr uint64_t kBytes = 512;
+  const uint8_t* pattern = nullptr;
+  uint8_t* pattern_of_all = nullptr;
+  const uint8_t* numbers_of_all = nullptr;
+  uint8_t* sums = nullptr;
 };
 
 // ---- tasks ----

@@ -31,6 +31,16 @@ AXCCL_DEVICE uint8_t* Tagged(uint8_t* slot, bool rows) {
   return reinterpret_cast<uint8_t*>(reinterpret_cast<uint64_t>(slot) | (rows ? kRowsTag : kWordsTag));
 }
 
+// A tag for slots of all ranks, too, which only the code of multicast.h reads and writes.
+inline constexpr uint64_t kAllTag = uint64_t{1} << 61;
+AXCCL_DEVICE bool IsOfAll(const uint8_t* place) { return (reinterpret_cast<uint64_t>(place) & kAllTag) != 0; }
+AXCCL_DEVICE uint8_t* OfAll(uint8_t* slot) {
+  return reinterpret_cast<uint8_t*>(reinterpret_cast<uint64_t>(slot) | kAllTag);
+}
+AXCCL_DEVICE uint8_t* AddressOfAll(const uint8_t* place) {
+  return reinterpret_cast<uint8_t*>(reinterpret_cast<uint64_t>(place) & ~kAllTag);
+}
+
 // The word with the data from byte `at` on.
 AXCCL_DEVICE uint64_t* PackedWord(const uint8_t* place, uint32_t at) {
   return reinterpret_cast<uint64_t*>(reinterpret_cast<uint64_t>(place) & ~kWordsTag) + at / 4;

@@ -15,10 +15,10 @@ namespace axccl::kernels::cuda {
 
 inline constexpr uint64_t kPortionBytes = 4 << 20;  // limit; a visit of a strand moves little more
 
-// Where slot `slot` of the lane is in its rank's scratch, in that turn.
-AXCCL_DEVICE uint64_t OffsetOfSlot(const Context& c, uint64_t slot, uint64_t turn) {
+// Where slot `slot` of the lane is in its rank's scratch, in that turn. `half`: bytes that turns of one parity use.
+AXCCL_DEVICE uint64_t OffsetOfSlot(const Context& c, uint64_t half, uint64_t slot, uint64_t turn) {
   const Cut& cut = c.task.cut;
-  const uint64_t set = turn % kRotation * c.task.channel->half_bytes + cut.sets.OffsetOf(turn);
+  const uint64_t set = turn % kRotation * half + cut.sets.OffsetOf(turn);
   return set + (uint64_t{c.lane} * c.program->slots + slot) * cut.slot_bytes;
 }
 
@@ -31,7 +31,8 @@ AXCCL_DEVICE uint8_t* PlaceOfSlot(const Context& c, const Operand& operand, cons
     return Tagged(PackedSlot(channel, operand.rank, endpoint, portion.turn, rows), rows);
   }
   uint8_t* const scratch = channel.members()[operand.rank].scratch[operand.between];
-  return scratch + OffsetOfSlot(c, uint64_t{operand.slot} + portion.part, portion.turn) + portion.offset * c.element;
+  const uint64_t slot = uint64_t{operand.slot} + portion.part;
+  return scratch + OffsetOfSlot(c, channel.half_bytes, slot, portion.turn) + portion.offset * c.element;
 }
 
 // The address of an operand. The addresses of other ranks' buffers come from their announcements.

@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/switch_fold.h"
+
 #if defined(AXCCL_CUDA_FIBERS)
 #include AXCCL_CUDA_FIBERS
 #else
@@ -263,6 +265,96 @@ AXCCL_DEVICE void AwaitBulkRead() {
 }
 // Waits until all of the thread's groups have written.
 AXCCL_DEVICE void AwaitBulkWritten() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+#endif
+
+// ---- memory of all devices ----
+
+// Accesses of addresses that stand for one address in the memory of each device of a team (NVLink SHARP), from PTX 8.1
+// and sm_90 on. Such an address and those of the memory behind it are aliases, and what is accessed by both is ordered
+// only if there is an alias fence on the way: "X and Y are aliases and there is an alias proxy fence along the base
+// causality path from X to Y" (PTX ISA, memory consistency model, proxy-preserved base causality order). The thread
+// that signals has one on the path of all threads of its block, which a barrier precedes.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define AXCCL_CUDA_HAS_MULTICAST 1
+
+AXCCL_DEVICE void AliasFence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
+
+AXCCL_DEVICE void StoreToAll(uint8_t* p, const Raw& raw) {
+  asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(Global(p)), "r"(raw.word[0]),
+               "r"(raw.word[1]), "r"(raw.word[2]), "r"(raw.word[3])
+               : "memory");
+}
+
+// Vectors exist for floats alone.
+#define AXCCL_LOAD_VECTOR(form)                                                             \
+  asm volatile("multimem.ld_reduce.relaxed.sys.global." form " {%0, %1, %2, %3}, [%4];"     \
+               : "=r"(raw.word[0]), "=r"(raw.word[1]), "=r"(raw.word[2]), "=r"(raw.word[3]) \
+               : "l"(Global(p))                                                             \
+               : "memory")
+#define AXCCL_LOAD_WORDS(form)                                            \
+  for (int w = 0; w < 4; ++w)                                             \
+  asm volatile("multimem.ld_reduce.relaxed.sys.global." form " %0, [%1];" \
+               : "=r"(raw.word[w])                                        \
+               : "l"(Global(p + 4 * w))                                   \
+               : "memory")
+#define AXCCL_LOAD_PAIR(form, constraint, type)                             \
+  for (int h = 0; h < 2; ++h) {                                             \
+    type half;                                                              \
+    asm volatile("multimem.ld_reduce.relaxed.sys.global." form " %0, [%1];" \
+                 : constraint(half)                                         \
+                 : "l"(Global(p + 8 * h))                                   \
+                 : "memory");                                               \
+    uint64_t bits;                                                          \
+    __builtin_memcpy(&bits, &half, sizeof(bits));                           \
+    raw.word[2 * h] = static_cast<uint32_t>(bits);                          \
+    raw.word[2 * h + 1] = static_cast<uint32_t>(bits >> 32);                \
+  }
+
+// Returns the fold of the 16 bytes that all devices have there.
+template <SwitchFold kFold>
+AXCCL_DEVICE Raw LoadOfAll(const uint8_t* p) {
+  Raw raw;
+  if constexpr (kFold == SwitchFold::kSumFloat32) {
+    AXCCL_LOAD_VECTOR("add.v4.f32");
+  } else if constexpr (kFold == SwitchFold::kSumFloat16) {
+    AXCCL_LOAD_VECTOR("add.acc::f32.v4.f16x2");
+  } else if constexpr (kFold == SwitchFold::kSumBfloat16) {
+    AXCCL_LOAD_VECTOR("add.acc::f32.v4.bf16x2");
+  } else if constexpr (kFold == SwitchFold::kSumFloat64) {
+    AXCCL_LOAD_PAIR("add.f64", "=d", double);
+  } else if constexpr (kFold == SwitchFold::kSum32) {
+    AXCCL_LOAD_WORDS("add.u32");
+  } else if constexpr (kFold == SwitchFold::kMinInt32) {
+    AXCCL_LOAD_WORDS("min.s32");
+  } else if constexpr (kFold == SwitchFold::kMinUint32) {
+    AXCCL_LOAD_WORDS("min.u32");
+  } else if constexpr (kFold == SwitchFold::kMaxInt32) {
+    AXCCL_LOAD_WORDS("max.s32");
+  } else if constexpr (kFold == SwitchFold::kMaxUint32) {
+    AXCCL_LOAD_WORDS("max.u32");
+  } else if constexpr (kFold == SwitchFold::kAnd) {
+    AXCCL_LOAD_WORDS("and.b32");
+  } else if constexpr (kFold == SwitchFold::kOr) {
+    AXCCL_LOAD_WORDS("or.b32");
+  } else if constexpr (kFold == SwitchFold::kXor) {
+    AXCCL_LOAD_WORDS("xor.b32");
+  } else if constexpr (kFold == SwitchFold::kSum64) {
+    AXCCL_LOAD_PAIR("add.u64", "=l", uint64_t);
+  } else if constexpr (kFold == SwitchFold::kMinInt64) {
+    AXCCL_LOAD_PAIR("min.s64", "=l", uint64_t);
+  } else if constexpr (kFold == SwitchFold::kMinUint64) {
+    AXCCL_LOAD_PAIR("min.u64", "=l", uint64_t);
+  } else if constexpr (kFold == SwitchFold::kMaxInt64) {
+    AXCCL_LOAD_PAIR("max.s64", "=l", uint64_t);
+  } else {
+    static_assert(kFold == SwitchFold::kMaxUint64);
+    AXCCL_LOAD_PAIR("max.u64", "=l", uint64_t);
+  }
+  return raw;
+}
+#undef AXCCL_LOAD_VECTOR
+#undef AXCCL_LOAD_WORDS
+#undef AXCCL_LOAD_PAIR
 #endif
 
 // ---- conversions ----

@@ -59,7 +59,7 @@ AXCCL_DEVICE_CALL inline void PostFarSlot(const Context& c, const FarSlot& slot,
   if (count == 0) return;
   const Member& owner = channel.members()[slot.of_reader != 0 ? slot.reader : channel.self];
   PostSlot(channel, channel.members()[slot.reader].rank, slot.of_reader,
-           static_cast<uint64_t>(owner.scratch[0] - owner.block) + OffsetOfSlot(c, slot.slot, turn),
+           static_cast<uint64_t>(owner.scratch[0] - owner.block) + OffsetOfSlot(c, channel.half_bytes, slot.slot, turn),
            static_cast<uint32_t>(count * c.element));
 }
 

@@ -28,11 +28,9 @@ constexpr int64_t kMega = kKilo * kKilo;
 constexpr int64_t kTera = kMega * kMega;
 constexpr int64_t kYear = 366 * 24 * 3600;
 
-}  // namespace
-
-const std::vector<Info>& Table() {
-  // Never destroyed: threads of the library may still read it while the process exits.
-  static const auto* const table = new std::vector<Info>{
+// Also of NCCL, and what belongs to these.
+std::vector<Info> CommonParameters() {
+  return {
       Word("NCCL_DEBUG", "NONE", "NONE|VERSION|WARN|INFO|TRACE",
            "what is logged: nothing, or everything up to this level"),
       Text("NCCL_DEBUG_FILE", "stdout", "log file, stdout or stderr; %h becomes the host name, %p the process id"),
@@ -74,7 +72,14 @@ const std::vector<Info>& Table() {
       Int("NCCL_LOCAL_REGISTER", "1", 0, 1,
           "0: ncclCommRegister leaves plain memory as it is, not on pages that peers map"),
       Int("NCCL_P2P_DISABLE", "0", 0, 1, "1: GPU ranks communicate through pinned host memory (host ranks ignore it)"),
+      Int("NCCL_NVLS_ENABLE", "2", 0, 2,
+          "NVLink SHARP: 0: never; 1: where all GPUs of a communicator have it; 2: there, for more than two ranks"),
       Int("NCCL_SHM_DISABLE", "0", 0, 1, "1: no shared memory (no effect: it is the only link)"),
+  };
+}
+
+std::vector<Info> OwnParameters() {
+  return {
       Word("AXCCL_DEVICE", "auto", "auto|host|cuda", "where ranks live; auto: on GPUs where there are any"),
       Bytes("AXCCL_HEAP_BYTES", "0", 0, kTera,
             "address space for ncclMemAlloc and scratch; 0: four times the physical memory, 256G to 1T"),
@@ -89,6 +94,8 @@ const std::vector<Info>& Table() {
       Int("AXCCL_GPU_WINDOWS", "0", 0, 1,
           "1: ncclCommWindowRegister takes memory of GPUs, for programs whose kernels do not use the handle"),
       Bytes("AXCCL_SCRATCH_BYTES", "2M", 64 * kKilo, kTera, "scratch memory a rank of a communicator may use"),
+      Bytes("AXCCL_NVLS_BYTES", "16M", 2 * kMega, kTera,
+            "memory of its GPU that a rank has for NVLink SHARP, where that is used; rank 0's setting counts"),
       Bytes("AXCCL_MAP_BYTES", "512K", 0, kTera,
             "GPU ranks of several processes move data from buffer to buffer in calls of at least so many bytes; rank "
             "0's setting counts"),
@@ -128,6 +135,17 @@ const std::vector<Info>& Table() {
       Seconds("AXCCL_WAIT_NOTICE", "30", kYear,
               "how long an operation waits for a peer before a line on stderr reports it; 0: no such line"),
   };
+}
+
+}  // namespace
+
+const std::vector<Info>& Table() {
+  // Never destroyed: threads of the library may still read it while the process exits.
+  static const auto* const table = [] {
+    auto* const all = new std::vector<Info>(CommonParameters());
+    for (const Info& own : OwnParameters()) all->push_back(own);
+    return all;
+  }();
   return *table;
 }
 

@@ -172,13 +172,13 @@ TEST(Param, MisspeltNamesAreReported) {
 
 TEST(Param, OneLineListsVariablesOfNcclWithoutEffect) {
   Environment environment{{"NCCL_DEBUG", "INFO"},
-                          {"NCCL_NVLS_ENABLE", "1"},
+                          {"NCCL_NVB_DISABLE", "1"},
                           {"NCCL_SHM_DISABLE", "1"},
                           {"NCCL_CUMEM_ENABLE", "0"},
                           {"NCCL_ALGO", "ring"}};
   (void)Get("AXCCL_DEVICE");
   EXPECT_EQ(
-      environment.CountLog({"NCCL INFO", "no effect", "NCCL_NVLS_ENABLE", "NCCL_SHM_DISABLE", "NCCL_CUMEM_ENABLE"}), 1);
+      environment.CountLog({"NCCL INFO", "no effect", "NCCL_NVB_DISABLE", "NCCL_SHM_DISABLE", "NCCL_CUMEM_ENABLE"}), 1);
   EXPECT_EQ(environment.CountLog({"no effect"}), 1);
   EXPECT_EQ(environment.CountLog({"no effect", "NCCL_ALGO"}), 0);
   EXPECT_EQ(environment.CountLog({"no effect", "NCCL_DEBUG"}), 0);

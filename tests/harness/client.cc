@@ -1,9 +1,11 @@
 #include "tests/harness/client.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "tests/harness/gpu.h"
+#include "tests/harness/gpu_driver.h"
 #include "tests/harness/timing.h"
 
 namespace axccl::harness {
@@ -107,6 +109,7 @@ bool Clique::Init(RankContext& context, int streams_per_rank) {
   const int locals = context.local_ranks();
   const int first_in_process = context.first_rank() % (context.layout().threads * locals);
   members_.resize(static_cast<size_t>(locals));
+  if (locals == 1 && OnGpu() && std::getenv("AXCCL_TEST_OWN_GPUS") != nullptr) EnterGpu(context.first_rank());
   bool good = locals == 1 || ncclGroupStart() == ncclSuccess;
   for (int i = 0; i < locals && good; ++i) {
     members_[i].rank = context.first_rank() + i;

@@ -20,7 +20,12 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& parts,
   const int self = place == CudaPlace::kSelf ? 0 : channel->self();
   on_device->members_ = std::make_unique<Members>(channel->owner(), parts.links->MembersOf(*channel, place), self);
   // Slots are packed in another way, and tasks find their buffers themselves.
-  const PlanOptions options{.inline_bytes = 0, .by_runs = false, .rotated_bytes = UINT64_MAX};
+  PlanOptions options{.inline_bytes = 0, .by_runs = false, .rotated_bytes = UINT64_MAX};
+  if (const CudaMulticast* const multicast = parts.links->multicast();
+      multicast != nullptr && place == CudaPlace::kDefault) {
+    options.multicast_bytes = multicast->bytes();
+    options.multicast_folds = CudaMulticast::Folds;
+  }
   on_device->plans_ = std::make_unique<PlanCache>(on_device->members_.get(), options, nullptr);
   AXCCL_RETURN_IF_ERROR(on_device->Upload());
   return on_device;
@@ -68,6 +73,8 @@ Status CudaChannel::Upload() {
   channel.self = static_cast<uint32_t>(members_->self());
   channel.bindings_at = static_cast<uint32_t>(bindings_at);
   channel.view_bytes = members_->own().layout.announcement_words * sizeof(uint64_t);
+  if (const CudaMulticast* const multicast = parts_.links->multicast(); multicast != nullptr)
+    channel.multicast = multicast->area();
   std::memcpy(bytes.data(), &channel, sizeof(channel));
   for (uint32_t p = 0; p < size; ++p) {
     const cuda::Member on_device = OnDevice((*members_)[static_cast<int>(p)]);

@@ -21,6 +21,7 @@ Status CudaInterpreter::Load(const Device& device) {
   device_ = &device;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&run_, module, "axccl_run"));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&run_one_, module, "axccl_run_one"));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuModuleGetFunction(&probe_, module, "axccl_probe_multicast"));
   has_domains_ = device.capability() >= 90;
   int of_multiprocessor = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(
@@ -54,9 +55,16 @@ Status CudaInterpreter::Launch(kernels::cuda::Launch* launch, unsigned blocks, u
   return Launch(one ? run_one_ : run_, launch, blocks, threads, stream);
 }
 
+Status CudaInterpreter::Run(kernels::cuda::MulticastProbe* probe) const {
+  const Scope scope(*device_);
+  constexpr unsigned kThreads = kernels::cuda::MulticastProbe::kBytes / 16;
+  AXCCL_RETURN_IF_ERROR(Launch(probe_, probe, 1, kThreads, device_->stream()));
+  return Check(Driver::Loaded().cuStreamSynchronize(device_->stream()), "cuStreamSynchronize");
+}
+
 // What the kernel publishes would otherwise wait for what kernels of the application store meanwhile, too. Fences order
 // across domains because theirs reach the whole system.
-Status CudaInterpreter::Launch(CUfunction function, kernels::cuda::Launch* launch, unsigned blocks, unsigned threads,
+Status CudaInterpreter::Launch(CUfunction function, void* parameter, unsigned blocks, unsigned threads,
                                CUstream stream) const {
   CUlaunchAttribute domain = {};
   domain.id = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
@@ -68,7 +76,7 @@ Status CudaInterpreter::Launch(CUfunction function, kernels::cuda::Launch* launc
   config.hStream = stream;
   config.attrs = &domain;
   config.numAttrs = has_domains_ ? 1 : 0;
-  void* parameters[] = {launch};
+  void* parameters[] = {parameter};
   const auto call = [&] { return Driver::Loaded().cuLaunchKernelEx(&config, function, parameters, nullptr); };
   return Check(device::cuda::OnStream(*device_, call), "cuLaunchKernelEx");
 }

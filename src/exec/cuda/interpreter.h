@@ -24,15 +24,16 @@ class CudaInterpreter {
   // The stream is one of the device, and if its handle stands for a stream of the current context, that is the
   // device's.
   Status Launch(kernels::cuda::Launch* launch, unsigned blocks, unsigned threads, CUstream stream) const;
+  // Runs the probe and waits for its end.
+  Status Run(kernels::cuda::MulticastProbe* probe) const;
 
  private:
   Status Load(const device::cuda::Device& device);
 
-  Status Launch(CUfunction function, kernels::cuda::Launch* launch, unsigned blocks, unsigned threads,
-                CUstream stream) const;
+  Status Launch(CUfunction function, void* parameter, unsigned blocks, unsigned threads, CUstream stream) const;
 
   const device::cuda::Device* device_ = nullptr;
-  CUfunction run_ = nullptr, run_one_ = nullptr;
+  CUfunction run_ = nullptr, run_one_ = nullptr, probe_ = nullptr;
   bool has_domains_ = false;  // of memory: the device orders the accesses of each apart
   uint32_t resident_blocks_ = 1;
 };

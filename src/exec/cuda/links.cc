@@ -1,33 +1,21 @@
 #include "src/exec/cuda/links.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
-#include "src/base/format.h"
 #include "src/base/log.h"
+#include "src/exec/cuda/agree.h"
 #include "src/exec/cuda/rows.h"
 
 namespace axccl::exec {
 namespace {
 
-struct Verdict {
-  uint32_t code = 0;
-  char text[380] = {};
-};
-
-// Returns the error of the first rank that has failed, empty if none has. A rank that has failed still takes part, so
-// that no rank waits for it.
-Result<std::string> FirstFailure(Setup* setup, size_t ranks, const Status& mine) {
-  Verdict verdict;
-  verdict.code = static_cast<uint32_t>(mine.code());
-  mine.message().copy(verdict.text, sizeof(verdict.text) - 1);
-  std::vector<Verdict> verdicts(ranks);
-  AXCCL_RETURN_IF_ERROR(setup->AllGather(&verdict, sizeof(verdict), verdicts.data()));
-  for (Verdict& other : verdicts) {
-    other.text[sizeof(other.text) - 1] = 0;
-    if (other.code != 0) return Printable(other.text[0] != 0 ? other.text : "unknown");
-  }
-  return std::string();
+// Whether no two ranks share a device.
+bool HaveDevicesOfTheirOwn(const std::vector<Member>& members) {
+  std::set<int> devices;
+  for (const Member& member : members) devices.insert(member.cores);
+  return devices.size() == members.size();
 }
 
 }  // namespace
@@ -59,6 +47,9 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
   }
   if (options_.spans_machines || !reason.empty()) AXCCL_RETURN_IF_ERROR(ShareHost(setup, members, hosts));
   AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup));
+  if (members.size() > 1 && reason.empty() && !options_.spans_machines && HaveDevicesOfTheirOwn(members)) {
+    AXCCL_ASSIGN_OR_RETURN(multicast_, CudaMulticast::Share(setup, options_, *device_));
+  }
   return one_process_ || !reason.empty() ? Status() : ShareBuffers(setup, members);
 }
 
@@ -132,6 +123,7 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup) {
 
 void CudaLinks::Disconnect() {
   buffers_ = nullptr;
+  if (multicast_ != nullptr) multicast_->Unmap();
   if (proxy_ != nullptr) proxy_->Stop();
   if (posted_ != 0) device_->Return(std::exchange(posted_, 0));
   if (ring_ != nullptr) device::cuda::Device::ReturnHost(std::exchange(ring_, nullptr));

@@ -14,6 +14,7 @@
 #include "src/exec/channel/channel.h"
 #include "src/exec/cuda/buffers.h"
 #include "src/exec/cuda/layout.h"
+#include "src/exec/cuda/multicast.h"
 #include "src/exec/cuda/proxy.h"
 #include "src/exec/platform/platform.h"
 #include "src/exec/platform/protocols.h"
@@ -31,8 +32,8 @@ class CudaLinks {
   Status Share(Setup* setup, const std::vector<Member>& members);
   // Releases the peers' memory.
   void Disconnect();
-  // Whether that takes long, because memory of other processes has to be unmapped.
-  bool slow_to_disconnect() const { return !one_process_ || blocks_.on_host(); }
+  // Whether that takes long, because memory has to be unmapped.
+  bool slow_to_disconnect() const { return !one_process_ || blocks_.on_host() || multicast_ != nullptr; }
 
   // How kernels here reach a rank's block.
   const cuda_ipc::Reach& of(int rank) const { return blocks_.of(static_cast<size_t>(rank)); }
@@ -55,6 +56,8 @@ class CudaLinks {
   CUdeviceptr posted() const { return posted_; }
   // Null if ranks do not announce their buffers.
   CudaBuffers* buffers() const { return buffers_.get(); }
+  // Scratch that the switch between the devices reaches; null if there is none.
+  const CudaMulticast* multicast() const { return multicast_.get(); }
   // Whether this rank and that one read each other's buffers, at the addresses there or by announcing them.
   bool ReadsBuffersOf(int rank) const {
     return of(rank).addresses() || (buffers_ != nullptr && of(rank).inbox() == nullptr);
@@ -81,6 +84,7 @@ class CudaLinks {
   CUdeviceptr posted_ = 0;
   std::unique_ptr<CudaProxy> proxy_;
   std::unique_ptr<CudaBuffers> buffers_;
+  std::unique_ptr<CudaMulticast> multicast_;
   uint32_t neighbours_ = 1;
   bool one_process_ = true;  // all ranks are in one process
   std::string no_rows_;      // why this rank cannot use rows

@@ -13,7 +13,7 @@ using plan::OpKind;
 CudaPacking::CudaPacking(const Program& program)
     : schedule_(program.plan->schedule),
       endpoints_(program.inline_endpoint),
-      packs_(!schedule_.direct && schedule_.slots != 0) {
+      packs_(!schedule_.direct && schedule_.slots != 0 && !program.multicast) {
   const size_t ranks = schedule_.program.size(), lanes = schedule_.lanes;
   for (size_t i = 0; packs_ && i < ranks * lanes; ++i) packs_ = FindSignals(i / lanes, i % lanes);
   for (size_t i = 0; packs_ && i < ranks * lanes; ++i) packs_ = CheckReads(i / lanes, i % lanes);

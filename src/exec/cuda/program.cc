@@ -1,5 +1,6 @@
 #include "src/exec/cuda/program.h"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -49,8 +50,8 @@ cuda::Step Convert(const Step& step) {
 cuda::Operand Convert(const plan::Operand& operand, const Program& program) {
   cuda::Operand out;
   out.rank = operand.rank;
-  if (operand.buffer == plan::Buffer::kScratch) {
-    out.space = cuda::Space::kSlot;
+  if (plan::IsSlot(operand)) {
+    out.space = operand.buffer == plan::Buffer::kScratch ? cuda::Space::kSlot : cuda::Space::kAllSlots;
     out.slot = operand.part;
     out.endpoint = program.inline_endpoint[operand.part];
   } else {
@@ -92,6 +93,35 @@ void MarkBetween(const Program& program, const plan::Placement& placement, std::
   }
 }
 
+bool IsOfAll(const plan::Operand& operand) { return operand.buffer == plan::Buffer::kMulticast; }
+
+// How a move uses slots of all ranks; 0: not at all.
+uint8_t UseOfAll(const Program& program, const Step& step) {
+  const auto first = program.operands.begin() + step.operands;
+  const auto end = first + step.num_dst + step.num_src;
+  if (std::any_of(first + step.num_dst, end, IsOfAll)) return cuda::Step::kFoldsOfAll;
+  return std::any_of(first, end, IsOfAll) ? cuda::Step::kStoresToAll : 0;
+}
+
+// In plans with slots of all ranks, kernels reach these and the rank's own, and store one thing to all at a time.
+Status CheckMulticast(const Program& program) {
+  const auto is_of_peer = [&](const plan::Operand& o) {
+    return o.buffer == plan::Buffer::kScratch && o.rank != program.rank;
+  };
+  bool runs = std::none_of(program.operands.begin(), program.operands.end(), is_of_peer);
+  for (const std::vector<Step>& steps : program.lanes) {
+    for (const Step& step : steps) {
+      const uint8_t use = UseOfAll(program, step);
+      const bool one = use == cuda::Step::kFoldsOfAll || step.num_dst == 1;
+      runs &= use == 0 || (step.num_src == 1 && step.parts == 1 && one);
+    }
+  }
+  if (runs) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "%s uses slots of all ranks in a way that CUDA devices do not run: use another algorithm",
+                    program.plan->schedule.algorithm.c_str());
+}
+
 Status CheckRoom(const Program& program) {
   const char* const name = program.plan->schedule.algorithm.c_str();
   const int ranks = program.plan->schedule.contract.ranks;
@@ -110,6 +140,7 @@ Status CheckRoom(const Program& program) {
 Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Outbound* outbound,
                                                const plan::Placement& placement) {
   AXCCL_RETURN_IF_ERROR(CheckRoom(program));
+  if (program.multicast) AXCCL_RETURN_IF_ERROR(CheckMulticast(program));
   const plan::Plan& plan = *program.plan;
   cuda::Program header;
   header.plan_id[0] = plan.hash.high;
@@ -120,6 +151,7 @@ Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Out
   header.complete = plan.complete;
   const CudaPacking packing(program);
   header.packing = packing.packing();
+  header.multicast = program.multicast;
   header.is_barrier = plan.schedule.contract.kind == plan::Kind::kBarrier;
 
   std::vector<cuda::Step> steps;
@@ -135,6 +167,8 @@ Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Out
       const size_t from = waits ? step.from_lane : lane;
       if (waits || step.kind == plan::OpKind::kSignal)
         steps.back().packed = packing.Publishes(rank, from, step.endpoint, step.value);
+      if (step.kind == plan::OpKind::kCopy || step.kind == plan::OpKind::kReduce)
+        steps.back().packed = UseOfAll(program, step);
     }
     header.lane_begin[lane + 1] = static_cast<uint32_t>(steps.size());
   }

@@ -43,6 +43,9 @@ struct RankOptions {
   bool spans_machines = false;
   bool direct = true;   // false (NCCL_P2P_DISABLE): ranks do not communicate through device memory
   Protocols protocols;  // allowed by the user
+  // NVLink SHARP (NCCL_NVLS_ENABLE): never, wherever the devices have it, or there and where it pays.
+  enum class Nvls : uint8_t { kOff, kOn, kAuto } nvls = Nvls::kOff;
+  uint64_t nvls_bytes = 0;  // of the device, for the slots that it reaches
 };
 
 // The cores of a device. Ranks of a machine share them whose `device` is the same. Plain data that ranks send.

@@ -1,0 +1,16 @@
+// How ranks agree on what all of them can do, while their communicator is made.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "src/base/status.h"
+#include "src/exec/platform/rank_device.h"
+
+namespace axccl::exec {
+
+// Collective: returns the error of the first of the ranks that has failed, empty if none has. A rank that has failed
+// still takes part, so that no rank waits for it.
+Result<std::string> FirstFailure(Setup* setup, size_t ranks, const Status& mine);
+
+}  // namespace axccl::exec
