@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tests/harness/fibers/fibers.h"
+#include "tests/harness/fibers/team.h"
 
 #define __global__
 #define __grid_constant__
@@ -216,6 +217,31 @@ inline void StoreRow(uint8_t* place, const Raw& raw) {
 #else
   fibers::StoreRow(at, row);
 #endif
+}
+
+// ---- memory of all devices ----
+
+#define AXCCL_CUDA_HAS_MULTICAST 1
+
+inline void AliasFence() {}
+// One after the other, from any device on.
+inline void StoreToAll(uint8_t* p, const Raw& raw) {
+  RequireAligned(p, 16);
+  const auto& team = fibers::Team();
+  const size_t first = fibers::Draw(team.size());
+  for (size_t i = 0; i < team.size(); ++i) StoreRaw(team[(first + i) % team.size()] + fibers::OffsetInTeam(p), raw);
+}
+template <SwitchFold kFold>
+Raw LoadOfAll(const uint8_t* p) {
+  RequireAligned(p, 16);
+  const auto& team = fibers::Team();
+  const size_t first = fibers::Draw(team.size());
+  Raw fold = LoadRaw(team[first] + fibers::OffsetInTeam(p));
+  for (size_t i = 1; i < team.size(); ++i) {
+    const Raw next = LoadRaw(team[(first + i) % team.size()] + fibers::OffsetInTeam(p));
+    fibers::FoldPiece(kFold, fold.word, next.word);
+  }
+  return fold;
 }
 
 // ---- copies in bulk ----

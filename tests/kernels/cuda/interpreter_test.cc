@@ -80,6 +80,11 @@ TEST_F(CudaInterpreter, RunsRowedCalls) {
   for (int repeat = 0; repeat < Times(50); ++repeat) ASSERT_EQ(RunRowedCalls(RunKernel, random.Next()), "");
 }
 
+TEST_F(CudaInterpreter, RunsMulticastCalls) {
+  harness::Random random(harness::Seed() + 9);
+  for (int repeat = 0; repeat < Times(150); ++repeat) ASSERT_EQ(RunMulticastCalls(RunKernel, random.Next()), "");
+}
+
 // Words that were stored long ago and are no longer used are cleared.
 TEST_F(CudaInterpreter, ForgetsOldWords) {
   CallSpec call;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/switch_fold.h"
+#include "src/algo/algo.h"
+
 #include "tests/kernels/cuda/random_calls.h"
 
 namespace axccl::kernels::cuda {
@@ -155,6 +158,41 @@ std::string RunRowedCalls(Kernel kernel, uint64_t seed) {
   // In most cases where flags of 32 bits would repeat.
   const uint64_t first_turn = random.OneIn(3) ? random.Below(2) : (uint64_t{1} << 32) + random.Below(4);
   return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches, first_turn);
+}
+
+namespace {
+
+// Returns false unless there is such a plan for the call, and the switch folds as it does.
+bool PutOnMulticast(CallSpec* call, harness::Random* random) {
+  const auto& algorithms = algo::MulticastAlgorithms(call->kind);
+  if (algorithms.empty()) return false;
+  call->algorithm = algorithms[random->Below(algorithms.size())];
+  call->views.clear();
+  call->scale = 0;
+  call->packs = false;
+  Legalize(call);
+  const bool divides = call->scaling == Scaling::kAverage && !IsFloat(call->type);
+  const bool folds = !divides && SwitchFoldOf(call->type, call->combine) != SwitchFold::kNone;
+  return folds || !algo::FoldsByMulticast(call->kind, call->algorithm);
+}
+
+}  // namespace
+
+std::string RunMulticastCalls(Kernel kernel, uint64_t seed) {
+  harness::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.Below(3));
+  std::vector<CallSpec> calls;
+  while (calls.size() < 4) {
+    const CallSpec other = RandomCall(ranks, kLanes, &random);
+    CallSpec call = other;
+    if (PutOnMulticast(&call, &random)) {
+      calls.push_back(call);
+    } else if (random.OneIn(8)) {
+      calls.push_back(other);
+    }
+    if (calls.size() == 3) calls.push_back(calls.back());
+  }
+  return RunSequence(kernel, ranks, kLanes, calls, seed, kMostSwitches);
 }
 
 namespace {

@@ -23,6 +23,8 @@ std::string RunSmallCalls(Kernel kernel, uint64_t seed);
 std::string RunSmallCallsAmongOthers(Kernel kernel, uint64_t seed);
 // Likewise, in rows.
 std::string RunRowedCalls(Kernel kernel, uint64_t seed);
+// Calls by plans with slots of all ranks, between other calls.
+std::string RunMulticastCalls(Kernel kernel, uint64_t seed);
 // Repeats the same call, with two programs or with the second one only.
 std::string RunOffers(Kernel kernel, uint64_t seed);
 // The members of a created channel meet after the first operations have begun.

@@ -14,6 +14,7 @@
 #include "src/exec/cuda/program.h"
 #include "src/exec/cuda/small.h"
 #include "src/verify/verify.h"
+#include "tests/harness/fibers/team.h"
 
 namespace axccl::kernels::cuda {
 namespace {
@@ -133,6 +134,7 @@ void World::MakeDevice(int rank) {
   device->rows.resize(words(static_cast<size_t>(kRowedEndpoints) * kRotation * kRowedSlotBytes + kRowBytes));
   device->announcements.resize(words(2 * sizeof(Announcement) + 2 * kViewBytes));
   device->scratch.resize(words(kScratchBytes), 0xcccccccccccccccc);
+  device->bound.resize(words(kScratchBytes), 0xcccccccccccccccc);
   // A member exports its whole address space, shifted.
   device->maps = {0, static_cast<uint64_t>(rank + 1) << 20};
   const size_t bindings = Channel::MembersAt() + sizeof(Member) * static_cast<size_t>(ranks_);
@@ -163,6 +165,7 @@ void World::FillChannel(int rank) {
   channel.size = static_cast<uint32_t>(ranks_);
   channel.self = static_cast<uint32_t>(rank);
   channel.view_bytes = kViewBytes;
+  channel.multicast = {reinterpret_cast<uint8_t*>(fibers::kTeam), on_line(device.bound), kScratchBytes / kRotation};
   for (int peer = 0; peer < ranks_; ++peer) {
     Device& other = *devices_[static_cast<size_t>(peer)];
     channel.members()[peer] = {on_line(other.lines),
@@ -428,6 +431,8 @@ void World::Add(const CallSpec& call, uint32_t without) {
 }
 
 bool World::Run(Kernel kernel, const Shape& shape, const fibers::Options& options) {
+  fibers::Team().clear();
+  for (const auto& device : devices_) fibers::Team().push_back(device->channel->multicast.own);
   std::deque<Launch> launches;
   std::deque<std::vector<Task>> tasks;
   std::vector<fibers::Stream> streams(shape.together ? 1 : static_cast<size_t>(ranks_));

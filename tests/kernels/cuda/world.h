@@ -106,7 +106,7 @@ class World {
 
  private:
   struct Device {
-    std::vector<uint64_t> lines, packed, rows, announcements, scratch, channel_memory;
+    std::vector<uint64_t> lines, packed, rows, announcements, scratch, bound, channel_memory;
     std::vector<uint64_t> maps, meeting_memory;
     Channel* channel = nullptr;
     Control control;
