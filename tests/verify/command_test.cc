@@ -269,6 +269,8 @@ TEST(ExplainTest, KnowsGpus) {
   EXPECT_TRUE(Has(apart.text, "machine: 8 GPUs, fixed figures of an H100\n")) << apart.text;
   EXPECT_TRUE(Has(apart.text, "copies between GPUs 8.2 GB/s by a lane, 450 by a GPU each way")) << apart.text;
   EXPECT_TRUE(Has(apart.text, "\nchosen: direct, 64 lanes: ")) << apart.text;
+  const Outcome sharp = RunProgram("explain --op all_reduce --bytes 1G --ranks 8 --gpus 8 --nvls yes");
+  EXPECT_TRUE(Has(sharp.text, "\nchosen: nvls, 64 lanes, ")) << sharp.text;
   const Outcome shared = RunProgram("explain --op all_reduce --bytes 1G --ranks 8 --gpus 1");
   EXPECT_TRUE(Has(shared.text, "\nchosen: direct, 16 lanes: ")) << shared.text;
 }
@@ -352,6 +354,7 @@ TEST(ExplainTest, WrongUseNamesTheError) {
   fails_with("--op all_reduce --bytes 8", "--ranks is missing");
   fails_with("--op all_reduce --ranks 4", "--bytes is missing");
   fails_with("--op all_reduce --ranks 4 --bytes lots", "--bytes 'lots' is not a size");
+  fails_with(question + "--gpus 1 --nvls yes", "--nvls needs a GPU for each rank");
   fails_with(question + "--gpus 2 --cores 4", "--gpus has figures of its own and takes no --cores");
   fails_with(question + "--algo ring", "explain takes no --algo");
   fails_with(question + "plan", "explain takes no FILE");

@@ -56,6 +56,10 @@ tune::Query QueryOf(const Options& o, bool group_order) {
   query.split_rows = o.split_rows;
   query.placement = o.placement;
   query.sharers = RanksOfGpu(o);
+  if (o.nvls) {
+    query.multicast = tune::Multicast::kFolds;
+    query.multicast_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_NVLS_BYTES")) / plan::kRotation;
+  }
   return query;
 }
 

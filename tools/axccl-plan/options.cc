@@ -182,7 +182,7 @@ bool IsOfSimulate(const std::string& word) {
 }
 bool IsOfExplain(const std::string& word) {
   return IsIn(word, {"--bytes", "--dtype", "--machine", "--network", "--access", "--max-lanes", "--cores", "--gpus",
-                     "--blocks"});
+                     "--nvls", "--blocks"});
 }
 
 // Of all commands; CheckComplete refuses those of others.
@@ -191,7 +191,7 @@ std::vector<command_line::Option> AllOptions() {
   for (const char* name :
        {"--op",      "--algo",   "--ranks",     "--root",    "--lanes",   "--machines", "--slices", "--produced",
         "--order",   "--bytes",  "--tile",      "--produce", "--consume", "--in-place", "--dtype",  "--machine",
-        "--network", "--access", "--max-lanes", "--cores",   "--gpus",    "--blocks"})
+        "--network", "--access", "--max-lanes", "--cores",   "--gpus",    "--nvls",     "--blocks"})
     all.push_back({name});
   for (const FabricOption& option : kFabricOptions)
     if (std::string_view(option.name) != "--network") all.push_back({option.name});
@@ -232,6 +232,7 @@ Status SetExplained(const std::string& name, const std::string& value, Options* 
   if (name == "--blocks") return ParseBlocks(value, o);
   if (name == "--max-lanes") return ParseInt(name, value, 1, &o->max_lanes);
   if (name == "--cores") return ParseInt(name, value, 1, &o->cores);
+  if (name == "--nvls") return ParseYes(name, value, &o->nvls);
   if (name == "--gpus") return ParseInt(name, value, 1, &o->gpus);
   (name == "--machine" ? o->machine_file : o->network_file) = value;
   return Status();
@@ -284,6 +285,7 @@ Status CheckExplain(const Options& o, const Given& given) {
   const std::string of_host = given.First([](const std::string& word) {
     return IsIn(word, {"--machine", "--machines", "--cores"});
   });
+  if (o.nvls && o.gpus < o.contract.ranks) return BadUse("--nvls needs a GPU for each rank (--gpus)");
   if (o.gpus > 0 && !of_host.empty()) return BadUse("--gpus has figures of its own and takes no " + of_host);
   return Status();
 }
@@ -433,6 +435,8 @@ const char* HelpText() {
          "(plain\n"
          "                  memory of other processes) or none (where that is forbidden; on several machines)\n"
          "  --gpus N        the ranks are on so many GPUs (H100, NVLink), not on this machine's processors\n"
+         "  --nvls yes      with --gpus, one for each rank: they have NVLink SHARP, which folds such elements\n"
+         "                  (default no)\n"
          "  --blocks B      how a view's blocks lie: plain (default), short-runs (side by side, sharing cache lines) "
          "or\n"
          "                  split-rows (side by side, in rows of a few KiB)\n"
@@ -444,7 +448,8 @@ const char* HelpText() {
          "  --network FILE  what goes between machines (~/.cache/axccl/network-*); default: what was measured last by "
          "ranks\n"
          "                  here, if anything was; fixed: the figures of AXCCL_NET_MEASURE=never\n"
-         "NCCL_ALGO, AXCCL_ORDER and AXCCL_SCRATCH_BYTES take effect as on rank 0. Of each candidate explain prints "
+         "NCCL_ALGO, AXCCL_ORDER, AXCCL_SCRATCH_BYTES and AXCCL_NVLS_BYTES take effect as on rank 0. Of each candidate "
+         "explain prints "
          "the\n"
          "predicted time and where it goes: steps (operations and signals inside machines), copies (bytes inside\n"
          "machines), messages (signals between machines) and link (bytes between machines).\n"

@@ -47,6 +47,7 @@ struct Options {
   int max_lanes = 0;                            // 0: as many as a communicator has
   int cores = 0;                                // 0: this machine's
   int gpus = 0;                                 // above 0: the ranks are on so many
+  bool nvls = false;                            // with NVLink SHARP
   bool short_runs = false, split_rows = false;  // as in tune::Query
 };
 
