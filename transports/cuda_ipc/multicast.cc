@@ -89,6 +89,8 @@ Result<Handle> Multicast::Create(size_t devices, uint64_t least_bytes) {
 Status Multicast::Join(const Handle& handle) {
   const Scope scope(device_);
   if (!has_object_) {
+    if (handle.kind != Handle::kFile || handle.bytes == 0 || handle.bytes % kPage != 0)
+      return MakeStatus(Code::kRemoteError, "the rank that makes the multicast object offers none");
     AXCCL_ASSIGN_OR_RETURN(const Fd file, Take(handle));
     auto* const shared = reinterpret_cast<void*>(static_cast<intptr_t>(file.get()));
     AXCCL_RETURN_IF_CUDA_ERROR(

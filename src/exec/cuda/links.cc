@@ -48,7 +48,9 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
   if (options_.spans_machines || !reason.empty()) AXCCL_RETURN_IF_ERROR(ShareHost(setup, members, hosts));
   AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup));
   if (members.size() > 1 && reason.empty() && !options_.spans_machines && HaveDevicesOfTheirOwn(members)) {
-    AXCCL_ASSIGN_OR_RETURN(multicast_, CudaMulticast::Share(setup, options_, *device_));
+    multicast_ = std::make_unique<CudaMulticast>(options_, *device_);
+    AXCCL_ASSIGN_OR_RETURN(const bool all_use_it, multicast_->Share(setup));
+    if (!all_use_it) multicast_ = nullptr;
   }
   return one_process_ || !reason.empty() ? Status() : ShareBuffers(setup, members);
 }

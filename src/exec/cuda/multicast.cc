@@ -37,29 +37,27 @@ std::vector<float> NumbersOf(size_t rank) {
 
 }  // namespace
 
-Result<std::unique_ptr<CudaMulticast>> CudaMulticast::Share(Setup* setup, const RankOptions& options,
-                                                            const device::cuda::Device& device) {
-  std::unique_ptr<CudaMulticast> made(new CudaMulticast(options, device));
-  AXCCL_ASSIGN_OR_RETURN(const std::string reason, made->Try(setup, options));
+Result<bool> CudaMulticast::Share(Setup* setup) {
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, Try(setup));
   if (reason.empty()) {
-    AXCCL_INFO(kInit, "rank %d uses NVLink SHARP, for which each device has %llu bytes", options.rank,
-               static_cast<unsigned long long>(made->bytes()));
-    return made;
+    AXCCL_INFO(kInit, "rank %zu uses NVLink SHARP, for which each device has %llu bytes", rank_,
+               static_cast<unsigned long long>(bytes()));
+  } else {
+    AXCCL_INFO(kInit, "rank %zu does without NVLink SHARP: %s", rank_, reason.c_str());
   }
-  AXCCL_INFO(kInit, "rank %d does without NVLink SHARP: %s", options.rank, reason.c_str());
-  return std::unique_ptr<CudaMulticast>();
+  return reason.empty();
 }
 
 // All ranks agree after each step, because some steps wait for all ranks to have ended the one before.
-Result<std::string> CudaMulticast::Try(Setup* setup, const RankOptions& options) {
+Result<std::string> CudaMulticast::Try(Setup* setup) {
   const auto agree = [&](const Status& mine) { return FirstFailure(setup, ranks_, mine); };
-  AXCCL_ASSIGN_OR_RETURN(std::string reason, agree(Allow(options)));
+  AXCCL_ASSIGN_OR_RETURN(std::string reason, agree(Allow()));
   if (!reason.empty()) return reason;
 
   cuda_ipc::Handle mine;
   Status made;
   if (rank_ == 0) {
-    const Result<cuda_ipc::Handle> created = memory_.Create(ranks_, options.nvls_bytes);
+    const Result<cuda_ipc::Handle> created = memory_.Create(ranks_, options_.nvls_bytes);
     made = created.status();
     if (created.ok()) mine = created.value();
   }
@@ -77,10 +75,10 @@ Result<std::string> CudaMulticast::Try(Setup* setup, const RankOptions& options)
 
 // Between two devices, each byte crosses a link as often as without the switch, so there it is used only if it is asked
 // for, as in NCCL.
-Status CudaMulticast::Allow(const RankOptions& options) const {
-  if (options.nvls == RankOptions::Nvls::kOff)
+Status CudaMulticast::Allow() const {
+  if (options_.nvls == RankOptions::Nvls::kOff)
     return MakeStatus(Code::kInvalidUsage, "NCCL_NVLS_ENABLE=0 on rank %zu", rank_);
-  if (options.nvls == RankOptions::Nvls::kAuto && ranks_ <= 2)
+  if (options_.nvls == RankOptions::Nvls::kAuto && ranks_ <= 2)
     return MakeStatus(Code::kInvalidUsage, "two ranks gain nothing from it, unless NCCL_NVLS_ENABLE=1");
   return cuda_ipc::Multicast::Check(device_);
 }

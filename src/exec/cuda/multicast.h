@@ -1,11 +1,11 @@
 // Scratch of all ranks that the switch between their devices reaches (NVLink SHARP), for plans with slots of all ranks.
 // A communicator has it if its ranks are on one machine, each on a device of its own, and all of them can use it.
 //
-// After Share, any thread may call the const functions.
+// After Share, any thread may call the const functions. Peers may access the memory until all ranks have called Unmap,
+// or agreed that it is of no use; the destructor must follow that, also if Share fails.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "kernels/cuda/launch.h"
@@ -20,10 +20,16 @@ namespace axccl::exec {
 
 class CudaMulticast {
  public:
+  CudaMulticast(const RankOptions& options, const device::cuda::Device& device)
+      : options_(options),
+        rank_(static_cast<size_t>(options.rank)),
+        ranks_(static_cast<size_t>(options.ranks)),
+        device_(device),
+        memory_(device) {}
+
   // Collective over the ranks of a communicator, which must be on one machine, each on a device of its own. Returns
-  // null on all of them, and logs why, unless all can use it: then the data of each has arrived at the others.
-  static Result<std::unique_ptr<CudaMulticast>> Share(Setup* setup, const RankOptions& options,
-                                                      const device::cuda::Device& device);
+  // whether all can use it, and the data of each has arrived at the others; otherwise logs why not.
+  Result<bool> Share(Setup* setup);
 
   // Whether the switch folds what the call folds, as the call wants it.
   static bool Folds(const Call& call);
@@ -34,14 +40,9 @@ class CudaMulticast {
   void Unmap() { memory_.Unmap(); }
 
  private:
-  CudaMulticast(const RankOptions& options, const device::cuda::Device& device)
-      : rank_(static_cast<size_t>(options.rank)),
-        ranks_(static_cast<size_t>(options.ranks)),
-        device_(device),
-        memory_(device) {}
   // Returns why it cannot be used; empty if it can.
-  Result<std::string> Try(Setup* setup, const RankOptions& options);
-  Status Allow(const RankOptions& options) const;
+  Result<std::string> Try(Setup* setup);
+  Status Allow() const;
   Status Prepare();
   Status Probe() const;
   Status Check() const;
@@ -51,6 +52,7 @@ class CudaMulticast {
   enum Place : uint64_t { kNumbers, kSums, kPattern, kPlaces };
   uint64_t At(Place place) const { return (ranks_ + place) * kernels::cuda::MulticastProbe::kBytes; }
 
+  const RankOptions options_;
   const size_t rank_, ranks_;
   const device::cuda::Device& device_;
   cuda_ipc::Multicast memory_;
