@@ -253,6 +253,27 @@ TEST(Nvls, IsNotUsedIfItIsMissingOnOneRank) {
   }
 }
 
+// The order in which the switch folds is not defined, which matters to floats.
+TEST(Nvls, GroupOrderExcludesTheSwitch) {
+  for (const std::string algorithm : {"nvls", "nvls_oneshot"}) {
+    const auto body = [&algorithm](RankContext& context) {
+      ASSERT_NE(EnterGpu(context.rank()), nullptr);
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      Words data(3000, 1);
+      ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+      ASSERT_TRUE(clique.Synchronize());
+      EXPECT_EQ(LastAlgorithm(clique), algorithm);
+      ASSERT_OK(ncclAllReduce(data.get(), data.get(), data.size(), ncclFloat32, ncclSum, clique.comm(),
+                              harness::Cuda(clique.stream())));
+      ASSERT_TRUE(clique.Synchronize());
+      EXPECT_EQ(LastAlgorithm(clique) == algorithm, algorithm == "nvls_oneshot") << LastAlgorithm(clique);
+      ASSERT_TRUE(context.Barrier());
+    };
+    RunRanks(harness::Processes(3), body, OnDevices(3, algorithm, {{"AXCCL_ORDER", "group"}}));
+  }
+}
+
 // A new communicator of some of the ranks has its own.
 TEST(Nvls, OfEveryCommunicatorItsOwn) {
   const auto body = [](RankContext& context) {
