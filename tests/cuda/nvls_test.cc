@@ -234,7 +234,7 @@ TEST(Nvls, IsNotUsedIfItIsMissingOnOneRank) {
                                             {"SOFTGPU_BIND", "0", "cuMulticastBindMem failed"},
                                             {"SOFTGPU_CORRUPT_MULTICAST", "1", "on CUDA device 0 of rank 0"}}) {
     for (const int obstructed : {0, 2}) {
-      const auto body = [&](RankContext& context) {
+      const auto body = [&file, name = name, value = value, reason = reason, obstructed](RankContext& context) {
         if (context.rank() == obstructed) {
           ASSERT_EQ(setenv(name, value, 1), 0);
         }
