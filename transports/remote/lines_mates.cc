@@ -1,0 +1,133 @@
+// What processes of one machine tell each other of lines that others of them have.
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transports/remote/lines.h"
+
+namespace axccl::remote {
+namespace {
+
+constexpr size_t kMostUnknown = 4096;
+
+}  // namespace
+
+Status Lines::AddMates(const std::vector<ProcessId>& mates) {
+  return loop_->Run([&] {
+    for (const ProcessId& mate : mates) mates_.Add(mate);
+  });
+}
+
+// ---- losses ----
+
+void Lines::TellMates(const ProcessId& lost) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!known_.contains(lost) || !lost_.insert(lost).second) return;
+  }
+  mates_.TellAll({Mates::Head::kLost, lost});
+}
+
+// One that was lost is looked for only once it has been met again.
+void Lines::LookFor(const ProcessId& process, std::chrono::milliseconds last_words) {
+  const auto known = known_.find(process);
+  if (known == known_.end()) {
+    if (unknown_.size() < kMostUnknown) unknown_.insert(process);
+    return;
+  }
+  const Key key{process, known->second.address.begin()->first, LineUse::kLife};
+  if (IsLost(process) || Looks(key)) return;
+  const bool calls =
+      lines_.contains(key) && lines_[key].call != nullptr && lines_[key].call->stage == Calling::kConnecting;
+  if (HasLifeline(process) && !calls) return;
+  if (!calls) {
+    if (const Status status = Call(key); !status.ok()) return End(process, std::string(status.message()));
+  }
+  lines_[key].call->looks = true;
+  lines_[key].call->last_words = last_words;
+  LookAgain(key, lines_[key].call->limit, 1);
+}
+
+// A packet may be lost, and the kernel sends the next one only after a second.
+void Lines::LookAgain(const Key& key, service::Clock::time_point limit, int calls) {
+  loop_->CallAt(service::Clock::now() + kLook, [this, key, limit, calls] {
+    if (!Looks(key) || lines_[key].call->limit != limit) return;
+    if (calls == kLooks)
+      return End(key.process, "its machine, or the network to it, does not answer over " + names_[key.rail]);
+    if (lines_[key].fd) loop_->Unwatch(lines_[key].fd.get());
+    loop_->Cancel(std::exchange(lines_[key].call->timer, 0));
+    if (const Status status = Dial(key); !status.ok()) return End(key.process, std::string(status.message()));
+    LookAgain(key, limit, calls + 1);
+  });
+}
+
+bool Lines::Looks(const Key& key) const {
+  const auto found = lines_.find(key);
+  return found != lines_.end() && found->second.call != nullptr && found->second.call->looks;
+}
+
+// So that this process hears of losses of the machine, and is watched from there, as long as there are others.
+void Lines::WatchAnother(const ProcessId& lost) {
+  if (!known_.contains(lost) || WatchesMachineOf(lost) || !InUse()) return;
+  const auto other = std::find_if(known_.begin(), known_.end(), [&](const auto& known) {
+    return machines_.at(known.first) == machines_.at(lost) && !IsLost(known.first);
+  });
+  if (other != known_.end()) LookFor(other->first, kLastWordsOfOthers);
+}
+
+// ---- notices ----
+
+bool Lines::WatchesMachineOf(const ProcessId& process) const {
+  const uint64_t machine = machines_.at(process);
+  return std::any_of(lines_.begin(), lines_.end(), [&](const auto& entry) {
+    return entry.first.use == LineUse::kLife && machines_.at(entry.first.process) == machine;
+  });
+}
+
+// Who tells this process's mate of a loss has passed on before what came from the lost one.
+bool Lines::TellSomehow(const ProcessId& process, const Notice& notice) {
+  if (Tell(process, notice)) return true;
+  const NoticeHead head{notice.kind, notice.rank, notice.comm, notice.number, 0};
+  Notice pass{.kind = Notice::kPass};
+  const auto add = [&pass](std::span<const std::byte> part) {
+    pass.text.insert(pass.text.end(), part.begin(), part.end());
+  };
+  add(std::as_bytes(std::span(process)));
+  add(std::as_bytes(std::span(&head, 1)));
+  add(notice.text);
+  std::vector<ProcessId> near;
+  if (pass.text.size() <= Notice::kMostText) {
+    std::lock_guard lock(mutex_);
+    const auto machine = machines_.find(process);
+    for (const auto& [key, line] : lines_) {
+      if (key.use != LineUse::kLife || machine == machines_.end() || machines_.at(key.process) != machine->second)
+        continue;
+      if (near.empty() || near.back() != key.process) near.push_back(key.process);
+    }
+  }
+  bool told = false;
+  for (const ProcessId& other : near) told |= Tell(other, pass);
+  return told || CallAndTell(process, notice);
+}
+
+bool Lines::PassOn(const ProcessId& from, const Notice& notice) {
+  ProcessId to;
+  if (notice.text.size() < sizeof to + sizeof(NoticeHead)) return false;
+  std::memcpy(to.data(), notice.text.data(), sizeof to);
+  mates_.Tell(to, {Mates::Head::kPassed, from}, std::span(notice.text).subspan(sizeof to));
+  return true;
+}
+
+void Lines::HearMate(const Mates::Head& head, std::span<const std::byte> bytes) {
+  if (head.kind == Mates::Head::kLost) return LookFor(head.about);
+  NoticeHead notice;
+  if (head.kind != Mates::Head::kPassed || bytes.size() < sizeof notice || !known_.contains(head.about)) return;
+  std::memcpy(&notice, bytes.data(), sizeof notice);
+  const auto text = bytes.subspan(sizeof notice);
+  if (notice.kind == Notice::kPass || notice.kind == Notice::kGivenUp) return;
+  (void)Take(head.about, {notice.kind, notice.rank, notice.comm, notice.number, {text.begin(), text.end()}});
+}
+
+}  // namespace axccl::remote
