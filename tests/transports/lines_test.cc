@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "src/base/service_fd.h"
+#include "tests/harness/process_ids.h"
 #include "tests/harness/run_ranks.h"
 #include "transports/remote/line_proof.h"
 
@@ -73,9 +74,7 @@ Fd ConnectTo(const sockaddr_storage& address) {
 class Watched {
  public:
   explicit Watched(uint8_t self) {
-    Lines::ProcessId process{};
-    process[0] = self;
-    lines_ = Lines::Get(process, {Loopback()}, {"lo"}).value();
+    lines_ = Lines::Get(harness::ProcessId(self), {Loopback()}, {"lo"}).value();
     EXPECT_TRUE(lines_
                     ->Add({[this](const Lines::ProcessId&, const std::string& why) {
                              std::lock_guard lock(mutex_);
@@ -103,17 +102,11 @@ class Watched {
 
 // A simulated peer.
 struct Peer {
-  explicit Peer(uint8_t number) : identity(LineIdentity::Make().value()) { process[0] = number; }
+  explicit Peer(uint8_t number) : identity(LineIdentity::Make().value()) { process = harness::ProcessId(number); }
 
   LineProcess process{};
   LineIdentity identity;
 };
-
-LineProcess Process(uint8_t number) {
-  LineProcess process{};
-  process[0] = number;
-  return process;
-}
 
 void InAProcess(const std::function<void()>& body) {
   harness::RunRanks(harness::Processes(1), [&](RankContext&) { body(); });
@@ -129,7 +122,7 @@ struct Exchanged {
 
 // The peer calls; *exchanged gets what it sent. Returns true if the line was accepted.
 bool Call(const Peer& peer, const LineKeys& keys, const Fd& fd, Exchanged* exchanged,
-          const LineProcess& to = Process(9), LineUse use = LineUse::kLife) {
+          const LineProcess& to = harness::ProcessId(9), LineUse use = LineUse::kLife) {
   exchanged->hello = LineHello{.from = peer.process, .to = to, .nonce = FreshNonce(), .use = use};
   LineAnswer answer;
   if (!SendTo(fd, exchanged->hello) || !ReceiveFrom(fd, &answer)) return false;
@@ -217,7 +210,7 @@ TEST(LifelineTest, NoticesArriveAndForgedOnesEndTheLine) {
     std::vector<Notice> heard;
     ASSERT_TRUE(c.lines
                     ->HearNotices([&](const Lines::ProcessId& from, const Notice& notice) {
-                      EXPECT_EQ(from, Process(1));
+                      EXPECT_EQ(from, harness::ProcessId(1));
                       std::lock_guard lock(mutex);
                       heard.push_back(notice);
                     })
@@ -274,7 +267,7 @@ TEST(LifelineTest, ACallerIsAnsweredOnceItIsKnown) {
     const Peer peer(1);
     const LineKeys keys = peer.identity.KeysWith(lines->public_key(), true).value();
     const Fd line = ConnectTo(lines->address(0));
-    const LineHello hello{.from = peer.process, .to = Process(9), .nonce = FreshNonce()};
+    const LineHello hello{.from = peer.process, .to = harness::ProcessId(9), .nonce = FreshNonce()};
     ASSERT_TRUE(SendTo(line, hello));
     ASSERT_TRUE(lines->Meet({peer.process, 1, 0, Loopback(), peer.identity.public_key()}, true).ok());
     LineAnswer answer;
@@ -333,7 +326,7 @@ TEST(LifelineTest, ACallerThatIsCutOffBeforeItsLineIsAcceptedCallsAgain) {
       if (round == 0) continue;
       LineHello hello;
       ASSERT_TRUE(ReceiveFrom(line, &hello));
-      EXPECT_EQ(hello.from, Process(1));
+      EXPECT_EQ(hello.from, harness::ProcessId(1));
       EXPECT_EQ(hello.to, peer.process);
       if (round == 1) continue;
       LineAnswer answer{FreshNonce(), {}};
@@ -447,10 +440,10 @@ TEST(DataLineTest, OfTwoCallsThatOfTheSmallerNumberCounts) {
     const Fd first = listener.Accept();
     LineHello hello;
     ASSERT_TRUE(ReceiveFrom(first, &hello));
-    EXPECT_EQ(hello.from, Process(9));
+    EXPECT_EQ(hello.from, harness::ProcessId(9));
     const Fd line = ConnectTo(lines->address(0));
     Exchanged exchanged;
-    ASSERT_TRUE(Call(peer, calls, line, &exchanged, Process(9), LineUse::kData));
+    ASSERT_TRUE(Call(peer, calls, line, &exchanged, harness::ProcessId(9), LineUse::kData));
     EXPECT_TRUE(Ended(first));
     EXPECT_EQ(taken.Await(), calls.Session(exchanged.hello, exchanged.of_called, true).receives);
     lines->CallForData(peer.process);  // there is one
@@ -476,7 +469,7 @@ TEST(DataLineTest, OfTwoCallsThatOfTheLargerNumberIsRefused) {
     const LineSession session = AnswerCall(called, line);
     const Fd refused = ConnectTo(lines->address(0));
     Exchanged exchanged;
-    EXPECT_FALSE(Call(peer, calls, refused, &exchanged, Process(1), LineUse::kData));
+    EXPECT_FALSE(Call(peer, calls, refused, &exchanged, harness::ProcessId(1), LineUse::kData));
     ASSERT_TRUE(SendTo(line, 'x'));
     EXPECT_EQ(taken.Await(), session.receives);
     EXPECT_TRUE(lines.lost().empty());
@@ -499,7 +492,7 @@ TEST(DataLineTest, TheLargerNumberMayCall) {
     EXPECT_EQ(taken.count(), 0u);
     const Fd line = ConnectTo(lines->address(0));
     Exchanged exchanged;
-    ASSERT_TRUE(Call(peer, calls, line, &exchanged, Process(1), LineUse::kData));
+    ASSERT_TRUE(Call(peer, calls, line, &exchanged, harness::ProcessId(1), LineUse::kData));
     EXPECT_EQ(taken.Await(), calls.Session(exchanged.hello, exchanged.of_called, true).receives);
   });
 }

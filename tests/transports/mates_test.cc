@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/base/format.h"
+#include "tests/harness/process_ids.h"
 #include "tests/harness/run_ranks.h"
 
 namespace axccl::remote {
@@ -22,12 +23,6 @@ using harness::RankContext;
 using service::Loop;
 
 constexpr std::chrono::seconds kPatient{15};
-
-Mates::ProcessId Process(int number) {
-  Mates::ProcessId process{};
-  process[0] = static_cast<uint8_t>(number);
-  return process;
-}
 
 struct Heard {
   uint64_t kind;
@@ -43,20 +38,23 @@ class Mate {
   explicit Mate(int self) {
     loop_ = Loop::Get().value();
     EXPECT_TRUE(Run([&] {
-      return mates_.Start(loop_, Process(self), [this](const Mates::Head& head, std::span<const std::byte> bytes) {
-        std::lock_guard lock(mutex_);
-        heard_.push_back({head.kind, head.about[0], {bytes.begin(), bytes.end()}});
-      });
+      return mates_.Start(loop_, harness::ProcessId(self),
+                          [this](const Mates::Head& head, std::span<const std::byte> bytes) {
+                            std::lock_guard lock(mutex_);
+                            heard_.push_back({head.kind, head.about[0], {bytes.begin(), bytes.end()}});
+                          });
     }));
   }
   void Add(int mate) {
-    EXPECT_TRUE(Run([&] { return mates_.Add(Process(mate)), Status(); }));
+    EXPECT_TRUE(Run([&] { return mates_.Add(harness::ProcessId(mate)), Status(); }));
   }
   void Tell(int mate, uint64_t kind, int about, const std::vector<std::byte>& bytes = {}) {
-    EXPECT_TRUE(Run([&] { return mates_.Tell(Process(mate), {kind, Process(about)}, bytes), Status(); }));
+    EXPECT_TRUE(Run([&] {
+      return mates_.Tell(harness::ProcessId(mate), {kind, harness::ProcessId(about)}, bytes), Status();
+    }));
   }
   void TellAll(uint64_t kind, int about) {
-    EXPECT_TRUE(Run([&] { return mates_.TellAll({kind, Process(about)}), Status(); }));
+    EXPECT_TRUE(Run([&] { return mates_.TellAll({kind, harness::ProcessId(about)}), Status(); }));
   }
   std::vector<Heard> heard() {
     std::lock_guard lock(mutex_);
@@ -138,7 +136,7 @@ void SendTo(int process, const void* bytes, size_t count) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::string name = "axccl-mate-";
-  for (const uint8_t byte : Process(process)) name += Format("%02x", byte);
+  for (const uint8_t byte : harness::ProcessId(process)) name += Format("%02x", byte);
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const service::Fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(sendto(fd.get(), bytes, count, 0, reinterpret_cast<const sockaddr*>(&address),
@@ -151,7 +149,7 @@ TEST(MatesTest, AnotherUserAndNoiseAreNotHeard) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     auto* const mate = new Mate(1);
     mate->Add(1);
-    const Mates::Head head{Mates::Head::kLost, Process(9)};
+    const Mates::Head head{Mates::Head::kLost, harness::ProcessId(9)};
     const pid_t child = fork();
     if (child == 0) {
       const bool other = setresuid(65534, 65534, 65534) == 0;

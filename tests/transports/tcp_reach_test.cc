@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "src/base/service_fd.h"
+#include "tests/harness/process_ids.h"
 #include "tests/harness/random.h"
 #include "tests/harness/run_ranks.h"
 #include "transports/remote/line_proof.h"
@@ -158,7 +159,7 @@ class Rank {
     self.rails.resize(1);
     self.rails[0].devices = "lo";
     self.rails[0].local = Loopback();
-    self.process[0] = static_cast<uint8_t>(context_.rank() + 1);
+    self.process = harness::ProcessId(context_.rank() + 1);
     self.sealing = sealing;
     remote::NetworkAddress own = SelfAddress(self).value();
     if (context_.rank() == 1) path = std::make_unique<Path>(PortOf(own.rails[0].lifeline));
@@ -181,7 +182,7 @@ class Rank {
     options.comm = comm;
     options.self = static_cast<uint32_t>(context_.rank());
     options.peer = 1 - options.self;
-    options.process[0] = static_cast<uint8_t>(2 - context_.rank());
+    options.process = harness::ProcessId(2 - context_.rank());
     options.address = peer_;
     options.block = block.data();
     options.block_bytes = kBlockBytes;

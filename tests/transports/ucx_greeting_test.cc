@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/harness/networks.h"
+#include "tests/harness/process_ids.h"
 #include "tests/harness/run_ranks.h"
 #include "transports/ucx/connect.h"
 #include "transports/ucx/reach.h"
@@ -52,7 +53,7 @@ class GreetingTest : public testing::Test {
 
 Result<remote::NetworkAddress> OwnAddress(int rank) {
   remote::SelfOptions self;
-  self.process[0] = static_cast<uint8_t>(rank + 1);
+  self.process = harness::ProcessId(rank + 1);
   self.rails.resize(1);
   self.rails[0].devices = "lo";
   auto* const local = reinterpret_cast<sockaddr_in*>(&self.rails[0].local);
@@ -66,7 +67,7 @@ Result<std::shared_ptr<Reach>> ReachPeer(int peer, const remote::NetworkAddress&
   remote::ConnectOptions options;
   options.comm = 1;
   options.peer = static_cast<uint32_t>(peer);
-  options.process[0] = static_cast<uint8_t>(peer + 1);
+  options.process = harness::ProcessId(peer + 1);
   options.address = address;
   options.block = block->data();
   options.block_bytes = kBlockBytes;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/harness/networks.h"
+#include "tests/harness/process_ids.h"
 #include "transports/ucx/connect.h"
 #include "transports/ucx/rail.h"
 #include "transports/ucx/worker.h"
@@ -32,6 +33,7 @@ class ReachTest : public testing::Test {
     remote::SelfOptions self;
     self.rails.resize(1);
     self.rails[0].devices = "lo";
+    self.process = harness::ProcessId(2);
     auto* const local = reinterpret_cast<sockaddr_in*>(&self.rails[0].local);
     local->sin_family = AF_INET;
     local->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -42,7 +44,7 @@ class ReachTest : public testing::Test {
     remote::ConnectOptions options;
     options.comm = ++comm;
     options.peer = 1;
-    options.process[0] = 1;
+    options.process = harness::ProcessId(1);
     options.address = address.value();
     options.block = own_.data();
     options.block_bytes = kBlockBytes;
