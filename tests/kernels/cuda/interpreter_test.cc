@@ -14,17 +14,17 @@
 namespace axccl::kernels::cuda {
 namespace {
 
+// Sanitizers make each repetition ten times slower.
+int Times(int times) { return harness::TimeScale() > 1 ? times / 4 : times; }
+
 // Most blocks copy in bulk unless the size is very small (tests/harness/fibers/twin.h), so both kinds of copies run.
 class CudaInterpreter : public testing::Test {
  protected:
-  void ExpectCopiesInBulk() const { EXPECT_GT(fibers::BulkBytes(), before_ + 10'000); }
+  void ExpectCopiesInBulk() const { EXPECT_GT(fibers::BulkBytes(), before_ + static_cast<uint64_t>(Times(10'000))); }
 
  private:
   const uint64_t before_ = fibers::BulkBytes();
 };
-
-// Sanitizers make each repetition ten times slower.
-int Times(int times) { return harness::TimeScale() > 1 ? times / 4 : times; }
 
 // Runs every algorithm alone, three times.
 TEST_F(CudaInterpreter, RunsEveryAlgorithm) {
