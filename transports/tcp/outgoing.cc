@@ -36,12 +36,16 @@ void Outgoing::End() {
   std::memcpy(head_.data() + offsetof(FrameHead, data_bytes), &data_bytes, sizeof(data_bytes));
 }
 
-void Outgoing::CopyData() {
-  copy_.clear();
+void Outgoing::AppendData(std::vector<std::byte>* bytes) const {
   for (size_t i = 0; i < pieces_; ++i) {
     const auto* const from = static_cast<const std::byte*>(data_[i].iov_base);
-    copy_.insert(copy_.end(), from, from + data_[i].iov_len);
+    bytes->insert(bytes->end(), from, from + data_[i].iov_len);
   }
+}
+
+void Outgoing::CopyData() {
+  copy_.clear();
+  AppendData(&copy_);
   pieces_ = copy_.empty() ? 0 : 1;
   data_[0] = {copy_.data(), copy_.size()};
   memory = nullptr;
@@ -49,10 +53,7 @@ void Outgoing::CopyData() {
 
 std::vector<std::byte> Outgoing::Copy() const {
   std::vector<std::byte> bytes(head_.data(), head_.data() + head_bytes_);
-  for (size_t i = 0; i < pieces_; ++i) {
-    const auto* const from = static_cast<const std::byte*>(data_[i].iov_base);
-    bytes.insert(bytes.end(), from, from + data_[i].iov_len);
-  }
+  AppendData(&bytes);
   return bytes;
 }
 

@@ -50,6 +50,8 @@ class Outgoing {
   size_t lane = 0;  // of a flush
 
  private:
+  void AppendData(std::vector<std::byte>* bytes) const;
+
   std::array<std::byte, kMostFrameBytes> head_;
   size_t head_bytes_ = 0;
   std::array<iovec, remote::kMaxStretches> data_;
