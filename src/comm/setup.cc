@@ -255,8 +255,10 @@ class Builder {
     for (size_t rank = 0; rank < ranks(); ++rank) texts.push_back(NetworkOf(rank).text);
     survey_.FindClasses(machine_of_, texts);
     std::vector<std::array<uint8_t, 16>> mates;
-    for (const size_t rank : ProcessesNear(self())) {
-      if (process_of_[rank] != process_of_[self()]) mates.push_back(peers_[rank].address.process_id);
+    for (size_t rank = 0; rank < ranks(); ++rank) {
+      const bool own = process_of_[rank] == process_of_[self()];
+      if (!IsRemote(rank) && !own && IsFirstOfProcess(static_cast<int>(rank)))
+        mates.push_back(peers_[rank].address.process_id);
     }
     return remote::Lines::Made()->AddMates(mates);
   }
@@ -276,9 +278,12 @@ class Builder {
       const Introduction& peer = peers_[static_cast<size_t>(rank)];
       machine_of_.push_back(machines.emplace(peer.address.host_id, rank).first->second);
       process_of_.push_back(processes.emplace(peer.address.process_id, rank).first->second);
+      const auto first = static_cast<size_t>(process_of_.back());
+      place_of_.push_back(IsFirstOfProcess(rank) ? processes_on_[machine_of_.back()]++ : place_of_[first]);
       cores_of_.push_back(cores.try_emplace({machine_of_.back(), peer.cores.device}, rank).first->second);
     }
   }
+  bool IsFirstOfProcess(int rank) const { return process_of_[static_cast<size_t>(rank)] == rank; }
   bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
 
   FarProcesses FarOnes() const {
@@ -306,26 +311,11 @@ class Builder {
     return processors;
   }
 
-  // The first ranks of the processes on the machine of `rank`.
-  std::vector<size_t> ProcessesNear(size_t rank) const {
-    std::vector<size_t> firsts;
-    for (size_t other = 0; other < ranks(); ++other) {
-      if (machine_of_[other] == machine_of_[rank] && process_of_[other] == static_cast<int>(other))
-        firsts.push_back(other);
-    }
-    return firsts;
-  }
-
   // Each process watches one process, or an equal share of the processes, of every other machine, so that every process
   // is watched from there.
   bool Watches(size_t rank) const {
-    const std::vector<size_t> near = ProcessesNear(self()), far = ProcessesNear(rank);
-    const auto place_of = [this](const std::vector<size_t>& firsts, size_t of) {
-      return static_cast<size_t>(std::find(firsts.begin(), firsts.end(), static_cast<size_t>(process_of_[of])) -
-                                 firsts.begin());
-    };
-    const size_t fewer = std::min(near.size(), far.size());
-    return place_of(near, self()) % fewer == place_of(far, rank) % fewer;
+    const size_t fewer = std::min(processes_on_.at(machine_of_[self()]), processes_on_.at(machine_of_[rank]));
+    return place_of_[self()] % fewer == place_of_[rank] % fewer;
   }
 
   // The same in all communicators.
@@ -461,7 +451,10 @@ class Builder {
   // takes too long. So do processes that watch each other.
   void MeetOtherMachines() const {
     const auto limit = std::chrono::steady_clock::now() + kMeeting;
-    for (const Introduction& peer : peers_) remote::Lines::Made()->AwaitLifelines(peer.address.process_id, limit);
+    for (int rank = 0; rank < options_.identity.ranks; ++rank) {
+      if (IsFirstOfProcess(rank))
+        remote::Lines::Made()->AwaitLifelines(peers_[static_cast<size_t>(rank)].address.process_id, limit);
+    }
     if (options_.identity.ranks - local_.count > kMostToMeet) return;
     for (size_t rank = self(); rank < ranks(); ++rank) reaches_[rank]->BeginFlush();
     for (size_t rank = self(); rank < ranks(); ++rank) {
@@ -567,6 +560,8 @@ class Builder {
   std::shared_ptr<transport::Reach> own_;
   bool spans_machines_ = false;
   std::vector<int> machine_of_, process_of_, cores_of_;  // of each rank
+  std::vector<size_t> place_of_;                         // of each rank's process among those of its machine
+  std::map<int, size_t> processes_on_;                   // each machine
   std::vector<std::byte> networks_;                      // the WireNetwork of each, without the data if no rank has any
   size_t network_bytes_ = 0;                             // of one
   bool over_ucx_ = false;                                // what this process prefers

@@ -10,7 +10,6 @@
 
 #include "src/base/log.h"
 #include "src/base/param.h"
-#include "transports/remote/lines.h"
 
 namespace axccl::remote {
 namespace {

@@ -10,6 +10,8 @@
 
 namespace axccl::remote {
 
+// What is known of a process whose lines have ended, but not how.
+inline constexpr const char* kProcessEnded = "its process has ended, or has given this one up";
 // What has not been acknowledged for so long will not be.
 inline constexpr std::chrono::milliseconds kLinePatience{2200};
 

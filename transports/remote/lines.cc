@@ -1,8 +1,5 @@
 #include "transports/remote/lines.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -143,10 +140,9 @@ Status Lines::Meet(const Place& place, bool watch) {
 
 void Lines::AwaitLifelines(const ProcessId& process, service::Clock::time_point limit) {
   const auto stand = [&] {
-    const auto first = lines_.lower_bound({process, 0, LineUse::kLife});
-    return std::all_of(first, lines_.end(), [&](const auto& entry) {
-      return entry.first.process != process || entry.first.use != LineUse::kLife || entry.second.stands;
-    });
+    const Range lines = LinesTo(process);
+    return std::all_of(lines.begin(), lines.end(),
+                       [](const auto& entry) { return entry.first.use != LineUse::kLife || entry.second.stands; });
   };
   std::unique_lock lock(mutex_);
   stand_.wait_until(lock, limit, stand);
@@ -192,10 +188,8 @@ const LineKeys* Lines::KeysOfCaller(const ProcessId& process) const {
 }
 
 bool Lines::CallForData(const ProcessId& process) {
-  const Status posted = loop_->Post([this, process] {
-    const auto known = known_.find(process);
-    if (known == known_.end() || IsLost(process)) return;
-    for (const auto& [rail, address] : known->second.address) {
+  return PostAbout(process, [this, process] {
+    for (const auto& [rail, address] : known_.at(process).address) {
       for (const LineUse use : {LineUse::kLife, LineUse::kData}) {
         const Key key{process, rail, use};
         if (lines_.find(key) != lines_.end()) continue;
@@ -203,15 +197,19 @@ bool Lines::CallForData(const ProcessId& process) {
       }
     }
   });
+}
+
+bool Lines::PostAbout(const ProcessId& process, const std::function<void()>& task) {
+  const Status posted = loop_->Post([this, process, task] {
+    if (known_.contains(process) && !IsLost(process)) task();
+  });
   if (!posted.ok()) AXCCL_WARN("%s", posted.message().data());
   return posted.ok();
 }
 
-bool Lines::HasLifeline(const ProcessId& process) const {
-  const auto first = lines_.lower_bound({process, 0, LineUse::kLife});
-  return std::any_of(first, lines_.end(), [&](const auto& entry) {
-    return entry.first.process == process && entry.first.use == LineUse::kLife;
-  });
+bool Lines::HasLifeline(const ProcessId& process) {
+  const Range lines = LinesTo(process);
+  return std::any_of(lines.begin(), lines.end(), [](const auto& entry) { return entry.first.use == LineUse::kLife; });
 }
 
 // ---- lines that stand ----
@@ -285,8 +283,7 @@ void Lines::OnEvent(const Key& key, uint32_t events) {
 // A long notice, such as the answer to one that has just come, does not fit into a socket's buffer.
 void Lines::WatchUnsent(const ProcessId& process) {
   std::lock_guard lock(mutex_);
-  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
-    Line& line = it->second;
+  for (auto& [key, line] : LinesTo(process)) {
     if (!line.stands || line.ending || line.watches_unsent != line.unsent.empty()) continue;
     line.watches_unsent = !line.unsent.empty();
     (void)loop_->Modify(line.fd.get(), EPOLLIN | EPOLLRDHUP | (line.watches_unsent ? uint32_t{EPOLLOUT} : 0)).ok();
@@ -333,17 +330,11 @@ bool Lines::Take(const ProcessId& from, const Notice& notice) {
 bool Lines::CallAndTell(const ProcessId& process, const Notice& notice) {
   if (Tell(process, notice)) return true;
   if (IsLost(process)) return false;
-  const Status posted = loop_->Post([this, process, notice] {
-    const auto known = known_.find(process);
-    if (known == known_.end() || IsLost(process)) return;
-    if (!HasLifeline(process)) {
-      const Status status = Call({process, known->second.address.begin()->first, LineUse::kLife});
-      if (!status.ok()) return End(process, std::string(status.message()));
-    }
+  return PostAbout(process, [this, process, notice] {
+    const Status status = HasLifeline(process) ? Status() : CallLifeline(process);
+    if (!status.ok()) return End(process, std::string(status.message()));
     (void)Tell(process, notice);
   });
-  if (!posted.ok()) AXCCL_WARN("%s", posted.message().data());
-  return posted.ok();
 }
 
 bool Lines::IsLost(const ProcessId& process) {
@@ -355,11 +346,11 @@ bool Lines::IsLost(const ProcessId& process) {
 
 bool Lines::Tell(const ProcessId& process, const Notice& notice) {
   std::lock_guard lock(mutex_);
-  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
-    if (it->first.use != LineUse::kLife) continue;
-    it->second.notices.push_back(notice);
-    Send(&it->second);
-    if (it->second.stands && !it->second.unsent.empty() && !it->second.watches_unsent)
+  for (auto& [key, line] : LinesTo(process)) {
+    if (key.use != LineUse::kLife) continue;
+    line.notices.push_back(notice);
+    Send(&line);
+    if (line.stands && !line.unsent.empty() && !line.watches_unsent)
       (void)loop_->Post([this, process] { WatchUnsent(process); }).ok();
     return true;
   }
@@ -393,11 +384,12 @@ void Lines::EndSoon(const Key& key, const std::string& why) {
 void Lines::End(const ProcessId& process, const std::string& why) {
   {
     std::lock_guard lock(mutex_);
-    for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process;) {
-      if (it->second.fd) loop_->Unwatch(it->second.fd.get());
-      if (it->second.call != nullptr) loop_->Cancel(it->second.call->timer);
-      it = lines_.erase(it);
+    const Range ended = LinesTo(process);
+    for (auto& [key, line] : ended) {
+      if (line.fd) loop_->Unwatch(line.fd.get());
+      if (line.call != nullptr) loop_->Cancel(line.call->timer);
     }
+    lines_.erase(ended.begin(), ended.end());
   }
   stand_.notify_all();
   TellMates(process);
@@ -409,8 +401,8 @@ Status Lines::Settle(const ProcessId& process) {
   return loop_->Run([&] {
     EndIfOver(process);
     // One that is looked for is there, because it has told its address.
-    for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it)
-      if (it->second.call != nullptr) it->second.call->looks = false;
+    for (auto& [key, line] : LinesTo(process))
+      if (line.call != nullptr) line.call->looks = false;
   });
 }
 
@@ -418,8 +410,7 @@ void Lines::EndIfOver(const ProcessId& process) {
   bool over = false;
   {
     std::lock_guard lock(mutex_);
-    for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
-      const Line& line = it->second;
+    for (auto& [key, line] : LinesTo(process)) {
       over |= line.cut || line.ending || (line.fd && line.call == nullptr && HasEnded(line.fd.get()));
     }
   }
@@ -428,8 +419,7 @@ void Lines::EndIfOver(const ProcessId& process) {
 
 void Lines::Cut(const ProcessId& process) {
   std::lock_guard lock(mutex_);
-  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
-    Line& line = it->second;
+  for (auto& [key, line] : LinesTo(process)) {
     if (!line.cut && line.stands) {
       line.notices.push_back({.kind = Notice::kGivenUp});
       Send(&line);
@@ -441,8 +431,8 @@ void Lines::Cut(const ProcessId& process) {
 
 bool Lines::HaveEnded(const ProcessId& process) {
   std::lock_guard lock(mutex_);
-  for (auto it = lines_.lower_bound({process, 0}); it != lines_.end() && it->first.process == process; ++it) {
-    if (it->second.fd && it->second.call == nullptr && HasEnded(it->second.fd.get())) return true;
+  for (auto& [key, line] : LinesTo(process)) {
+    if (line.fd && line.call == nullptr && HasEnded(line.fd.get())) return true;
   }
   return false;
 }

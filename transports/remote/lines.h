@@ -5,10 +5,10 @@
 // for each pair of their rails that they use; so do those that have a data line. It ends with the process at its other
 // end. Once a second each side writes a byte, which the other side's kernel acknowledges, whatever the process itself
 // is doing. So a process that is stopped, or starved for seconds, is not taken for dead, but a machine that has not
-// answered for kPatience is. Both sides notice that, because each waits for its own acknowledgements. A side that gives
-// up the other one cuts the lines, so that the other learns of it as soon as it can. One line that fails counts as a
-// failure of the peer, because what was sent over its rail may be lost. Lifelines also carry notices (notice.h), which
-// are received whatever the application does.
+// answered for kLinePatience is. Both sides notice that, because each waits for its own acknowledgements. A side that
+// gives up the other one cuts the lines, so that the other learns of it as soon as it can. One line that fails counts
+// as a failure of the peer, because what was sent over its rail may be lost. Lifelines also carry notices (notice.h),
+// which are received whatever the application does.
 //
 // A *data line* is made when one of the two has data for the other. It is handed over, with fresh keys, once it stands.
 // (It is no lifeline, because a process that is stopped does not empty it.)
@@ -47,9 +47,6 @@
 
 namespace axccl::remote {
 
-// What is known of a process whose lines have ended, but not how.
-inline constexpr const char* kProcessEnded = "its process has ended, or has given this one up";
-
 class Lines {
  public:
   using ProcessId = std::array<uint8_t, 16>;
@@ -62,7 +59,6 @@ class Lines {
     auto operator<=>(const Key&) const = default;
   };
   static constexpr std::chrono::seconds kBeat{1};
-  static constexpr std::chrono::milliseconds kPatience = kLinePatience;
   // For a call to be accepted; and for the machine to answer one that looks whether a process is there, kLooks times.
   static constexpr std::chrono::seconds kMeeting{20};
   static constexpr std::chrono::milliseconds kLook{400};
@@ -179,7 +175,19 @@ class Lines {
   Status Listen(uint8_t rail);
   Status Know(const Place& place);
   const LineKeys* KeysOfCaller(const ProcessId& process) const;
-  bool HasLifeline(const ProcessId& process) const;
+  // Those to one process.
+  struct Range {
+    std::map<Key, Line>::iterator first, last;
+    auto begin() const { return first; }
+    auto end() const { return last; }
+  };
+  Range LinesTo(const ProcessId& process) {
+    return {lines_.lower_bound({process, 0, LineUse::kLife}), lines_.upper_bound({process, UINT8_MAX, LineUse::kData})};
+  }
+  bool HasLifeline(const ProcessId& process);
+  Status CallLifeline(const ProcessId& process);
+  // Runs it on the service thread, unless the process is lost.
+  bool PostAbout(const ProcessId& process, const std::function<void()>& task);
   void Expect(const Key& key);
   Status Call(const Key& key);
   void LookFor(const ProcessId& process, std::chrono::milliseconds last_words = kLastWords);

@@ -33,6 +33,10 @@ Status Lines::Call(const Key& key) {
   return status;
 }
 
+Status Lines::CallLifeline(const ProcessId& process) {
+  return Call({process, known_.at(process).address.begin()->first, LineUse::kLife});
+}
+
 Status Lines::Dial(const Key& key) {
   Line& line = lines_[key];
   AXCCL_ASSIGN_OR_RETURN(service::Fd fd, BeginConnect(line.call->address));

@@ -1,6 +1,4 @@
 // What processes of one machine tell each other of lines that others of them have.
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -39,15 +37,16 @@ void Lines::LookFor(const ProcessId& process, std::chrono::milliseconds last_wor
   }
   const Key key{process, known->second.address.begin()->first, LineUse::kLife};
   if (IsLost(process) || Looks(key)) return;
-  const bool calls =
-      lines_.contains(key) && lines_[key].call != nullptr && lines_[key].call->stage == Calling::kConnecting;
-  if (HasLifeline(process) && !calls) return;
-  if (!calls) {
-    if (const Status status = Call(key); !status.ok()) return End(process, std::string(status.message()));
+  if (!HasLifeline(process)) {
+    if (const Status status = CallLifeline(process); !status.ok()) return End(process, std::string(status.message()));
   }
-  lines_[key].call->looks = true;
-  lines_[key].call->last_words = last_words;
-  LookAgain(key, lines_[key].call->limit, 1);
+  const auto found = lines_.find(key);
+  if (found == lines_.end() || found->second.call == nullptr) return;
+  Calling& call = *found->second.call;
+  if (call.stage != Calling::kConnecting) return;
+  call.looks = true;
+  call.last_words = last_words;
+  LookAgain(key, call.limit, 1);
 }
 
 // A packet may be lost, and the kernel sends the next one only after a second.
@@ -56,8 +55,9 @@ void Lines::LookAgain(const Key& key, service::Clock::time_point limit, int call
     if (!Looks(key) || lines_[key].call->limit != limit) return;
     if (calls == kLooks)
       return End(key.process, "its machine, or the network to it, does not answer over " + names_[key.rail]);
-    if (lines_[key].fd) loop_->Unwatch(lines_[key].fd.get());
-    loop_->Cancel(std::exchange(lines_[key].call->timer, 0));
+    const Line& line = lines_[key];
+    if (line.fd) loop_->Unwatch(line.fd.get());
+    loop_->Cancel(std::exchange(line.call->timer, 0));
     if (const Status status = Dial(key); !status.ok()) return End(key.process, std::string(status.message()));
     LookAgain(key, limit, calls + 1);
   });

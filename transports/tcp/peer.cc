@@ -182,9 +182,10 @@ bool Peer::Take(std::span<const std::byte> header, std::span<const std::byte> da
   if (!remote::ParseMessage(header.data(), header.size(), &message)) return false;
   Reach* const reach = Find({message.head.comm, message.head.to, message.head.from});
   Reach::Admission admitted;
-  if (!in_turn) {
-    if (reach != nullptr) reach->TakeState(message, data.data(), data.size());
-  } else if (reach != nullptr && reach->Admit(message, data.size(), &admitted))
+  if (reach == nullptr) return true;
+  if (!in_turn)
+    reach->TakeState(message, data.data(), data.size());
+  else if (reach->Admit(message, data.size(), &admitted))
     reach->Take(admitted, message, data.data(), data.size());
   return true;
 }
