@@ -1,5 +1,6 @@
 #include "transports/cuda_ipc/handle.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -17,7 +18,18 @@ using device::cuda::Driver;
 using device::cuda::Scope;
 using service::Fd;
 
-Result<Exported> ExportFile(CUmemGenericAllocationHandle object, const Range& range) {
+Result<Imported> ImportFile(const Device& device, const Handle& handle) {
+  AXCCL_ASSIGN_OR_RETURN(const CUmemGenericAllocationHandle object, TakeObject(handle));
+  const int ordinal = device.ordinal();
+  const Result<CUdeviceptr> address = MapObject(object, handle.bytes, &ordinal, 1);
+  Driver::Loaded().cuMemRelease(object);
+  if (!address.ok()) return address.status();
+  return Imported{address.value(), handle.bytes};
+}
+
+}  // namespace
+
+Result<Exported> OfferObject(CUmemGenericAllocationHandle object, uint64_t bytes) {
   int file = -1;
   const CUresult result =
       Driver::Loaded().cuMemExportToShareableHandle(&file, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
@@ -27,29 +39,26 @@ Result<Exported> ExportFile(CUmemGenericAllocationHandle object, const Range& ra
   const shm::FileAddress& address = exported.file.address();
   static_assert(sizeof(address) == sizeof(exported.handle.key));
   exported.handle.kind = Handle::kFile;
-  exported.handle.bytes = range.bytes;
+  exported.handle.bytes = bytes;
   exported.handle.pid = static_cast<uint32_t>(getpid());
   std::memcpy(exported.handle.key.data(), &address, sizeof(address));
   return exported;
 }
 
-Result<Imported> ImportFile(const Device& device, const Handle& handle) {
-  const Driver& driver = Driver::Loaded();
+Result<CUmemGenericAllocationHandle> TakeObject(const Handle& handle) {
   shm::FileAddress offered;
   std::memcpy(&offered, handle.key.data(), sizeof(offered));
-  AXCCL_ASSIGN_OR_RETURN(const Fd file, shm::TakeFile(offered, handle.pid));
+  Fd file;
+  const auto copy = [&file](int descriptor) { file = Fd(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)); };
+  if (!shm::UseOfferedFile(offered.token, copy)) {  // of another process
+    AXCCL_ASSIGN_OR_RETURN(file, shm::TakeFile(offered, handle.pid));
+  }
   CUmemGenericAllocationHandle object = 0;
   auto* const shared = reinterpret_cast<void*>(static_cast<intptr_t>(file.get()));
   AXCCL_RETURN_IF_CUDA_ERROR(
-      driver.cuMemImportFromShareableHandle(&object, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-  const int ordinal = device.ordinal();
-  const Result<CUdeviceptr> address = MapObject(object, handle.bytes, &ordinal, 1);
-  driver.cuMemRelease(object);
-  if (!address.ok()) return address.status();
-  return Imported{address.value(), handle.bytes};
+      Driver::Loaded().cuMemImportFromShareableHandle(&object, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  return object;
 }
-
-}  // namespace
 
 Result<Range> RangeOf(const Device& device, CUdeviceptr pointer) {
   const Driver& driver = Driver::Loaded();
@@ -71,7 +80,7 @@ Result<Exported> Export(const Device& device, const Range& range) {
   const Scope scope(device);
   CUmemGenericAllocationHandle object = 0;
   if (driver.cuMemRetainAllocationHandle(&object, reinterpret_cast<void*>(range.base)) == CUDA_SUCCESS) {
-    Result<Exported> exported = ExportFile(object, range);
+    Result<Exported> exported = OfferObject(object, range.bytes);
     driver.cuMemRelease(object);
     return exported;
   }

@@ -29,6 +29,11 @@ struct Exported {
 // Returns an error that says why, if no process can import it.
 Result<Exported> Export(const device::cuda::Device& device, const Range& range);
 
+// The same for an object of so many bytes that is not found by a pointer, and the other side of that, which may be this
+// process: the object is its to release.
+Result<Exported> OfferObject(CUmemGenericAllocationHandle object, uint64_t bytes);
+Result<CUmemGenericAllocationHandle> TakeObject(const Handle& handle);
+
 // An imported allocation, for kernels of one device.
 struct Imported {
   CUdeviceptr address = 0;

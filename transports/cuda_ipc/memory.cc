@@ -33,11 +33,7 @@ Result<std::vector<int>> DevicesThatReach(const Device& device) {
 
 Result<Memory> AllocateMapped(const Device& device, size_t bytes) {
   const Driver& driver = Driver::Loaded();
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = device.ordinal();
+  const CUmemAllocationProp properties = ShareableOn(device);
   size_t unit = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(
       driver.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
@@ -54,6 +50,15 @@ Result<Memory> AllocateMapped(const Device& device, size_t bytes) {
 }
 
 }  // namespace
+
+CUmemAllocationProp ShareableOn(const Device& device) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device.ordinal();
+  return properties;
+}
 
 Result<Memory> Allocate(const Device& device, size_t bytes) {
   const Scope scope(device);

@@ -19,7 +19,10 @@ Result<Memory> Allocate(const device::cuda::Device& device, size_t bytes);
 // Frees memory that nothing uses any more; does not wait (but see Device::Free).
 void Free(const device::cuda::Device& device, const Memory& memory);
 
-// ---- for the code that imports ----
+// ---- for the rest of this folder ----
+
+// Of memory on the device that other processes can get as a file.
+CUmemAllocationProp ShareableOn(const device::cuda::Device& device);
 
 // Maps `bytes` of `object` for kernels of `devices`; the object lives as long as its mappings.
 Result<CUdeviceptr> MapObject(CUmemGenericAllocationHandle object, size_t bytes, const int* devices,

@@ -1,13 +1,9 @@
 #include "transports/cuda_ipc/multicast.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstring>
 #include <utility>
 
-#include "src/base/service_fd.h"
 #include "src/base/sizes.h"
+#include "transports/cuda_ipc/handle.h"
 
 namespace axccl::cuda_ipc {
 
@@ -15,7 +11,6 @@ using device::cuda::Device;
 using device::cuda::Driver;
 using device::cuda::MulticastDriver;
 using device::cuda::Scope;
-using service::Fd;
 
 namespace {
 
@@ -29,16 +24,6 @@ Result<uint64_t> RoundToUnit(CUmulticastObjectProp properties, uint64_t bytes) {
       driver.cuMulticastGetGranularity(&best, &properties, CU_MULTICAST_GRANULARITY_RECOMMENDED));
   const uint64_t unit = best <= bytes ? best : least;
   return (bytes + unit - 1) / unit * unit;
-}
-
-// The file behind an address: of this process, or of another one.
-Result<Fd> Take(const Handle& handle) {
-  shm::FileAddress offered;
-  std::memcpy(&offered, handle.key.data(), sizeof(offered));
-  int file = -1;
-  const auto copy = [&file](int descriptor) { file = fcntl(descriptor, F_DUPFD_CLOEXEC, 0); };
-  if (shm::UseOfferedFile(offered.token, copy)) return Fd(file);
-  return shm::TakeFile(offered, handle.pid);
 }
 
 }  // namespace
@@ -72,18 +57,9 @@ Result<Handle> Multicast::Create(size_t devices, uint64_t least_bytes) {
   properties.size = bytes_;
   AXCCL_RETURN_IF_CUDA_ERROR(MulticastDriver::Get()->cuMulticastCreate(&object_, &properties));
   has_object_ = true;
-  int file = -1;
-  AXCCL_RETURN_IF_CUDA_ERROR(
-      Driver::Loaded().cuMemExportToShareableHandle(&file, object_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  AXCCL_ASSIGN_OR_RETURN(file_, shm::OfferedFile::Make(Fd(file)));
-  Handle handle;
-  handle.kind = Handle::kFile;
-  handle.bytes = bytes_;
-  handle.pid = static_cast<uint32_t>(getpid());
-  const shm::FileAddress& address = file_.address();
-  static_assert(sizeof(address) == sizeof(handle.key));
-  std::memcpy(handle.key.data(), &address, sizeof(address));
-  return handle;
+  AXCCL_ASSIGN_OR_RETURN(Exported exported, OfferObject(object_, bytes_));
+  file_ = std::move(exported.file);
+  return exported.handle;
 }
 
 Status Multicast::Join(const Handle& handle) {
@@ -91,10 +67,7 @@ Status Multicast::Join(const Handle& handle) {
   if (!has_object_) {
     if (handle.kind != Handle::kFile || handle.bytes == 0 || handle.bytes % kPage != 0)
       return MakeStatus(Code::kRemoteError, "the rank that makes the multicast object offers none");
-    AXCCL_ASSIGN_OR_RETURN(const Fd file, Take(handle));
-    auto* const shared = reinterpret_cast<void*>(static_cast<intptr_t>(file.get()));
-    AXCCL_RETURN_IF_CUDA_ERROR(
-        Driver::Loaded().cuMemImportFromShareableHandle(&object_, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    AXCCL_ASSIGN_OR_RETURN(object_, TakeObject(handle));
     has_object_ = true;
     bytes_ = handle.bytes;
   }
@@ -106,11 +79,7 @@ Status Multicast::Bind() {
   const Scope scope(device_);
   const Driver& driver = Driver::Loaded();
   file_.Close();  // all have taken it
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = device_.ordinal();
+  const CUmemAllocationProp properties = ShareableOn(device_);
   size_t unit = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(
       driver.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
