@@ -4,13 +4,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +38,7 @@
 #include "transports/remote/notice.h"
 #include "transports/remote/wire.h"
 #include "transports/tcp/connection.h"
+#include "transports/tcp/frame.h"
 #include "transports/tcp/peer.h"
 
 namespace axccl::fuzz {
@@ -360,22 +361,31 @@ void Message(const uint8_t* data, size_t size) {
   Check(message.head.line == ~uint64_t{0} || Wide{message.head.line} + 64 <= sizes[0], "a line leaves the memory");
 }
 
-// What a peer sends on a data line that stands: it stays in the memory that is the peer's, and the line always ends.
+// Rank 1 of communicator 1, in another process, as rank 0 reaches it. What comes from it stays in memory that is its
+// own.
+struct Sender {
+  ~Sender() { reach->Detach(); }
+  const std::shared_ptr<tcp::Peer> peer =
+      std::make_shared<tcp::Peer>(nullptr, tcp::Peer::ProcessId{}, std::vector<uint8_t>{0}, tcp::Protection{});
+  const std::shared_ptr<tcp::Reach> reach = [this] {
+    static std::vector<std::byte> block(64u << 10);
+    remote::ConnectOptions options;
+    options.comm = 1;
+    options.peer = 1;
+    options.block = block.data();
+    options.block_bytes = block.size();
+    options.arrived = [] {};
+    return tcp::Reach::Create(nullptr, peer, options).value();
+  }();
+};
+
+// What a peer sends on a data line that stands: the line always ends.
 void DataLine(const uint8_t* data, size_t size) {
-  constexpr size_t kBlock = 64u << 10;
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) return;
   service::Fd here(ends[0]), there(ends[1]);
-  static std::vector<std::byte> block(kBlock);
-  remote::ConnectOptions options;
-  options.comm = 1;
-  options.peer = 1;
-  options.block = block.data();
-  options.block_bytes = kBlock;
-  options.arrived = [] {};
-  const auto peer =
-      std::make_shared<tcp::Peer>(nullptr, tcp::Peer::ProcessId{}, std::vector<uint8_t>{0}, tcp::Protection{});
-  const auto reach = tcp::Reach::Create(nullptr, peer, options).value();
+  const Sender sender;
+  const auto& [peer, reach] = sender;
   {
     std::lock_guard lock(peer->mutex());
     const std::shared_ptr<tcp::Connection> connection = peer->Opened(0, std::move(here), {});
@@ -391,7 +401,21 @@ void DataLine(const uint8_t* data, size_t size) {
     for (int i = 0; i < 1000 && !connection->ended(); ++i) connection->Receive();
     Check(connection->ended() && reach->Died(), "a line without an end");
   }
-  reach->Detach();
+}
+
+// What a mate passes on: a notice, and the message in it.
+void PassedNotice(const uint8_t* data, size_t size) {
+  const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
+  remote::Notice notice;
+  if (!remote::UnpackNotice(bytes, &notice)) return;
+  const std::vector<std::byte> again = remote::PackNotice(notice);
+  Check(std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()), "the notice changes");
+  tcp::Frame frame;
+  if (!tcp::ParseFrame(notice.text, &frame) || frame.head.kind != tcp::FrameKind::kMessage) return;
+  Check(sizeof frame.head + frame.header.size() + frame.data.size() == notice.text.size(), "a frame of another size");
+  const Sender sender;
+  std::lock_guard lock(sender.peer->mutex());
+  (void)sender.peer->Take(frame.header, frame.data, notice.kind == remote::Notice::kMessage);
 }
 
 // ---- src/comm ----
@@ -452,6 +476,7 @@ constexpr Target kTargets[] = {
     {"notice", LifelineNotices},
     {"number", Number},
     {"op_board", OpBoard},
+    {"passed_notice", PassedNotice},
     {"program", Program},
     {"schedule", Schedule},
     {"stablehlo", Stablehlo},

@@ -89,14 +89,9 @@ bool Lines::WatchesMachineOf(const ProcessId& process) const {
 // Who tells this process's mate of a loss has passed on before what came from the lost one.
 bool Lines::TellSomehow(const ProcessId& process, const Notice& notice) {
   if (Tell(process, notice)) return true;
-  const NoticeHead head{notice.kind, notice.rank, notice.comm, notice.number, 0};
-  Notice pass{.kind = Notice::kPass};
-  const auto add = [&pass](std::span<const std::byte> part) {
-    pass.text.insert(pass.text.end(), part.begin(), part.end());
-  };
-  add(std::as_bytes(std::span(process)));
-  add(std::as_bytes(std::span(&head, 1)));
-  add(notice.text);
+  const auto to = std::as_bytes(std::span(process));
+  Notice pass{.kind = Notice::kPass, .text = PackNotice(notice)};
+  pass.text.insert(pass.text.begin(), to.begin(), to.end());
   std::vector<ProcessId> near;
   if (pass.text.size() <= Notice::kMostText) {
     std::lock_guard lock(mutex_);
@@ -114,7 +109,7 @@ bool Lines::TellSomehow(const ProcessId& process, const Notice& notice) {
 
 bool Lines::PassOn(const ProcessId& from, const Notice& notice) {
   ProcessId to;
-  if (notice.text.size() < sizeof to + sizeof(NoticeHead)) return false;
+  if (notice.text.size() < sizeof to) return false;
   std::memcpy(to.data(), notice.text.data(), sizeof to);
   mates_.Tell(to, {Mates::Head::kPassed, from}, std::span(notice.text).subspan(sizeof to));
   return true;
@@ -122,12 +117,9 @@ bool Lines::PassOn(const ProcessId& from, const Notice& notice) {
 
 void Lines::HearMate(const Mates::Head& head, std::span<const std::byte> bytes) {
   if (head.kind == Mates::Head::kLost) return LookFor(head.about);
-  NoticeHead notice;
-  if (head.kind != Mates::Head::kPassed || bytes.size() < sizeof notice || !known_.contains(head.about)) return;
-  std::memcpy(&notice, bytes.data(), sizeof notice);
-  const auto text = bytes.subspan(sizeof notice);
-  if (notice.kind == Notice::kPass || notice.kind == Notice::kGivenUp) return;
-  (void)Take(head.about, {notice.kind, notice.rank, notice.comm, notice.number, {text.begin(), text.end()}});
+  Notice notice;
+  if (head.kind != Mates::Head::kPassed || !known_.contains(head.about) || !UnpackNotice(bytes, &notice)) return;
+  if (notice.kind != Notice::kPass && notice.kind != Notice::kGivenUp) (void)Take(head.about, notice);
 }
 
 }  // namespace axccl::remote

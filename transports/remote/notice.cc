@@ -19,11 +19,36 @@ NoticeTag TagOf(std::span<const std::byte> part, uint64_t number, const NoticeWr
   return tag;
 }
 
+NoticeHead HeadOf(const Notice& notice) {
+  return {notice.kind, notice.rank, notice.comm, notice.number, static_cast<uint32_t>(notice.text.size())};
+}
+
+Notice Join(const NoticeHead& head, std::vector<std::byte> text) {
+  return {head.kind, head.rank, head.comm, head.number, std::move(text)};
+}
+
 }  // namespace
 
+std::vector<std::byte> PackNotice(const Notice& notice) {
+  const NoticeHead head = HeadOf(notice);
+  std::vector<std::byte> bytes(sizeof head + notice.text.size());
+  std::memcpy(bytes.data(), &head, sizeof head);
+  std::copy(notice.text.begin(), notice.text.end(), bytes.begin() + sizeof head);
+  return bytes;
+}
+
+bool UnpackNotice(std::span<const std::byte> bytes, Notice* notice) {
+  NoticeHead head;
+  if (bytes.size() < sizeof head) return false;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  const auto text = bytes.subspan(sizeof head);
+  if (head.bytes != text.size() || text.size() > Notice::kMostText) return false;
+  *notice = Join(head, {text.begin(), text.end()});
+  return true;
+}
+
 void NoticeWriter::Write(const Notice& notice, std::vector<std::byte>* bytes) {
-  const NoticeHead head{notice.kind, notice.rank, notice.comm, notice.number,
-                        static_cast<uint32_t>(notice.text.size())};
+  const NoticeHead head = HeadOf(notice);
   bytes->push_back(kNoticeByte);
   Append(std::as_bytes(std::span(&head, 1)), bytes);
   if (!notice.text.empty()) Append(notice.text, bytes);
@@ -65,7 +90,7 @@ bool NoticeReader::TakePart(std::vector<Notice>* notices) {
     if (head_.bytes != 0) return true;
   }
   buffer_.resize(expected_);
-  notices->push_back({head_.kind, head_.rank, head_.comm, head_.number, std::move(buffer_)});
+  notices->push_back(Join(head_, std::move(buffer_)));
   buffer_.clear();
   head_ = {};
   expected_ = 0;

@@ -38,13 +38,18 @@ struct Notice {
   std::vector<std::byte> text = {};  // at most kMostText
 };
 
-// As a notice begins on the line.
+// As a notice begins.
 struct NoticeHead {
   uint32_t kind = 0, rank = 0;
   uint64_t comm = 0;
   uint32_t number = 0, bytes = 0;  // of the text
 };
 static_assert(sizeof(NoticeHead) == 24);
+
+// A whole notice, head and text, for what brings it to its receiver on behalf of its sender.
+std::vector<std::byte> PackNotice(const Notice& notice);
+// Returns false if it is none.
+bool UnpackNotice(std::span<const std::byte> bytes, Notice* notice);
 
 inline constexpr std::byte kBeatByte{0}, kNoticeByte{1};
 using NoticeTag = std::array<uint8_t, 16>;

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 
 #include "transports/remote/wire.h"
 
@@ -23,6 +25,23 @@ inline bool IsFrame(const FrameHead& head) {
   if (head.kind == FrameKind::kControl) return head.header_bytes == sizeof(remote::WireControl) && head.data_bytes == 0;
   return head.kind == FrameKind::kMessage && head.header_bytes >= sizeof(remote::WireHeader) &&
          head.header_bytes <= remote::kMostHeaderBytes;
+}
+
+// A frame that is there as a whole. Its header is still unchecked.
+struct Frame {
+  FrameHead head;
+  std::span<const std::byte> header, data;
+};
+// Returns false if the bytes are not one frame.
+inline bool ParseFrame(std::span<const std::byte> bytes, Frame* frame) {
+  if (bytes.size() < sizeof frame->head) return false;
+  std::memcpy(&frame->head, bytes.data(), sizeof frame->head);
+  bytes = bytes.subspan(sizeof frame->head);
+  if (!IsFrame(frame->head) || bytes.size() != uint64_t{frame->head.header_bytes} + frame->head.data_bytes)
+    return false;
+  frame->header = bytes.first(frame->head.header_bytes);
+  frame->data = bytes.subspan(frame->head.header_bytes);
+  return true;
 }
 
 }  // namespace axccl::tcp

@@ -97,19 +97,12 @@ void Worker::Take(const remote::Lines::Key& key, service::Fd fd, const remote::L
 }
 
 bool Worker::TakeMessage(const ProcessId& from, const remote::Notice& notice) {
-  std::span<const std::byte> frame = notice.text;
-  FrameHead head;
-  if (frame.size() < sizeof head) return false;
-  std::memcpy(&head, frame.data(), sizeof head);
-  frame = frame.subspan(sizeof head);
-  if (head.kind != FrameKind::kMessage || !IsFrame(head) || frame.size() < head.header_bytes ||
-      frame.size() - head.header_bytes != head.data_bytes)
-    return false;
+  Frame frame;
+  if (!ParseFrame(notice.text, &frame) || frame.head.kind != FrameKind::kMessage) return false;
   const std::shared_ptr<Peer> peer = Find(from);
   if (peer == nullptr) return true;
   std::lock_guard lock(peer->mutex());
-  return peer->failed() || peer->Take(frame.first(head.header_bytes), frame.subspan(head.header_bytes),
-                                      notice.kind == remote::Notice::kMessage);
+  return peer->failed() || peer->Take(frame.header, frame.data, notice.kind == remote::Notice::kMessage);
 }
 
 std::shared_ptr<Peer> Worker::Find(const ProcessId& process) {
