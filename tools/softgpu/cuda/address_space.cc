@@ -81,6 +81,24 @@ std::optional<Range> AddressSpace::Find(uint64_t address) const {
   return range == nullptr ? std::nullopt : std::optional(*range);
 }
 
+// Under the mutex.
+template <class Belongs>
+uint64_t AddressSpace::EndOfRun(const Range& range, const Belongs& belongs) const {
+  uint64_t end = range.end();
+  if (range.kind != RangeKind::kMapped) return end;
+  for (auto next = ranges_.find(end); next != ranges_.end() && next->second.kind == RangeKind::kMapped;
+       next = ranges_.find(end)) {
+    if (!belongs(next->second)) break;
+    end = next->second.end();
+  }
+  return end;
+}
+
+uint64_t AddressSpace::EndOfMapped(const Range& range) const {
+  std::shared_lock lock(mutex_);
+  return EndOfRun(range, [](const Range&) { return true; });
+}
+
 std::optional<Range> AddressSpace::FindId(uint64_t id) const {
   std::shared_lock lock(mutex_);
   for (const auto& [begin, range] : ranges_) {
@@ -137,7 +155,7 @@ bool AddressSpace::DeviceView::Find(uint64_t address, uint64_t* begin, uint64_t*
   const Range* range = space->Lookup(address);
   if (range == nullptr || !space->Reaches(device, *range)) return false;
   *begin = range->begin;
-  *end = range->end();
+  *end = space->EndOfRun(*range, [this](const Range& next) { return space->Reaches(device, next); });
   return true;
 }
 

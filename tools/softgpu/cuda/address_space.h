@@ -70,6 +70,8 @@ class AddressSpace {
   std::optional<Range> Find(uint64_t address) const;
   std::optional<Range> FindId(uint64_t id) const;
   std::vector<Range> All() const;
+  // The end of the range, or of mapped ones that follow it without a gap: they are used as one.
+  uint64_t EndOfMapped(const Range& range) const;
   // Returns false if there is no range of that kind at `begin`.
   bool SetAccess(uint64_t begin, int device, bool allowed);
 
@@ -93,6 +95,8 @@ class AddressSpace {
 
   AddressSpace();
   const Range* Lookup(uint64_t address) const;
+  template <class Belongs>  // bool(const Range&)
+  uint64_t EndOfRun(const Range& range, const Belongs& belongs) const;
   bool Reaches(int device, const Range& range) const;
 
   mutable std::shared_mutex mutex_;

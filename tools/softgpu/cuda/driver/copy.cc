@@ -18,7 +18,7 @@ CUresult CheckSpan(uint64_t address, size_t bytes, bool must_be_known, const cha
             static_cast<unsigned long long>(address));
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (range && bytes <= range->end() - address) return CUDA_SUCCESS;
+  if (range && bytes <= AddressSpace::Get().EndOfMapped(*range) - address) return CUDA_SUCCESS;
   Explain("%s of %zu bytes at %#llx: %s", what, bytes, static_cast<unsigned long long>(address),
           range ? "that reaches beyond the end of the allocation" : "no allocation is there");
   return CUDA_ERROR_INVALID_VALUE;
