@@ -113,6 +113,11 @@ cuda::Packing CudaChannel::ChoosePackingOf(const Call& call, const Prepared& pre
   return ChoosePacking(prepared, call.count * ElementSize(call.type), call.kind, parts_.links->protocols());
 }
 
+// Whether members access each other's buffers at the addresses that the caller passes.
+bool CudaChannel::AddressesBuffers() const {
+  return members_->plain_access() == tune::Access::kMapped && (parts_.addresses || members_->size() == 1);
+}
+
 // A local copy is an all-gather of one rank; a call whose outputs are only filled with zeros is a barrier.
 Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct) {
   if (place_ == CudaPlace::kSelf) {
@@ -123,8 +128,7 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct)
     if (!copies) return plans_->PrepareBarrier();
   }
   const uint64_t room = members_->own().layout.announcement_words * sizeof(uint64_t);
-  const bool reached = members_->plain_access() == tune::Access::kMapped;
-  const bool mapped = reached && (call->views == nullptr || CudaViewsFit(*call->views, room));
+  const bool mapped = AddressesBuffers() && (call->views == nullptr || CudaViewsFit(*call->views, room));
   const tune::Access access = mapped ? tune::Access::kMapped : tune::Access::kNone;
   return direct != nullptr ? plans_->PrepareBeside(*call, access) : plans_->Prepare(*call, access);
 }
@@ -132,8 +136,8 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct)
 // Prepares the plan for ranks in several processes that have all mapped each other's buffers; returns null if that does
 // not pay, which is the same on all ranks.
 Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
-  const bool between = parts_.links->buffers() != nullptr && place_ != CudaPlace::kSelf &&
-                       members_->plain_access() != tune::Access::kMapped && members_->inbox() == nullptr;
+  const bool between = parts_.links->buffers() != nullptr && place_ != CudaPlace::kSelf && !AddressesBuffers() &&
+                       members_->inbox() == nullptr;
   const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(members_->size());
   const Prepared* direct = nullptr;
   if (!between || call.views != nullptr || bytes < std::max<uint64_t>(parts_.map_bytes, 1)) return direct;

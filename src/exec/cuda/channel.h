@@ -34,6 +34,7 @@ struct CudaParts {
   CudaLinks* links;
   CudaPrograms* programs;
   uint64_t map_bytes;  // RankOptions::map_bytes
+  bool addresses;      // RankOptions::addresses
 };
 
 class CudaChannel {
@@ -72,6 +73,7 @@ class CudaChannel {
         place_(place) {}
   Status Upload();
   // `direct`: the result of PrepareDirect, which stays in the cache.
+  bool AddressesBuffers() const;
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
   Result<const Prepared*> PrepareDirect(const Call& call);
   Result<kernels::cuda::Task> TaskOf(const Call& call, const Prepared& prepared, const CudaPrograms::Uploaded& program,

@@ -52,7 +52,8 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
     AXCCL_ASSIGN_OR_RETURN(const bool all_use_it, multicast_->Share(setup));
     if (!all_use_it) multicast_ = nullptr;
   }
-  return one_process_ || !reason.empty() ? Status() : ShareBuffers(setup, members);
+  const bool addressed = one_process_ && options_.addresses;
+  return addressed || !reason.empty() ? Status() : ShareBuffers(setup, members);
 }
 
 Status CudaLinks::ShareBuffers(Setup* setup, const std::vector<Member>& members) {

@@ -82,7 +82,9 @@ void CudaRank::Disconnect() {
   links_.Disconnect();
 }
 
-CudaParts CudaRank::Parts() { return {device_, control_, waits_.get(), &links_, &programs_, options_.map_bytes}; }
+CudaParts CudaRank::Parts() {
+  return {device_, control_, waits_.get(), &links_, &programs_, options_.map_bytes, options_.addresses};
+}
 
 Result<CudaChannel*> CudaRank::ChannelOf(Channel* channel, CudaPlace place) {
   return channels_.Of(Parts(), channel, place);

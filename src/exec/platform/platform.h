@@ -41,8 +41,9 @@ struct RankOptions {
   // Bytes of a call, for its whole group, from which on buffers of peers in other processes are mapped.
   uint64_t map_bytes = 0;
   bool spans_machines = false;
-  bool direct = true;   // false (NCCL_P2P_DISABLE): ranks do not communicate through device memory
-  Protocols protocols;  // allowed by the user
+  bool direct = true;     // false (NCCL_P2P_DISABLE): ranks do not communicate through device memory
+  bool addresses = true;  // false (NCCL_P2P_DIRECT_DISABLE): buffers of peers in this process are mapped, too
+  Protocols protocols;    // allowed by the user
   // NVLink SHARP (NCCL_NVLS_ENABLE): never, wherever the devices have it, or there and where it pays.
   enum class Nvls : uint8_t { kOff, kOn, kAuto } nvls = Nvls::kOff;
   uint64_t nvls_bytes = 0;  // of the device, for the slots that it reaches
