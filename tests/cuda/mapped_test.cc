@@ -1,6 +1,7 @@
 // Buffers of GPU ranks in other processes: staged until all ranks have mapped them, then read and written directly.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/cuda/chunked_memory.h"
 #include "tests/cuda/words.h"
 #include "tests/harness/timing.h"
 
@@ -24,7 +26,8 @@ using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
 
-enum class Kind { kOfApplication, kOfLibrary };
+// kInChunks: over the boundaries of several allocations of the application's.
+enum class Kind { kOfApplication, kOfLibrary, kInChunks };
 
 // Device memory as applications allocate it (not managed, unlike Words).
 class DeviceWords {
@@ -34,6 +37,10 @@ class DeviceWords {
       void* memory = nullptr;
       EXPECT_OK(ncclMemAlloc(&memory, size * sizeof(int32_t)));
       memory_ = reinterpret_cast<uint64_t>(memory);
+    } else if (kind == Kind::kInChunks) {
+      const size_t bytes = size * sizeof(int32_t), before = std::min(bytes / 2, kChunk) / 16 * 16;
+      chunks_ = std::make_unique<ChunkedMemory>(2 + (bytes - before) / kChunk, true);
+      memory_ = reinterpret_cast<uint64_t>(chunks_->at(kChunk - before));
     } else {
       EXPECT_EQ(EnterGpu()->allocate(&memory_, size * sizeof(int32_t)), 0);
     }
@@ -41,7 +48,7 @@ class DeviceWords {
   ~DeviceWords() {
     if (kind_ == Kind::kOfLibrary) {
       EXPECT_OK(ncclMemFree(get()));
-    } else {
+    } else if (kind_ == Kind::kOfApplication) {
       EXPECT_EQ(EnterGpu()->free_memory(memory_), 0);
     }
   }
@@ -64,6 +71,7 @@ class DeviceWords {
   const Kind kind_;
   const size_t size_;
   uint64_t memory_ = 0;
+  std::unique_ptr<ChunkedMemory> chunks_;
 };
 
 uint64_t Mapped(const Clique& clique) {
@@ -78,6 +86,7 @@ constexpr size_t kWords = 150'000;
 
 RunOptions Small(std::vector<std::pair<std::string, std::string>> more = {}) {
   RunOptions options = SmallGpu(2);
+  options.environment.emplace_back("NCCL_P2P_DIRECT_DISABLE", "1");  // for ranks of one process
   for (auto& variable : more) options.environment.push_back(std::move(variable));
   return options;
 }
@@ -102,7 +111,7 @@ class MappedTest : public testing::TestWithParam<Layout> {};  // one rank a thre
 
 // The rank that calls first cannot know what others have mapped; after two rounds all ranks know it.
 TEST_P(MappedTest, StagedFirstThenFromBufferToBuffer) {
-  for (const Kind kind : {Kind::kOfApplication, Kind::kOfLibrary}) {
+  for (const Kind kind : {Kind::kOfApplication, Kind::kOfLibrary, Kind::kInChunks}) {
     const auto body = [kind](RankContext& context) {
       ASSERT_NE(EnterGpu(context.rank() % 2), nullptr);
       Clique clique;
@@ -173,7 +182,7 @@ TEST_P(MappedTest, MemoryThatComesAndGoes) {
         constexpr size_t kFewer = 8000;
         for (int i = 0; i < 300; ++i) {
           {
-            DeviceWords data(Kind::kOfApplication, kFewer);
+            DeviceWords data(i % 2 == 0 ? Kind::kOfApplication : Kind::kInChunks, kFewer);
             ASSERT_TRUE(context.Barrier());  // allocating may wait for kernels
             data.Fill(i, clique.stream());
             ASSERT_OK(ncclAllReduce(data.get(), data.get(), data.size(), ncclInt32, ncclSum, clique.comm(), stream));
@@ -237,7 +246,8 @@ TEST_P(MappedTest, Graphs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, MappedTest,
-                         testing::Values(harness::Processes(2), harness::Processes(3), Layout{2, 2, 1}),
+                         testing::Values(harness::Processes(2), harness::Processes(3), Layout{2, 2, 1},
+                                         Layout{1, 2, 1}),
                          [](const auto& info) { return info.param.Text(); });
 
 // Counts the mapped ncclMemAlloc memory of this process, its own and its peers'.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/device/cuda/device.h"
+#include "tests/harness/residue.h"
 #include "tests/harness/run_ranks.h"
 #include "transports/cuda_ipc/exports.h"
 #include "transports/cuda_ipc/handle.h"
@@ -88,6 +89,57 @@ void ExpectShared(RankContext& context, Handle::Kind kind, const Memory& memory,
   EXPECT_FALSE(IsMapped(device, imported.value().address));
 }
 
+// Addresses that refer to other memory each time, of one allocation or several.
+class Place {
+ public:
+  static constexpr size_t kPlaceBytes = size_t{2} << 20;
+
+  explicit Place(const Device& device, size_t allocations = 1) : device_(device), filled_(allocations) {
+    const Scope scope(device);
+    EXPECT_EQ(Driver::Loaded().cuMemAddressReserve(&address_, allocations * kPlaceBytes, 0, 0, 0), CUDA_SUCCESS);
+  }
+
+  // Replaces an allocation; the words of its second kBytes are `value`.
+  void Renew(uint32_t value, size_t allocation = 0) {
+    const Scope scope(device_);
+    const CUmemAllocationProp properties = ShareableOn(device_);
+    CUmemGenericAllocationHandle object = 0;
+    ASSERT_EQ(Driver::Loaded().cuMemCreate(&object, kPlaceBytes, &properties, 0), CUDA_SUCCESS);
+    Map(allocation, object);
+    Write(device_, AddressOf(allocation) + kBytes, value);
+  }
+  // Puts the memory of another one there.
+  void Repeat(size_t allocation, size_t other) {
+    CUmemGenericAllocationHandle object = 0;
+    void* const there = reinterpret_cast<void*>(AddressOf(other));
+    ASSERT_EQ(Driver::Loaded().cuMemRetainAllocationHandle(&object, there), CUDA_SUCCESS);
+    Map(allocation, object);
+  }
+  CUdeviceptr address() const { return address_; }
+  CUdeviceptr AddressOf(size_t allocation) const { return address_ + allocation * kPlaceBytes; }
+
+ private:
+  void Map(size_t allocation, CUmemGenericAllocationHandle object) {
+    const Driver& driver = Driver::Loaded();
+    const Scope scope(device_);
+    const CUdeviceptr at = AddressOf(allocation);
+    if (filled_[allocation]) {
+      ASSERT_EQ(driver.cuMemUnmap(at, kPlaceBytes), CUDA_SUCCESS);
+    }
+    ASSERT_EQ(driver.cuMemMap(at, kPlaceBytes, 0, object, 0), CUDA_SUCCESS);
+    ASSERT_EQ(driver.cuMemRelease(object), CUDA_SUCCESS);
+    filled_[allocation] = true;
+    CUmemAccessDesc access{};
+    access.location = ShareableOn(device_).location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    ASSERT_EQ(driver.cuMemSetAccess(at, kPlaceBytes, &access, 1), CUDA_SUCCESS);
+  }
+
+  const Device& device_;
+  CUdeviceptr address_ = 0;
+  std::vector<bool> filled_;
+};
+
 RunOptions With(std::vector<std::pair<std::string, std::string>> environment) {
   RunOptions options;
   options.environment = std::move(environment);
@@ -122,6 +174,76 @@ TEST(Shared, MemoryOfTheLibrary) {
     };
     RunRanks(harness::Processes(2), body, With(obstacles));
   }
+}
+
+// Several allocations that follow each other are shared as one, from any place to any other.
+TEST(Shared, AllocationsThatFollowEachOther) {
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        const Device* const device = DeviceOf(context);
+        constexpr size_t kAllocations = 3, kOffset = Place::kPlaceBytes - kBytes / 2;
+        constexpr uint64_t kLength = Place::kPlaceBytes + kBytes;
+        if (context.rank() == 0) {
+          Place place(*device, kAllocations);
+          for (size_t i = 0; i < kAllocations; ++i) place.Renew(7, i);
+          Write(*device, place.address() + kOffset, 42);                       // over the first boundary
+          Write(*device, place.address() + kOffset + Place::kPlaceBytes, 43);  // and over the second
+          const Result<Range> range = RangeOf(*device, place.address() + kOffset, kLength);
+          ASSERT_TRUE(range.ok()) << range.status().message();
+          EXPECT_EQ(range.value().base, place.address());
+          EXPECT_EQ(range.value().bytes, kAllocations * Place::kPlaceBytes);
+          EXPECT_EQ(range.value().parts.size(), kAllocations);
+          const Result<Exported> exported = Export(*device, range.value());
+          ASSERT_TRUE(exported.ok()) << exported.status().message();
+          std::memcpy(context.board(), &exported.value().handle, sizeof(Handle));
+          ASSERT_TRUE(context.Barrier(0));
+          ASSERT_TRUE(context.Barrier(1));
+          EXPECT_EQ(Count(*device, place.address() + kOffset, 44), kWords);
+          EXPECT_EQ(Count(*device, place.address() + kOffset + Place::kPlaceBytes, 43), kWords);
+          return;
+        }
+        ASSERT_TRUE(context.Barrier(0));
+        Handle handle;
+        std::memcpy(&handle, context.board(), sizeof(handle));
+        const int descriptors = harness::Entries("/proc/self/fd");
+        for (int round = 0; round < 3; ++round) {
+          const Result<Imported> imported = Import(*device, handle);
+          ASSERT_TRUE(imported.ok()) << imported.status().message();
+          const CUdeviceptr at = imported.value().address + kOffset;
+          EXPECT_EQ(Count(*device, at, round == 0 ? 42 : 44), kWords);
+          EXPECT_EQ(Count(*device, at + Place::kPlaceBytes, 43), kWords);
+          Write(*device, at, 44);
+          Close(*device, imported.value());
+          for (size_t i = 0; i < kAllocations; ++i)
+            EXPECT_FALSE(IsMapped(*device, imported.value().address + i * Place::kPlaceBytes));
+        }
+        Handle longer = handle;
+        longer.bytes += Place::kPlaceBytes;
+        const Result<Imported> wrong = Import(*device, longer);
+        ASSERT_FALSE(wrong.ok());
+        EXPECT_NE(wrong.status().message().find("the list of allocations"), std::string::npos);
+        EXPECT_EQ(harness::Entries("/proc/self/fd"), descriptors);
+        ASSERT_TRUE(context.Barrier(1));
+      },
+      With({}));
+}
+
+// CUDA does not tell which part of an object is mapped where, so two mappings of one cannot be told apart.
+TEST(Export, RefusesAnObjectThatIsThereTwice) {
+  RunRanks(
+      harness::Processes(1),
+      [](RankContext& context) {
+        const Device* const device = DeviceOf(context);
+        Place place(*device, 2);
+        place.Renew(1, 0);
+        place.Repeat(1, 0);
+        const Result<Exported> exported =
+            Export(*device, RangeOf(*device, place.address(), 2 * Place::kPlaceBytes).value());
+        ASSERT_FALSE(exported.ok());
+        EXPECT_NE(exported.status().message().find("mapped twice"), std::string::npos) << exported.status().message();
+      },
+      With({}));
 }
 
 TEST(Allocate, GivesBackWhatItTook) {
@@ -225,47 +347,6 @@ TEST(Import, NamesTheReasonOfAFailure) {
 
 // ---- tables ----
 
-// Addresses that refer to other memory each time.
-class Place {
- public:
-  static constexpr size_t kPlaceBytes = size_t{2} << 20;
-
-  explicit Place(const Device& device) : device_(device) {
-    const Scope scope(device);
-    EXPECT_EQ(Driver::Loaded().cuMemAddressReserve(&address_, kPlaceBytes, 0, 0, 0), CUDA_SUCCESS);
-  }
-
-  // Replaces the memory; every word is `value`.
-  void Renew(uint32_t value) {
-    const Driver& driver = Driver::Loaded();
-    const Scope scope(device_);
-    if (filled_) {
-      ASSERT_EQ(driver.cuMemUnmap(address_, kPlaceBytes), CUDA_SUCCESS);
-    }
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = device_.ordinal();
-    CUmemGenericAllocationHandle object = 0;
-    ASSERT_EQ(driver.cuMemCreate(&object, kPlaceBytes, &properties, 0), CUDA_SUCCESS);
-    ASSERT_EQ(driver.cuMemMap(address_, kPlaceBytes, 0, object, 0), CUDA_SUCCESS);
-    ASSERT_EQ(driver.cuMemRelease(object), CUDA_SUCCESS);
-    CUmemAccessDesc access{};
-    access.location = properties.location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    ASSERT_EQ(driver.cuMemSetAccess(address_, kPlaceBytes, &access, 1), CUDA_SUCCESS);
-    filled_ = true;
-    Write(device_, address_ + kBytes, value);
-  }
-  CUdeviceptr address() const { return address_; }
-
- private:
-  const Device& device_;
-  CUdeviceptr address_ = 0;
-  bool filled_ = false;
-};
-
 std::vector<ExportTable*> TablesOf(const RankContext& context) {
   std::vector<ExportTable*> tables;
   for (size_t rank = 0; rank < 2; ++rank)
@@ -321,6 +402,54 @@ TEST(Tables, ReusedAddresses) {
       EXPECT_EQ(Count(*device, MapWord(*device, *imports, kNumbers[round]) + kBytes, 100 + round), kWords) << round;
       ASSERT_TRUE(context.Barrier());
     }
+  };
+  RunRanks(harness::Processes(2), body, With({}));
+}
+
+// Buffers in other allocations have other numbers, although they overlap; where one of these is replaced, what was
+// known of it is not used.
+TEST(Tables, AllocationsThatFollowEachOther) {
+  const auto body = [](RankContext& context) {
+    const Device* const device = DeviceOf(context);
+    const std::vector<ExportTable*> tables = TablesOf(context);
+    constexpr uint64_t kAcross = Place::kPlaceBytes + kBytes;
+    if (context.rank() == 0) {
+      Exports exports(*device, 0, tables);
+      Place place(*device, 3);
+      for (size_t i = 0; i < 3; ++i) place.Renew(100 + static_cast<uint32_t>(i), i);
+      EXPECT_EQ(exports.Find(place.AddressOf(0) + kBytes, kAcross).number, 1u);
+      EXPECT_EQ(exports.Find(place.AddressOf(1) + kBytes, kAcross).number, 2u);
+      EXPECT_EQ(exports.Find(place.AddressOf(1), kBytes).number, 3u);
+      EXPECT_EQ(exports.Find(place.AddressOf(0), 2 * kAcross).number, 4u);
+      EXPECT_EQ(exports.Find(place.AddressOf(0), kAcross).number, 1u);
+      EXPECT_EQ(exports.Find(place.AddressOf(2), kAcross).number, 0u) << "beyond the end";
+      EXPECT_EQ(exports.Hold(place.AddressOf(2), kBytes).value().number, 5u);
+      ASSERT_TRUE(context.Barrier());
+      ASSERT_TRUE(context.Barrier());
+      for (uint32_t number = 1; number <= 5; ++number) EXPECT_TRUE(exports.Has(1, number)) << number;
+      place.Renew(200, 2);
+      EXPECT_EQ(exports.Find(place.AddressOf(0), 2 * kAcross).number, 6u);
+      EXPECT_EQ(exports.Find(place.AddressOf(1), kAcross).number, 7u);
+      EXPECT_EQ(exports.Find(place.AddressOf(0), kAcross).number, 1u);
+      exports.LetGo(place.AddressOf(1));  // in 1, 3, 6 and 7
+      EXPECT_EQ(tables[0]->entries[1].generation.load(), 0u);
+      EXPECT_EQ(tables[0]->entries[7].generation.load(), 0u);
+      EXPECT_EQ(exports.Find(place.AddressOf(1), kAcross).number, 6u) << "nobody knows the other one";
+      ASSERT_TRUE(context.Barrier());
+      ASSERT_TRUE(context.Barrier());
+      return;
+    }
+    ASSERT_TRUE(context.Barrier());
+    const uint32_t peer = tables[0]->entries[1].handle.pid;
+    const auto imports = Imports::Create(*device, 1, {{tables[0], peer, false}, {tables[1], 0, true}}).value();
+    ASSERT_TRUE(imports->Look().ok());
+    EXPECT_EQ(Count(*device, MapWord(*device, *imports, 4) + 2 * Place::kPlaceBytes + kBytes, 102), kWords);
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_TRUE(context.Barrier());
+    ASSERT_TRUE(imports->Look().ok());
+    EXPECT_EQ(Count(*device, MapWord(*device, *imports, 6) + kBytes, 101), kWords);
+    EXPECT_EQ(Count(*device, MapWord(*device, *imports, 6) + Place::kPlaceBytes + kBytes, 200), kWords);
+    ASSERT_TRUE(context.Barrier());
   };
   RunRanks(harness::Processes(2), body, With({}));
 }

@@ -13,6 +13,7 @@ struct Handle {
     kNone,
     kLegacy,  // of cuIpcGetMemHandle
     kFile,    // of virtual memory management: a file that the process offers while the exporter keeps it
+    kFiles,   // several of these, mapped one behind the other: a file with their list
   };
   uint32_t kind = kNone;
   uint32_t pid = 0;

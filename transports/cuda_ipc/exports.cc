@@ -34,44 +34,44 @@ Exports::~Exports() {
 
 Exports::Place Exports::Find(CUdeviceptr pointer, uint64_t bytes, bool kept) {
   std::lock_guard lock(mutex_);
-  const Result<Known*> known = Know(pointer, bytes);
+  const Result<KnownMap::iterator> known = Know(pointer, bytes);
   if (!known.ok()) return {};
-  known.value()->found = true;
-  known.value()->kept |= kept;
-  return PlaceIn(*known.value(), pointer);
+  known.value()->second.found = true;
+  known.value()->second.kept |= kept;
+  return PlaceIn(known.value(), pointer);
 }
 
 Result<Exports::Place> Exports::Hold(CUdeviceptr pointer, uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  AXCCL_ASSIGN_OR_RETURN(Known* const known, Know(pointer, bytes));
-  ++known->holds;
-  return PlaceIn(*known, pointer);
+  AXCCL_ASSIGN_OR_RETURN(const KnownMap::iterator known, Know(pointer, bytes));
+  ++known->second.holds;
+  return PlaceIn(known, pointer);
 }
 
-// The allocation that contains the bytes, exported; an error if it cannot be shared.
-Result<Exports::Known*> Exports::Know(CUdeviceptr pointer, uint64_t bytes) {
+// The allocations that contain the bytes, exported; an error if they cannot be shared.
+Result<Exports::KnownMap::iterator> Exports::Know(CUdeviceptr pointer, uint64_t bytes) {
   LookAtNext();
-  AXCCL_ASSIGN_OR_RETURN(const Range range, RangeOf(device_, pointer));
-  auto known = known_.find(range.base);
-  // The allocation was freed, and its addresses were reused.
+  AXCCL_ASSIGN_OR_RETURN(const Range range, RangeOf(device_, pointer, bytes));
+  auto known = known_.find({range.base, range.bytes});
+  // They were freed, and their addresses were reused.
   if (known != known_.end() && known->second.id != range.id) {
     Retire(known);
     known = known_.end();
   }
   if (known == known_.end()) Add(range);
-  known = known_.find(range.base);
+  known = known_.find({range.base, range.bytes});
   if (known == known_.end())
     return MakeStatus(Code::kInvalidUsage, "rank %zu shares %u allocations already, the most at a time", rank_,
                       ExportTable::kNumbers - 1);
-  if (known->second.file && AllAnswered(known->second.number)) known->second.file.Close();
-  if (known->second.number == 0) return known->second.why_not;
-  if (pointer - range.base + bytes <= known->second.bytes) return &known->second;
-  return MakeStatus(Code::kInvalidUsage, "it begins in an allocation of %llu bytes and ends behind that",
-                    static_cast<unsigned long long>(range.bytes));
+  Known& found = known->second;
+  if (found.number == 0) return found.why_not;
+  if (found.exported.file && AllAnswered(found.number)) found.exported = {};
+  return known;
 }
 
-Exports::Place Exports::PlaceIn(const Known& known, CUdeviceptr pointer) const {
-  return {known.number, pointer - known.base, own().entries[known.number].generation.load(std::memory_order_relaxed)};
+Exports::Place Exports::PlaceIn(KnownMap::const_iterator known, CUdeviceptr pointer) const {
+  const uint32_t number = known->second.number;
+  return {number, pointer - known->first.first, own().entries[number].generation.load(std::memory_order_relaxed)};
 }
 
 bool Exports::Has(size_t rank, uint32_t number) const {
@@ -103,10 +103,8 @@ bool Exports::AllAnswered(uint32_t number) const {
 void Exports::Add(const Range& range) {
   const uint32_t number = FreeNumber();
   if (number == 0) return;
-  Known& known = known_[range.base];
-  known.base = range.base;
+  Known& known = known_[{range.base, range.bytes}];
   known.id = range.id;
-  known.bytes = range.bytes;
   Result<Exported> exported = Export(device_, range);
   if (!exported.ok()) {
     known.why_not = exported.status();
@@ -122,7 +120,7 @@ void Exports::Add(const Range& range) {
   entry.generation.store(++generations_, std::memory_order_release);
   own().changes.fetch_add(1, std::memory_order_release);
   known.number = number;
-  known.file = std::move(exported.value().file);
+  known.exported = std::move(exported).value();
 }
 
 // A number under which no peer knows an earlier allocation. 0 if there is none.
@@ -136,34 +134,33 @@ uint32_t Exports::FreeNumber() const {
   return 0;
 }
 
-Exports::KnownMap::iterator Exports::At(CUdeviceptr pointer) {
-  auto known = known_.upper_bound(pointer);
-  if (known == known_.begin()) return known_.end();
-  --known;
-  return pointer - known->first < known->second.bytes ? known : known_.end();
-}
-
 void Exports::LetGo(CUdeviceptr pointer) {
   std::lock_guard lock(mutex_);
-  const auto known = At(pointer);
-  if (known == known_.end() || known->second.kept) return;
-  known->second.found = false;
-  if (known->second.holds == 0) Retire(known);
+  for (auto next = known_.begin(); next != known_.end();) {
+    const auto known = next++;
+    if (!Contains(known, pointer) || known->second.kept) continue;
+    known->second.found = false;
+    if (known->second.holds == 0) Retire(known);
+  }
 }
 
-// If the allocation was freed meanwhile, there may be another one at its addresses.
-void Exports::Release(CUdeviceptr pointer, const Place& place) {
+// If the allocations were freed meanwhile, there may be others at their addresses.
+void Exports::Release(const Place& place) {
   std::lock_guard lock(mutex_);
-  const auto known = At(pointer);
-  if (known == known_.end() || PlaceIn(known->second, pointer).generation != place.generation) return;
-  if (--known->second.holds == 0 && !known->second.found) Retire(known);
+  if (own().entries[place.number].generation.load(std::memory_order_relaxed) != place.generation) return;
+  const auto known = std::find_if(known_.begin(), known_.end(),
+                                  [&](const auto& entry) { return entry.second.number == place.number; });
+  if (known != known_.end() && --known->second.holds == 0 && !known->second.found) Retire(known);
 }
 
 void Exports::Freed(CUdeviceptr base) {
   std::lock_guard lock(Process().mutex);
   for (Exports* const exports : Process().all) {
     std::lock_guard own_lock(exports->mutex_);
-    if (const auto known = exports->known_.find(base); known != exports->known_.end()) exports->Retire(known);
+    for (auto next = exports->known_.begin(); next != exports->known_.end();) {
+      const auto known = next++;
+      if (Contains(known, base)) exports->Retire(known);
+    }
   }
 }
 
@@ -175,14 +172,14 @@ void Exports::Retire(KnownMap::iterator known) {
   known_.erase(known);
 }
 
-// Checks one allocation at a time, in turn, so that freed ones are noticed even if their addresses are not reused.
+// Checks some allocations at a time, in turn, so that freed ones are noticed even if their addresses are not reused.
 void Exports::LookAtNext() {
-  auto known = known_.lower_bound(next_);
+  auto known = known_.upper_bound(next_);
   if (known == known_.end()) known = known_.begin();
   if (known == known_.end()) return;
-  next_ = known->first + 1;
-  const Result<Range> range = RangeOf(device_, known->first);
-  if (!range.ok() || range.value().id != known->second.id) Retire(known);
+  next_ = known->first;
+  const Result<Range> range = RangeOf(device_, next_.first, next_.second);
+  if (!range.ok() || range.value().bytes != next_.second || range.value().id != known->second.id) Retire(known);
 }
 
 }  // namespace axccl::cuda_ipc

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "src/base/service_fd.h"
@@ -58,43 +59,43 @@ class Exports {
     uint64_t offset = 0;
     uint64_t generation = 0;  // of the number
   };
-  // Finds the allocation that contains [pointer, pointer + bytes), and exports it if it is new. If an earlier
-  // allocation there was freed, publishes that to the peers. `kept`: the place will be used repeatedly, as by a graph.
+  // Finds the allocations that contain [pointer, pointer + bytes), and exports them as one if they are new. If earlier
+  // ones there were freed, publishes that to the peers. `kept`: the place will be used repeatedly, as by a graph.
   Place Find(CUdeviceptr pointer, uint64_t bytes, bool kept = false);
-  // The same, and the allocation stays exported until it is freed or all that hold it have released it. An error says
-  // why it cannot be shared.
+  // The same, and the allocations stay exported until they are freed or all that hold them have released them. An error
+  // says why they cannot be shared.
   Result<Place> Hold(CUdeviceptr pointer, uint64_t bytes);
-  // Ends a hold of [pointer, ...). Peers release the allocation at their next look, unless Find has found it, too.
-  void Release(CUdeviceptr pointer, const Place& place);
+  // Ends a hold. Peers release the allocations at their next look, unless Find has found them, too.
+  void Release(const Place& place);
   // Whether a peer can use the allocation.
   bool Has(size_t rank, uint32_t number) const;
   // Whether it has looked, and cannot use it.
   bool Lacks(size_t rank, uint32_t number) const;
-  // The allocation that contains `pointer` will not be used soon: peers release it at their next look, and a later use
-  // exports it again. No work that uses its number may be running. An allocation that is kept or held stays.
+  // Allocations that contain `pointer` will not be used soon: peers release them at their next look, and a later use
+  // exports them again. No work that uses their numbers may be running. What is kept or held stays.
   void LetGo(CUdeviceptr pointer);
-  // For all ranks of the process: what begins at `base` is about to be freed, kept or not.
+  // For all ranks of the process: the allocation at `base` is about to be freed, kept or not.
   static void Freed(CUdeviceptr base);
 
  private:
   struct Known {
-    CUdeviceptr base = 0;
     uint64_t id = 0;
-    uint64_t bytes = 0;
     uint32_t number = 0;
     Status why_not;      // the reason if there is no number
     bool found = false;  // by Find, since the last LetGo
     bool kept = false;
     int holds = 0;
-    shm::OfferedFile file;  // for peers to take
+    Exported exported;  // until all peers have answered
   };
-  using KnownMap = std::map<CUdeviceptr, Known>;  // by base
+  using KnownMap = std::map<std::pair<CUdeviceptr, uint64_t>, Known>;  // by base and bytes; they may overlap
 
   ExportTable& own() const { return *tables_[rank_]; }
-  Result<Known*> Know(CUdeviceptr pointer, uint64_t bytes);
+  Result<KnownMap::iterator> Know(CUdeviceptr pointer, uint64_t bytes);
+  Place PlaceIn(KnownMap::const_iterator known, CUdeviceptr pointer) const;
+  static bool Contains(KnownMap::const_iterator known, CUdeviceptr pointer) {
+    return pointer >= known->first.first && pointer - known->first.first < known->first.second;
+  }
   void Add(const Range& range);
-  Place PlaceIn(const Known& known, CUdeviceptr pointer) const;
-  KnownMap::iterator At(CUdeviceptr pointer);
   uint32_t FreeNumber() const;
   uint64_t AnswerOf(size_t rank, uint32_t number) const;
   bool AllAnswered(uint32_t number) const;
@@ -106,7 +107,7 @@ class Exports {
   const std::vector<ExportTable*> tables_;
   std::mutex mutex_;
   KnownMap known_;
-  CUdeviceptr next_ = 0;  // where to check next for freed allocations
+  KnownMap::key_type next_;  // where to check next for freed allocations
   uint64_t generations_ = 0;
   bool explained_ = false;
 };

@@ -1,11 +1,16 @@
 #include "transports/cuda_ipc/handle.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstring>
+#include <set>
 #include <utility>
 
+#include "src/base/hash.h"
 #include "src/base/service_fd.h"
 #include "transports/cuda_ipc/memory.h"
 
@@ -18,13 +23,118 @@ using device::cuda::Driver;
 using device::cuda::Scope;
 using service::Fd;
 
-Result<Imported> ImportFile(const Device& device, const Handle& handle) {
-  AXCCL_ASSIGN_OR_RETURN(const CUmemGenericAllocationHandle object, TakeObject(handle));
+// Each takes a descriptor while it is offered.
+constexpr size_t kMostParts = 512;
+
+// An entry of the list in a file.
+struct Part {
+  std::array<uint8_t, 64> key{};  // of a handle of kind kFile
+  uint64_t bytes = 0;
+};
+static_assert(sizeof(Part) == 72);
+
+// Takes the file at the address that is the key.
+Result<Fd> TakeFileOf(const Handle& handle) {
+  shm::FileAddress offered;
+  std::memcpy(&offered, handle.key.data(), sizeof(offered));
+  Fd file;
+  const auto copy = [&file](int descriptor) { file = Fd(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)); };
+  if (shm::UseOfferedFile(offered.token, copy)) return file;  // of this process
+  return shm::TakeFile(offered, handle.pid);
+}
+
+Result<Exported> OfferFile(Handle::Kind kind, uint64_t bytes, Fd file) {
+  Exported exported;
+  AXCCL_ASSIGN_OR_RETURN(exported.file, shm::OfferedFile::Make(std::move(file)));
+  const shm::FileAddress& address = exported.file.address();
+  static_assert(sizeof(address) == sizeof(exported.handle.key));
+  exported.handle.kind = kind;
+  exported.handle.bytes = bytes;
+  exported.handle.pid = static_cast<uint32_t>(getpid());
+  std::memcpy(exported.handle.key.data(), &address, sizeof(address));
+  return exported;
+}
+
+Result<Exported> OfferParts(const Range& range) {
+  const Driver& driver = Driver::Loaded();
+  if (range.parts.size() > kMostParts)
+    return MakeStatus(Code::kInvalidUsage, "a buffer is in %zu allocations, and %zu are the most", range.parts.size(),
+                      kMostParts);
+  std::vector<Part> list;
+  std::vector<shm::OfferedFile> files;
+  std::set<CUmemGenericAllocationHandle> objects;
+  CUdeviceptr at = range.base;
+  for (const uint64_t bytes : range.parts) {
+    CUmemGenericAllocationHandle object = 0;
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemRetainAllocationHandle(&object, reinterpret_cast<void*>(at)));
+    Result<Exported> part = OfferObject(object, bytes);
+    driver.cuMemRelease(object);
+    if (!part.ok()) return part.status();
+    if (!objects.insert(object).second)
+      return MakeStatus(Code::kInvalidUsage, "an object of virtual memory management is mapped twice in a buffer");
+    list.push_back({part.value().handle.key, bytes});
+    files.push_back(std::move(part.value().file));
+    at += bytes;
+  }
+  Fd file(memfd_create("axccl-allocations", MFD_CLOEXEC));
+  const size_t list_bytes = list.size() * sizeof(Part);
+  if (!file || write(file.get(), list.data(), list_bytes) != static_cast<ssize_t>(list_bytes))
+    return service::OpenError(errno, "a list of allocations for other processes: memfd_create");
+  AXCCL_ASSIGN_OR_RETURN(Exported exported, OfferFile(Handle::kFiles, range.bytes, std::move(file)));
+  exported.parts = std::move(files);
+  return exported;
+}
+
+// What is wrong with the list is an error.
+Result<std::vector<Part>> PartsOf(const Handle& handle) {
+  if (handle.kind == Handle::kFile) return std::vector<Part>{{handle.key, handle.bytes}};
+  AXCCL_ASSIGN_OR_RETURN(const Fd file, TakeFileOf(handle));
+  std::vector<Part> parts(kMostParts + 1);
+  const ssize_t got = pread(file.get(), parts.data(), parts.size() * sizeof(Part), 0);
+  parts.resize(got < 0 ? 0 : static_cast<size_t>(got) / sizeof(Part));
+  uint64_t rest = handle.bytes;
+  bool fits = !parts.empty() && parts.size() <= kMostParts;
+  for (const Part& part : parts) {
+    fits &= part.bytes != 0 && part.bytes <= rest;
+    rest -= part.bytes;
+  }
+  if (fits && rest == 0) return parts;
+  return MakeStatus(Code::kRemoteError, "the list of allocations that process %u offers is wrong", handle.pid);
+}
+
+// Returns how many bytes were mapped.
+size_t UnmapParts(const Imported& imported) {
+  size_t done = 0;
+  for (const uint64_t bytes : imported.mapped) {
+    Driver::Loaded().cuMemUnmap(imported.address + done, bytes);
+    done += bytes;
+  }
+  return done;
+}
+
+Result<Imported> ImportFiles(const Device& device, const Handle& handle) {
+  const Driver& driver = Driver::Loaded();
   const int ordinal = device.ordinal();
-  const Result<CUdeviceptr> address = MapObject(object, handle.bytes, &ordinal, 1);
-  Driver::Loaded().cuMemRelease(object);
-  if (!address.ok()) return address.status();
-  return Imported{address.value(), handle.bytes};
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<Part> parts, PartsOf(handle));
+  Imported imported;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemAddressReserve(&imported.address, handle.bytes, 0, 0, 0));
+  CUdeviceptr at = imported.address;
+  const auto map = [&](const Part& part) -> Status {
+    AXCCL_ASSIGN_OR_RETURN(const CUmemGenericAllocationHandle object,
+                           TakeObject({Handle::kFile, handle.pid, part.bytes, part.key}));
+    const Status mapped = MapAt(at, object, part.bytes, &ordinal, 1);
+    driver.cuMemRelease(object);
+    if (!mapped.ok()) return mapped;
+    imported.mapped.push_back(part.bytes);
+    at += part.bytes;
+    return Status();
+  };
+  Status status;
+  for (size_t i = 0; i < parts.size() && status.ok(); ++i) status = map(parts[i]);
+  if (status.ok()) return imported;
+  UnmapParts(imported);
+  driver.cuMemAddressFree(imported.address, handle.bytes);
+  return status;
 }
 
 }  // namespace
@@ -34,25 +144,11 @@ Result<Exported> OfferObject(CUmemGenericAllocationHandle object, uint64_t bytes
   const CUresult result =
       Driver::Loaded().cuMemExportToShareableHandle(&file, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   AXCCL_RETURN_IF_ERROR(Check(result, "cuMemExportToShareableHandle"));
-  Exported exported;
-  AXCCL_ASSIGN_OR_RETURN(exported.file, shm::OfferedFile::Make(Fd(file)));
-  const shm::FileAddress& address = exported.file.address();
-  static_assert(sizeof(address) == sizeof(exported.handle.key));
-  exported.handle.kind = Handle::kFile;
-  exported.handle.bytes = bytes;
-  exported.handle.pid = static_cast<uint32_t>(getpid());
-  std::memcpy(exported.handle.key.data(), &address, sizeof(address));
-  return exported;
+  return OfferFile(Handle::kFile, bytes, Fd(file));
 }
 
 Result<CUmemGenericAllocationHandle> TakeObject(const Handle& handle) {
-  shm::FileAddress offered;
-  std::memcpy(&offered, handle.key.data(), sizeof(offered));
-  Fd file;
-  const auto copy = [&file](int descriptor) { file = Fd(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)); };
-  if (!shm::UseOfferedFile(offered.token, copy)) {  // of another process
-    AXCCL_ASSIGN_OR_RETURN(file, shm::TakeFile(offered, handle.pid));
-  }
+  AXCCL_ASSIGN_OR_RETURN(const Fd file, TakeFileOf(handle));
   CUmemGenericAllocationHandle object = 0;
   auto* const shared = reinterpret_cast<void*>(static_cast<intptr_t>(file.get()));
   AXCCL_RETURN_IF_CUDA_ERROR(
@@ -60,9 +156,10 @@ Result<CUmemGenericAllocationHandle> TakeObject(const Handle& handle) {
   return object;
 }
 
-Result<Range> RangeOf(const Device& device, CUdeviceptr pointer) {
+namespace {
+
+Result<Range> AllocationOf(CUdeviceptr pointer) {
   const Driver& driver = Driver::Loaded();
-  const Scope scope(device);
   Range range;
   size_t bytes = 0;
   unsigned long long id = 0;
@@ -75,9 +172,47 @@ Result<Range> RangeOf(const Device& device, CUdeviceptr pointer) {
   return range;
 }
 
+}  // namespace
+
+Result<Range> RangeOf(const Device& device, CUdeviceptr pointer, uint64_t bytes) {
+  const Scope scope(device);
+  AXCCL_ASSIGN_OR_RETURN(Range range, AllocationOf(pointer));
+  while (pointer - range.base + bytes > range.bytes) {
+    const CUdeviceptr end = range.base + range.bytes;
+    const Result<Range> next = AllocationOf(end);
+    if (!next.ok() || next.value().base != end)
+      return MakeStatus(Code::kInvalidUsage, "it begins in %s of %llu bytes and ends behind that",
+                        range.parts.empty() ? "an allocation" : "allocations",
+                        static_cast<unsigned long long>(range.bytes));
+    if (range.parts.empty()) range.parts.push_back(range.bytes);
+    range.parts.push_back(next.value().bytes);
+    range.bytes += next.value().bytes;
+    range.id = Mix(range.id, next.value().id);
+  }
+  return range;
+}
+
+bool MayUse(const Device& device, CUdeviceptr base, const Handle& handle) {
+  if (handle.kind != Handle::kFile && handle.kind != Handle::kFiles) return true;
+  const Scope scope(device);
+  CUmemLocation location{};
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  location.id = device.ordinal();
+  for (CUdeviceptr at = base; at < base + handle.bytes;) {
+    const Result<Range> range = AllocationOf(at);
+    unsigned long long access = 0;
+    if (!range.ok() || Driver::Loaded().cuMemGetAccess(&access, &location, at) != CUDA_SUCCESS ||
+        access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      return false;
+    at = range.value().base + range.value().bytes;
+  }
+  return true;
+}
+
 Result<Exported> Export(const Device& device, const Range& range) {
   const Driver& driver = Driver::Loaded();
   const Scope scope(device);
+  if (!range.parts.empty()) return OfferParts(range);
   CUmemGenericAllocationHandle object = 0;
   if (driver.cuMemRetainAllocationHandle(&object, reinterpret_cast<void*>(range.base)) == CUDA_SUCCESS) {
     Result<Exported> exported = OfferObject(object, range.bytes);
@@ -98,7 +233,7 @@ Result<Exported> Export(const Device& device, const Range& range) {
 Result<Imported> Import(const Device& device, const Handle& handle) {
   const Driver& driver = Driver::Loaded();
   const Scope scope(device);
-  if (handle.kind == Handle::kFile) return ImportFile(device, handle);
+  if (handle.kind == Handle::kFile || handle.kind == Handle::kFiles) return ImportFiles(device, handle);
   if (handle.kind != Handle::kLegacy)
     return MakeStatus(Code::kUnhandledCudaError, "the process that has the memory cannot share it");
   CUipcMemHandle legacy;
@@ -110,10 +245,10 @@ Result<Imported> Import(const Device& device, const Handle& handle) {
 
 void Close(const Device& device, const Imported& imported) {
   const Scope scope(device);
-  if (imported.mapped != 0) {
-    UnmapObject(imported.address, imported.mapped);
-  } else {
+  if (imported.mapped.empty()) {
     Driver::Loaded().cuIpcCloseMemHandle(imported.address);
+  } else {
+    Driver::Loaded().cuMemAddressFree(imported.address, UnmapParts(imported));
   }
 }
 

@@ -92,7 +92,7 @@ Status Imports::PutAddress(size_t rank, uint32_t number, CUdeviceptr address) co
 }
 
 Result<CUdeviceptr> Imports::Map(const Peer& peer, uint64_t base, const Handle& handle, Taken* taken) const {
-  if (peer.here) return CUdeviceptr{base};
+  if (peer.here && MayUse(device_, base, handle)) return CUdeviceptr{base};
   if (handle.pid != peer.pid)
     return MakeStatus(Code::kRemoteError, "process %u offers memory of process %u", peer.pid, handle.pid);
   AXCCL_ASSIGN_OR_RETURN(taken->imported, Import(device_, handle));

@@ -41,7 +41,7 @@ Result<cuda_ipc::Exports::Place> CudaBuffers::Hold(const void* memory, uint64_t 
   AXCCL_ASSIGN_OR_RETURN(const cuda_ipc::Exports::Place place, exports_.Hold(pointer, bytes));
   const Status mapped = imports_->MapOwn(place.number, pointer - place.offset);
   if (mapped.ok()) return place;
-  exports_.Release(pointer, place);
+  exports_.Release(place);
   return mapped;
 }
 

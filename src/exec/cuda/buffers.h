@@ -31,9 +31,7 @@ class CudaBuffers {
 
   // For pipelines (pipeline_buffers.h): offers the memory until it is released. An error says why it cannot be shared.
   Result<cuda_ipc::Exports::Place> Hold(const void* memory, uint64_t bytes);
-  void Release(const void* memory, const cuda_ipc::Exports::Place& place) {
-    exports_.Release(reinterpret_cast<CUdeviceptr>(memory), place);
-  }
+  void Release(const cuda_ipc::Exports::Place& place) { exports_.Release(place); }
   // Whether the rank has mapped it, or never will.
   bool IsMapped(const cuda_ipc::Exports::Place& place, int rank) const {
     return exports_.Has(static_cast<size_t>(rank), place.number);

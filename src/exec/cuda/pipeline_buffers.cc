@@ -43,7 +43,7 @@ Status PipelineBuffers::Hold(const char* name, const void* data, const tensor::V
 
 PipelineBuffers::~PipelineBuffers() {
   for (const Buffer* buffer : {&in_, &out_}) {
-    if (buffer->lowest != nullptr) buffers_->Release(buffer->lowest, buffer->place);
+    if (buffer->lowest != nullptr) buffers_->Release(buffer->place);
   }
 }
 
