@@ -48,9 +48,6 @@ extern "C" {
 struct ncclTeam {
   int ranks, rank, stride;
 };
-struct ncclMultimemHandle {
-  void* base;
-};
 struct ncclDevComm;
 struct ncclDevCommRequirements;
 struct ncclDevResourceRequirements;
@@ -66,11 +63,6 @@ AXCCL_UNSUPPORTED(DevCommCreate, (ncclComm_t comm, const ncclDevCommRequirements
                   kDevice)
 AXCCL_UNSUPPORTED(DevCommDestroy, (ncclComm_t comm, const ncclDevComm* devComm), kDevice)
 AXCCL_UNSUPPORTED(CommQueryProperties, (ncclComm_t comm, ncclCommProperties* properties), kDevice)
-AXCCL_UNSUPPORTED(GetLsaDevicePointer, (ncclWindow_t window, size_t offset, int lsaRank, void** pointer), kDevice)
-AXCCL_UNSUPPORTED(GetLsaMultimemDevicePointer, (ncclWindow_t window, size_t offset, void** pointer), kDevice)
-AXCCL_UNSUPPORTED(GetMultimemDevicePointer,
-                  (ncclWindow_t window, size_t offset, ncclMultimemHandle handle, void** pointer), kDevice)
-AXCCL_UNSUPPORTED(GetPeerDevicePointer, (ncclWindow_t window, size_t offset, int peer, void** pointer), kDevice)
 AXCCL_UNSUPPORTED(LsaBarrierCreateRequirement,
                   (ncclTeam team, int barriers, ncclLsaBarrierHandle* handle, ncclDevResourceRequirements* requirement),
                   kDevice)

@@ -91,8 +91,6 @@ std::vector<Info> OwnParameters() {
           "communicator; children forked later cannot use the library"),
       Int("AXCCL_GPU_CHANNELS", "16", 0, 1024,
           "created channels that a GPU rank may use at a time; each takes memory of its device, 104 KiB of 8 ranks"),
-      Int("AXCCL_GPU_WINDOWS", "0", 0, 1,
-          "1: ncclCommWindowRegister takes memory of GPUs, for programs whose kernels do not use the handle"),
       Bytes("AXCCL_SCRATCH_BYTES", "2M", 64 * kKilo, kTera, "scratch memory a rank of a communicator may use"),
       Bytes("AXCCL_NVLS_BYTES", "16M", 2 * kMega, kTera,
             "memory of its GPU that a rank has for NVLink SHARP, where that is used; rank 0's setting counts"),

@@ -34,20 +34,26 @@ TEST(Unsupported, OneSided) {
 }
 
 TEST(Unsupported, DeviceApi) {
-  void* pointer = nullptr;
   const ncclTeam team = {2, 0, 1};
   EXPECT_UNSUPPORTED(ncclDevCommCreate(nullptr, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclDevCommDestroy(nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclCommQueryProperties(nullptr, nullptr));
-  EXPECT_UNSUPPORTED(ncclGetLsaDevicePointer(nullptr, 0, 0, &pointer));
-  EXPECT_UNSUPPORTED(ncclGetLsaMultimemDevicePointer(nullptr, 0, &pointer));
-  EXPECT_UNSUPPORTED(ncclGetMultimemDevicePointer(nullptr, 0, nullptr, &pointer));
-  EXPECT_UNSUPPORTED(ncclGetPeerDevicePointer(nullptr, 0, 0, &pointer));
   EXPECT_UNSUPPORTED(ncclLsaBarrierCreateRequirement(team, 1, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclGinBarrierCreateRequirement(nullptr, team, 1, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclLLA2ACreateRequirement(1, 1, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclGinOutboxCreateRequirement(1, 7, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclGinInboxA2ACreateRequirement(team, 1, 7, nullptr, nullptr));
+}
+
+// They serve windows of ranks on GPUs (tests/cuda/windows_test.cc).
+TEST(Unsupported, AddressesInWindowsOfTheHost) {
+  void* pointer = nullptr;
+  int multimem = 0;
+  EXPECT_EQ(ncclGetLsaDevicePointer(nullptr, 0, 0, &pointer), ncclInvalidArgument);
+  EXPECT_EQ(ncclGetPeerDevicePointer(nullptr, 0, 0, &pointer), ncclInvalidArgument);
+  EXPECT_EQ(ncclGetLsaMultimemDevicePointer(nullptr, 0, &pointer), ncclInvalidArgument);
+  EXPECT_EQ(ncclGetMultimemDevicePointer(nullptr, 0, &multimem, &pointer), ncclInvalidArgument);
+  EXPECT_EQ(ncclGetMultimemDevicePointer(nullptr, 0, nullptr, &pointer), ncclInvalidArgument);
 }
 
 TEST(Unsupported, FunctionsWithoutAResult) {

@@ -84,25 +84,29 @@ void Free(const Device& device, const Memory& memory) {
   }
 }
 
-Result<CUdeviceptr> MapObject(CUmemGenericAllocationHandle object, size_t bytes, const int* devices,
-                              size_t num_devices) {
+Status MapAt(CUdeviceptr address, CUmemGenericAllocationHandle object, size_t bytes, const int* devices,
+             size_t num_devices) {
   const Driver& driver = Driver::Loaded();
-  CUdeviceptr address = 0;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemAddressReserve(&address, bytes, 0, 0, 0));
-  Status status = Check(driver.cuMemMap(address, bytes, 0, object, 0), "cuMemMap");
-  if (!status.ok()) {
-    driver.cuMemAddressFree(address, bytes);
-    return status;
-  }
   std::vector<CUmemAccessDesc> accesses(num_devices);
   for (size_t i = 0; i < num_devices; ++i) {
     accesses[i].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     accesses[i].location.id = devices[i];
     accesses[i].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   }
-  status = Check(driver.cuMemSetAccess(address, bytes, accesses.data(), num_devices), "cuMemSetAccess");
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemMap(address, bytes, 0, object, 0));
+  const Status status = Check(driver.cuMemSetAccess(address, bytes, accesses.data(), num_devices), "cuMemSetAccess");
+  if (!status.ok()) driver.cuMemUnmap(address, bytes);
+  return status;
+}
+
+Result<CUdeviceptr> MapObject(CUmemGenericAllocationHandle object, size_t bytes, const int* devices,
+                              size_t num_devices) {
+  const Driver& driver = Driver::Loaded();
+  CUdeviceptr address = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemAddressReserve(&address, bytes, 0, 0, 0));
+  const Status status = MapAt(address, object, bytes, devices, num_devices);
   if (status.ok()) return address;
-  UnmapObject(address, bytes);
+  driver.cuMemAddressFree(address, bytes);
   return status;
 }
 

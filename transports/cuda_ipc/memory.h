@@ -24,7 +24,10 @@ void Free(const device::cuda::Device& device, const Memory& memory);
 // Of memory on the device that other processes can get as a file.
 CUmemAllocationProp ShareableOn(const device::cuda::Device& device);
 
-// Maps `bytes` of `object` for kernels of `devices`; the object lives as long as its mappings.
+// Maps `bytes` of `object` at a reserved address, for kernels of `devices`; the object lives as long as its mappings.
+Status MapAt(CUdeviceptr address, CUmemGenericAllocationHandle object, size_t bytes, const int* devices,
+             size_t num_devices);
+// The same at an address that is reserved for it.
 Result<CUdeviceptr> MapObject(CUmemGenericAllocationHandle object, size_t bytes, const int* devices,
                               size_t num_devices);
 void UnmapObject(CUdeviceptr address, size_t bytes);

@@ -42,6 +42,8 @@ class CudaLinks {
   // The device memory of the channel's members, as mapped here; for kSelf, of this rank alone. Members of a created
   // channel that have not been found yet get a placeholder.
   std::vector<Member> MembersOf(const Channel& channel, CudaPlace place) const;
+  // Whether ranks of a machine reach the memory of each other's devices.
+  bool on_devices() const { return blocks_.on_devices(); }
   // Whether the members are ranks of this process that read each other's memory.
   bool AreInProcess(const Channel& channel) const;
   uint32_t num_areas() const { return layout_.num_areas; }

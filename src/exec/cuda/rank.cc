@@ -10,6 +10,7 @@
 #include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/pointers.h"
 #include "src/exec/cuda/shared_memory.h"
+#include "src/exec/cuda/window.h"
 
 namespace axccl::exec {
 namespace {
@@ -60,7 +61,8 @@ const RankDevice::Traits& CudaRank::traits() const {
                                     .outlives_rank = true,
                                     .takes_areas = true,
                                     .wants_whole_programs = true,
-                                    .has_copy_engines = true};
+                                    .has_copy_engines = true,
+                                    .makes_windows = true};
   return traits;
 }
 
@@ -162,6 +164,16 @@ Status CudaRank::CheckCall(const Call& call) const {
 Status CudaRank::CheckMemory(const void* memory, size_t bytes, const char* name) const {
   AXCCL_RETURN_IF_ERROR(CheckPointer(*device_, memory, name));
   return CheckPointer(*device_, static_cast<const std::byte*>(memory) + bytes - 1, name);
+}
+
+Result<std::unique_ptr<Window>> CudaRank::MakeWindow(Gather* gather, const std::vector<Member>& members,
+                                                     const void* memory, uint64_t bytes) {
+  Status ready = bytes == 0 ? Status() : CheckMemory(memory, bytes, "argument buff");
+  if (ready.ok() && !links_.on_devices() && LsaTeamOf(members, rank()).size > 1)
+    ready = MakeStatus(Code::kInvalidUsage,
+                       "ranks do not reach the memory of each other's devices (NCCL_DEBUG=INFO says why when the "
+                       "communicator is made), so kernels could not use a window; use ncclCommRegister");
+  return MakeCudaWindow(gather, *device_, members, rank(), ready, memory, bytes);
 }
 
 Status CudaRank::CheckDevice() const {

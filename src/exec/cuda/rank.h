@@ -38,6 +38,8 @@ class CudaRank final : public RankDevice {
   Status FindStream(void* handle, const char* call, StreamRef* stream) const override;
   Status CheckCall(const Call& call) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
+  Result<std::unique_ptr<Window>> MakeWindow(Gather* gather, const std::vector<Member>& members, const void* memory,
+                                             uint64_t bytes) override;
   // Channels get their CudaChannel when they are first used (ChannelOf).
   std::unique_ptr<ChannelState> MakeState(const Members&) override { return nullptr; }
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;

@@ -1,0 +1,192 @@
+#include "src/exec/cuda/window.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/base/sizes.h"
+#include "src/exec/cuda/agree.h"
+#include "transports/cuda_ipc/window.h"
+
+namespace axccl::exec {
+namespace {
+
+using cuda_ipc::ChunkAddress;
+using cuda_ipc::Chunks;
+using cuda_ipc::FlatMemory;
+using device::cuda::Device;
+
+constexpr uint64_t kStride = uint64_t{1} << 32;     // of which the distance of two parts is a multiple
+constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of a part: addresses of devices have 47 bits or more
+constexpr uint64_t kAlignment = 4096;               // NCCL_WIN_REQUIRED_ALIGNMENT
+constexpr size_t kAtATime = 32;                     // chunks of a rank: each is an open file while others take it
+
+// What a rank contributes. Plain data that ranks send.
+struct Part {
+  uint64_t bytes = 0;   // of the window
+  uint64_t offset = 0;  // of the window in the first chunk
+  uint64_t mapped = 0;  // bytes of all chunks
+  uint64_t chunks = 0;
+};
+
+// What a window keeps until it ends.
+struct Kept {
+  explicit Kept(const Device& on) : device(on), flat(on) {}
+  ~Kept() {
+    if (handle != 0) device.Return(handle);
+  }
+  const Device& device;
+  FlatMemory flat;
+  CUdeviceptr handle = 0;
+};
+
+class Making {
+ public:
+  Making(Gather* gather, const Device& device, const std::vector<Member>& members, int rank)
+      : gather_(gather),
+        device_(device),
+        members_(members),
+        rank_(rank),
+        team_(LsaTeamOf(members, rank)),
+        parts_(members.size()),
+        kept_(std::make_shared<Kept>(device)),
+        filled_(static_cast<size_t>(team_.size)) {}
+
+  Result<std::unique_ptr<Window>> Run(const Status& ready, const void* memory, uint64_t bytes) {
+    Part mine{bytes, 0, 0, 0};
+    const Status found = ready.ok() ? Look(memory, &mine) : ready;
+    AXCCL_RETURN_IF_ERROR(gather_->AllGather(&mine, sizeof(mine), parts_.data()));
+    AXCCL_RETURN_IF_ERROR(Agree(found.ok() ? Place() : found));
+    uint64_t most = 0;
+    for (const Part& part : parts_) most = std::max(most, part.chunks);
+    for (size_t first = 0; first < most; first += kAtATime) AXCCL_RETURN_IF_ERROR(MapFrom(first));
+    AXCCL_RETURN_IF_ERROR(Agree(Write()));
+    WindowPlaces places{kept_->handle, begin_, stride_, team_, static_cast<int>(members_.size()), {}};
+    for (int i = 0; i < team_.size; ++i) places.bytes.push_back(PartOf(i).bytes);
+    AXCCL_INFO(kReg, "rank %d has a window at %p: %d parts, %llu GiB apart, of which its own has %llu bytes", rank_,
+               reinterpret_cast<void*>(kept_->handle), team_.size, static_cast<unsigned long long>(stride_ >> 30),
+               static_cast<unsigned long long>(bytes));
+    return std::make_unique<Window>(std::move(places), kept_);
+  }
+
+ private:
+  Status Agree(const Status& mine) const { return exec::Agree(gather_, members_.size(), mine); }
+  const Part& PartOf(int i) const { return parts_[static_cast<size_t>(team_.first + i)]; }
+  const Member& MemberOf(int i) const { return members_[static_cast<size_t>(team_.first + i)]; }
+
+  // Finds this rank's chunks.
+  Status Look(const void* memory, Part* mine) {
+    const auto address = reinterpret_cast<CUdeviceptr>(memory);
+    if (mine->bytes > kMostBytes || address + mine->bytes < address)
+      return MakeStatus(Code::kInvalidArgument, "argument size is %llu; pass the bytes of the buffer",
+                        static_cast<unsigned long long>(mine->bytes));
+    AXCCL_ASSIGN_OR_RETURN(chunks_, Prefixed("argument buff", Chunks::Of(device_, address, mine->bytes)));
+    mine->offset = chunks_.offset();
+    mine->mapped = chunks_.bytes();
+    mine->chunks = chunks_.size();
+    if (chunks_.offset() % kAlignment == 0) return Status();
+    return MakeStatus(Code::kInvalidArgument,
+                      "argument buff (%p) begins %llu bytes into its memory; pass a multiple of %llu "
+                      "(NCCL_WIN_REQUIRED_ALIGNMENT)",
+                      memory, static_cast<unsigned long long>(chunks_.offset()),
+                      static_cast<unsigned long long>(kAlignment));
+  }
+
+  // Decides where all parts are, and reserves the addresses.
+  Status Place() {
+    AXCCL_ASSIGN_OR_RETURN(const uint64_t unit, cuda_ipc::UnitOf(device_));
+    for (int i = 0; i < team_.size; ++i) lead_ = std::max(lead_, PartOf(i).offset);
+    uint64_t most = 1;
+    for (int i = 0; i < team_.size; ++i) {
+      const Part& part = PartOf(i);
+      if (part.mapped > kMostBytes || part.offset > part.mapped || part.chunks > part.mapped / kPage)
+        return MakeStatus(Code::kRemoteError, "rank %d announced memory that cannot be", team_.first + i);
+      if (part.chunks != 0 && (lead_ - part.offset) % unit != 0)
+        return MakeStatus(Code::kInvalidArgument,
+                          "argument buff of rank %d begins at another place in its memory than that of other ranks; "
+                          "all must begin at the same distance from a multiple of %llu bytes",
+                          team_.first + i, static_cast<unsigned long long>(unit));
+      if (part.chunks != 0) most = std::max(most, lead_ - part.offset + part.mapped);
+    }
+    stride_ = RoundUp(most, kStride);
+    AXCCL_RETURN_IF_ERROR(kept_->flat.Reserve(stride_ * static_cast<uint64_t>(team_.size)));
+    begin_ = kept_->flat.address() + lead_;
+    return Status();
+  }
+
+  // Collective: exchanges and maps some chunks of each rank. Once all ranks agree, they have taken the files.
+  Status MapFrom(size_t first) {
+    std::vector<shm::OfferedFile> offered;
+    ChunkAddress mine[kAtATime];
+    const Status ready = Offer(first, mine, &offered);
+    std::vector<ChunkAddress> all(members_.size() * kAtATime);
+    AXCCL_RETURN_IF_ERROR(gather_->AllGather(mine, sizeof(mine), all.data()));
+    return Agree(ready.ok() ? Take(first, all) : ready);
+  }
+
+  Status Offer(size_t first, ChunkAddress* addresses, std::vector<shm::OfferedFile>* offered) const {
+    bool to_others = false;
+    for (int i = 0; i < team_.size; ++i) to_others |= !MemberOf(i).reach->same_process();
+    for (size_t i = first; i < std::min(first + kAtATime, chunks_.size()); ++i) {
+      AXCCL_ASSIGN_OR_RETURN(addresses[i - first], chunks_.Offer(i, to_others, offered));
+    }
+    return Status();
+  }
+
+  Status Take(size_t first, const std::vector<ChunkAddress>& all) {
+    for (int i = 0; i < team_.size; ++i) {
+      const Part& part = PartOf(i);
+      uint64_t& filled = filled_[static_cast<size_t>(i)];
+      for (size_t chunk = first; chunk < std::min<uint64_t>(first + kAtATime, part.chunks); ++chunk) {
+        const ChunkAddress& address = all[static_cast<size_t>(team_.first + i) * kAtATime + chunk - first];
+        if (address.bytes == 0) break;  // that rank has failed, and says so
+        if (address.bytes > part.mapped - filled)
+          return MakeStatus(Code::kRemoteError, "rank %d offers more memory than announced", team_.first + i);
+        const uint64_t at = static_cast<uint64_t>(i) * stride_ + lead_ - part.offset + filled;
+        const Status mapped = kept_->flat.Map(at, address, MemberOf(i).reach->same_process());
+        if (!mapped.ok())
+          return MakeStatus(mapped.code(), "CUDA device %d cannot map memory of rank %d: %s", device_.ordinal(),
+                            team_.first + i, mapped.message().data());
+        filled += address.bytes;
+      }
+    }
+    return Status();
+  }
+
+  // Writes what kernels read.
+  Status Write() {
+    for (int i = 0; i < team_.size; ++i) {
+      if (filled_[static_cast<size_t>(i)] == PartOf(i).mapped) continue;
+      return MakeStatus(Code::kRemoteError, "rank %d offers less memory than announced", team_.first + i);
+    }
+    WindowOnDevice window;
+    window.lsaFlatBase = begin_;
+    window.lsaRank = rank_ - team_.first;
+    window.worldRank = rank_;
+    window.stride4G = static_cast<uint32_t>(stride_ / kStride);
+    AXCCL_ASSIGN_OR_RETURN(kept_->handle, device_.Take(sizeof(window)));
+    return device_.Upload(kept_->handle, &window, sizeof(window));
+  }
+
+  Gather* const gather_;
+  const Device& device_;
+  const std::vector<Member>& members_;
+  const int rank_;
+  const LsaTeam team_;
+  std::vector<Part> parts_;  // of all ranks
+  Chunks chunks_;
+  uint64_t lead_ = 0;    // from where a part's memory may begin to where all parts begin
+  uint64_t stride_ = 0;  // from part to part
+  uint64_t begin_ = 0;   // of the first part
+  const std::shared_ptr<Kept> kept_;
+  std::vector<uint64_t> filled_;  // bytes of each part that are mapped
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Window>> MakeCudaWindow(Gather* gather, const Device& device, const std::vector<Member>& members,
+                                               int rank, const Status& ready, const void* memory, uint64_t bytes) {
+  return Making(gather, device, members, rank).Run(ready, memory, bytes);
+}
+
+}  // namespace axccl::exec
