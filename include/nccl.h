@@ -367,7 +367,7 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t*
 
 /* ---- memory ---- */
 
-/* Memory that peers reach directly. A size of 0 is ncclInvalidArgument. Needs no communicator. Since 2.19. */
+/* Memory that peers reach directly. A size of 0 gives NULL, as in NCCL. Needs no communicator. Since 2.19. */
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 /* NULL: ncclSuccess. Not from ncclMemAlloc, or freed already: ncclInvalidArgument. */
 ncclResult_t ncclMemFree(void* ptr);
@@ -376,10 +376,10 @@ ncclResult_t ncclMemFree(void* ptr);
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
 /* Collective: makes buffers known to all ranks, and on GPUs usable by kernels (nccl_device.h, docs/gpus.md): there it
- * waits for the other ranks, memory must be of ncclMemAlloc or the like, and a size of 0 is allowed. In a group, *win is
- * set by ncclGroupEnd. winFlags: NCCL_WIN_*. Since 2.27. */
+ * waits for the other ranks, memory must be of ncclMemAlloc or the like, and a size of 0 is allowed. In a group, *win
+ * is set by ncclGroupEnd. winFlags: NCCL_WIN_*. Since 2.27. */
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags);
-/* Local. No kernel may use the window any more. */
+/* Local. No kernel may use the window any more. NULL: ncclSuccess. */
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
 /* This rank's buffer behind a window. Since 2.29. */
 ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUserPtr);

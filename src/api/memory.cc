@@ -39,7 +39,7 @@ AXCCL_API ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
     AXCCL_RETURN_IF_ERROR(CheckProcess(call));
     if (ptr == nullptr) return InvalidArgument("%s: argument ptr is NULL; pass where to put the address", call);
     *ptr = nullptr;
-    if (size == 0) return InvalidArgument("%s: argument size is 0; pass the bytes needed", call);
+    if (size == 0) return Status();  // as cudaMalloc, and so NCCL
     AXCCL_ASSIGN_OR_RETURN(*ptr, Prefixed(call, Allocate(size)));
     return Status();
   });

@@ -78,7 +78,7 @@ AXCCL_TWIN(CommWindowRegister)
 AXCCL_API ncclResult_t pncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t win) {
   return Entry("ncclCommWindowDeregister", [&](const char* call) -> Status {
     AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
-    return Prefixed(call, comm->RemoveRegion(win, true));
+    return win == nullptr ? Status() : Prefixed(call, comm->RemoveRegion(win, true));
   });
 }
 AXCCL_TWIN(CommWindowDeregister)
