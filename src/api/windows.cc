@@ -1,6 +1,10 @@
-// Windows, and the addresses of peers' memory in them (declared in NVIDIA's nccl_device.h, since 2.29).
+// Windows and, as NVIDIA's nccl_device.h declares them, the teams of ranks that kernels reach by these (since 2.28) and
+// the addresses of their memory (since 2.29).
+#include <utility>
+
 #include "nccl.h"
 #include "src/api/context.h"
+#include "src/api/device_types.h"
 #include "src/api/export.h"
 #include "src/comm/call_group.h"
 #include "src/comm/create.h"
@@ -46,7 +50,7 @@ Status Register(const char* call, ncclComm_t handle, void* buff, size_t size, nc
              : RegisterForHosts(call, &*comm, buff, size, win);
 }
 
-Status Store(const char* call, Result<void*> found, void** out) {
+Status PutAddress(const char* call, Result<void*> found, void** out) {
   AXCCL_ASSIGN_OR_RETURN(*out, Prefixed(call, std::move(found)));
   return Status();
 }
@@ -61,6 +65,30 @@ Status NoMulticast(const char* call, ncclWindow_t window, void** out) {
   *out = nullptr;
   return Prefixed(call, exec::Window::Check(window));
 }
+
+// Those of one rank.
+struct Teams {
+  ncclTeam world, lsa, rail;
+};
+
+Result<Teams> TeamsOf(const char* call, ncclComm_t handle) {
+  AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
+  const comm::Phase phase = comm->phase();
+  if (phase == comm::Phase::kInitialising || phase == comm::Phase::kFailed) return comm->Ready(call).status();
+  const comm::Communicator& core = *comm->core();
+  if (!core.device().traits().makes_windows)
+    return MakeStatus(Code::kInvalidUsage,
+                      "%s: argument comm is of a rank on the host, and teams are for kernels; ranks there reach each "
+                      "other by calls",
+                      call);
+  const auto [rank, ranks] = std::pair(core.identity().rank, core.identity().ranks);
+  const int size = exec::LsaTeamOf(core.members(), rank).size;
+  return Teams{{ranks, rank, 1}, {size, rank % size, 1}, {ranks / size, rank / size, size}};
+}
+
+// The rank of a communicator, or of the LSA team, that is number `index` of another team, if the caller is `self`
+// there.
+int RankIn(int self, const ncclTeam& team, int index) { return self + (index - team.rank) * team.stride; }
 
 }  // namespace
 }  // namespace axccl::api
@@ -96,7 +124,7 @@ AXCCL_TWIN(WinGetUserPtr)
 AXCCL_API ncclResult_t pncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int lsaRank, void** outPtr) {
   return Entry("ncclGetLsaDevicePointer", [&](const char* call) -> Status {
     AXCCL_RETURN_IF_ERROR(CheckOut(call, outPtr));
-    return Store(call, exec::Window::AddressIn(window, offset, lsaRank), outPtr);
+    return PutAddress(call, exec::Window::AddressIn(window, offset, lsaRank), outPtr);
   });
 }
 AXCCL_TWIN(GetLsaDevicePointer)
@@ -104,7 +132,7 @@ AXCCL_TWIN(GetLsaDevicePointer)
 AXCCL_API ncclResult_t pncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void** outPtr) {
   return Entry("ncclGetPeerDevicePointer", [&](const char* call) -> Status {
     AXCCL_RETURN_IF_ERROR(CheckOut(call, outPtr));
-    return Store(call, exec::Window::AddressAt(window, offset, peer), outPtr);
+    return PutAddress(call, exec::Window::AddressAt(window, offset, peer), outPtr);
   });
 }
 AXCCL_TWIN(GetPeerDevicePointer)
@@ -113,12 +141,6 @@ AXCCL_API ncclResult_t pncclGetLsaMultimemDevicePointer(ncclWindow_t window, siz
   return Entry("ncclGetLsaMultimemDevicePointer", [&](const char* call) { return NoMulticast(call, window, outPtr); });
 }
 AXCCL_TWIN(GetLsaMultimemDevicePointer)
-
-extern "C" {
-struct ncclMultimemHandle {
-  void* base;
-};
-}
 
 AXCCL_API ncclResult_t pncclGetMultimemDevicePointer(ncclWindow_t window, size_t, ncclMultimemHandle multimem,
                                                      void** outPtr) {
@@ -129,3 +151,31 @@ AXCCL_API ncclResult_t pncclGetMultimemDevicePointer(ncclWindow_t window, size_t
   });
 }
 AXCCL_TWIN(GetMultimemDevicePointer)
+
+#define AXCCL_TEAM(name, member)                                                             \
+  AXCCL_API ncclTeam pncclTeam##name(ncclComm_t comm) {                                      \
+    return EntryOr("ncclTeam" #name, ncclTeam{}, [&](const char* call) -> Result<ncclTeam> { \
+      AXCCL_ASSIGN_OR_RETURN(const Teams teams, TeamsOf(call, comm));                        \
+      return teams.member;                                                                   \
+    });                                                                                      \
+  }                                                                                          \
+  AXCCL_TWIN(Team##name)
+AXCCL_TEAM(World, world)
+AXCCL_TEAM(Lsa, lsa)
+AXCCL_TEAM(Rail, rail)
+
+AXCCL_API int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam team, int rank) {
+  return EntryOr("ncclTeamRankToWorld", -1, [&](const char* call) -> Result<int> {
+    AXCCL_ASSIGN_OR_RETURN(const Teams teams, TeamsOf(call, comm));
+    return RankIn(teams.world.rank, team, rank);
+  });
+}
+AXCCL_TWIN(TeamRankToWorld)
+
+AXCCL_API int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam team, int rank) {
+  return EntryOr("ncclTeamRankToLsa", -1, [&](const char* call) -> Result<int> {
+    AXCCL_ASSIGN_OR_RETURN(const Teams teams, TeamsOf(call, comm));
+    return RankIn(teams.lsa.rank, team, rank);
+  });
+}
+AXCCL_TWIN(TeamRankToLsa)

@@ -258,6 +258,35 @@ TEST(GpuWindows, CollectivesUseTheBuffers) {
   });
 }
 
+// More than the ranks exchange at a time.
+TEST(GpuWindows, ManyInOneGroup) {
+  RunOnGpus(OneThread(3), [](RankContext&, Clique& clique) {
+    constexpr size_t kEach = 20, kBytes = 8192;
+    const WindowMemory memory(3 * kChunk);
+    const auto place = [](int rank, size_t w) { return static_cast<size_t>(rank) * kChunk + w * kBytes; };
+    ncclWindow_t windows[3][kEach] = {};
+    ASSERT_OK(ncclGroupStart());
+    for (int i = 0; i < 3; ++i) {
+      for (size_t w = 0; w < kEach; ++w) {
+        char* const part = memory.at(place(i, w));
+        ASSERT_OK(ncclCommWindowRegister(clique.comm(i), part, kBytes, &windows[i][w], NCCL_WIN_DEFAULT));
+      }
+    }
+    ASSERT_OK(ncclGroupEnd());
+    for (int i = 0; i < 3; ++i) {
+      const WindowKernel kernel(clique.stream(i));
+      for (size_t w = 0; w < kEach; ++w) {
+        kernel.Write(windows[i][w], By::kRank, (i + 1) % 3, 5, {ByteOf(i, (i + 1) % 3, w)});
+        EXPECT_OK(ncclCommWindowDeregister(clique.comm(i), windows[i][w]));
+      }
+    }
+    const std::vector<uint8_t> found = memory.Read();
+    for (size_t w = 0; w < kEach; ++w) {
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(found[place(i, w) + 5], ByteOf((i + 2) % 3, i, w)) << w << " " << i;
+    }
+  });
+}
+
 // As many as wanted may be registered in one group, and a communicator that does not block tells when it is done.
 TEST(GpuWindows, InGroupsAndInTheBackground) {
   RunRanks(Threads(2), [](RankContext& context) {

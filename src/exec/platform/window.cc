@@ -13,7 +13,7 @@ struct Windows {
   std::map<uint64_t, WindowPlaces> by_handle;
 };
 
-Windows& Process() {
+Windows& TheWindows() {
   static auto* const windows = new Windows;
   return *windows;
 }
@@ -42,19 +42,19 @@ LsaTeam LsaTeamOf(const std::vector<Member>& members, int rank) {
 
 Window::Window(WindowPlaces places, std::shared_ptr<void> memory)
     : places_(std::move(places)), memory_(std::move(memory)) {
-  std::lock_guard lock(Process().mutex);
-  Process().by_handle[places_.handle] = places_;
+  std::lock_guard lock(TheWindows().mutex);
+  TheWindows().by_handle[places_.handle] = places_;
 }
 
 Window::~Window() {
-  std::lock_guard lock(Process().mutex);
-  Process().by_handle.erase(places_.handle);
+  std::lock_guard lock(TheWindows().mutex);
+  TheWindows().by_handle.erase(places_.handle);
 }
 
 Result<WindowPlaces> Window::Find(const void* handle) {
-  std::lock_guard lock(Process().mutex);
-  const auto found = Process().by_handle.find(reinterpret_cast<uint64_t>(handle));
-  if (found != Process().by_handle.end()) return found->second;
+  std::lock_guard lock(TheWindows().mutex);
+  const auto found = TheWindows().by_handle.find(reinterpret_cast<uint64_t>(handle));
+  if (found != TheWindows().by_handle.end()) return found->second;
   return MakeStatus(Code::kInvalidArgument,
                     "argument window (%p) is not a live window of a rank on a GPU; pass one of ncclCommWindowRegister",
                     handle);
