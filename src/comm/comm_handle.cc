@@ -328,7 +328,8 @@ void CommHandle::RemoveRegions() {
     closed_ = true;
     leaving.swap(regions_);
   }
-  for (const auto& [id, region] : leaving) {
+  for (const auto& entry : leaving) {
+    const Region& region = entry.second;
     const Status status =
         CatchAll("deregistering a buffer", [&] { return core_->Deregister(region.base, region.bytes, region.number); });
     if (!status.ok()) AXCCL_WARN("%s", status.message().data());
