@@ -375,11 +375,8 @@ ncclResult_t ncclMemFree(void* ptr);
    on pages that peers map until it is deregistered or `comm` ends; do not free it before (docs/malloc.md). */
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
-/* Collective: makes buffers known to all ranks, and on GPUs usable by kernels (nccl_device.h, docs/gpus.md): there it
- * waits for the other ranks, memory must be of ncclMemAlloc or the like, and a size of 0 is allowed. In a group, *win
- * is set by ncclGroupEnd. winFlags: NCCL_WIN_*. Since 2.27. */
+/* Collective: makes buffers known to all ranks, on GPUs to kernels (docs/gpus.md). winFlags: NCCL_WIN_*. Since 2.27. */
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags);
-/* Local. No kernel may use the window any more. NULL: ncclSuccess. */
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
 /* This rank's buffer behind a window. Since 2.29. */
 ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUserPtr);

@@ -11,7 +11,7 @@
 
 namespace axccl::comm {
 
-// The part of this rank is [memory, memory + bytes). Ends the call (of kind Making::kWindow), which takes as long as
+// The share of this rank is [memory, memory + bytes). Ends the call (of kind Making::kWindow), which takes as long as
 // AXCCL_INIT_TIMEOUT says at most, and ends when *abort is set. All ranks get a window, or all an error.
 Result<std::unique_ptr<exec::Window>> MakeWindow(MakingCall* call, const void* memory, size_t bytes,
                                                  const std::atomic<bool>* abort);

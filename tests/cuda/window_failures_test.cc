@@ -256,7 +256,8 @@ TEST(WindowFailures, AnAbortEndsTheWait) {
 
 TEST(WindowFailures, ADeadlineEndsTheWait) {
   RunOptions options;
-  options.environment = {{"AXCCL_INIT_TIMEOUT", Deadline()}};
+  // Long enough for the communicator itself.
+  options.environment = {{"AXCCL_INIT_TIMEOUT", std::to_string(4 * harness::TimeScale())}};
   const auto body = [](RankContext& context, Clique& clique) {
     const WindowMemory memory(kChunk);
     ncclWindow_t window = nullptr;

@@ -89,12 +89,12 @@ class ChunkedMemory {
   CUdeviceptr address_ = 0;
 };
 
-// The byte that a rank writes at a place of another's part.
+// The byte that a rank writes at a place of another's share.
 inline uint8_t ByteOf(int writer, int owner, size_t place) {
   return static_cast<uint8_t>((static_cast<size_t>(writer) * 37 + static_cast<size_t>(owner) * 11 + place * 7) % 163);
 }
 
-// How a kernel finds the part of a window.
+// How a kernel finds the share of a window.
 enum class By { kSelf, kTeamRank, kRank };
 
 // Copies by a kernel, on a stream of the rank's.

@@ -55,8 +55,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Windows,
                                          Processes(8), Layout{2, 2, 1}, Layout{2, 1, 2}),
                          [](const auto& info) { return info.param.Text(); });
 
-// Every rank writes into every part, a stretch of odd length that is its own, and reads what all have written there.
-TEST_P(Windows, KernelsReadAndWriteEveryPart) {
+// Every rank writes into every share, a stretch of odd length that is its own, and reads what all have written there.
+TEST_P(Windows, KernelsReadAndWriteEveryShare) {
   RunOnGpus(GetParam(), [](RankContext& context, Clique& clique) {
     constexpr size_t kBytes = 3 * kChunk / 2 + 12345, kStep = 4099, kSize = 1013;
     const int n = context.nranks();
@@ -101,8 +101,8 @@ TEST_P(Windows, KernelsReadAndWriteEveryPart) {
   });
 }
 
-// A rank's part: `bytes` of its memory, from `offset` on.
-struct Part {
+// A rank's share: `bytes` of its memory, from `offset` on.
+struct Share {
   size_t offset, bytes;
 };
 
@@ -110,28 +110,28 @@ struct Part {
 // end in another order on each rank.
 void UseManyWindows(RankContext& context, Clique& clique) {
   const int n = context.nranks(), rank = context.rank();
-  const auto share = static_cast<size_t>(rank + 1);
+  const auto number = static_cast<size_t>(rank + 1);
   const WindowMemory memory(4 * kChunk);
-  const Part parts[] = {{0, 1},
-                        {4096, 4097},
-                        {8192, rank == 0 ? size_t{0} : size_t{5000}},
-                        {kChunk + 4096, 1000 * share + 1},
-                        {share % 4 * kChunk, 100},  // of all ranks, at the same distance from a chunk
-                        {0, 4 * kChunk}};
+  const Share shares[] = {{0, 1},
+                          {4096, 4097},
+                          {8192, rank == 0 ? size_t{0} : size_t{5000}},
+                          {kChunk + 4096, 1000 * number + 1},
+                          {number % 4 * kChunk, 100},  // of all ranks, at the same distance from a chunk
+                          {0, 4 * kChunk}};
   std::vector<ncclWindow_t> windows;
-  for (const Part& part : parts) {
-    windows.push_back(Register(clique.comm(), part.bytes == 0 ? nullptr : memory.at(part.offset), part.bytes));
+  for (const Share& share : shares) {
+    windows.push_back(Register(clique.comm(), share.bytes == 0 ? nullptr : memory.at(share.offset), share.bytes));
     void* found = &windows;
     EXPECT_OK(ncclWinGetUserPtr(clique.comm(), windows.back(), &found));
-    EXPECT_EQ(found, part.bytes == 0 ? nullptr : memory.at(part.offset));
+    EXPECT_EQ(found, share.bytes == 0 ? nullptr : memory.at(share.offset));
     for (size_t i = 0; i + 1 < windows.size(); ++i) EXPECT_NE(windows[i], windows.back());
   }
   const WindowKernel kernel(clique.stream());
   std::vector<uint8_t> expected(memory.bytes(), kSentinel);
   for (size_t w = 0; w < windows.size(); ++w) {
     ASSERT_TRUE(context.Step("window %zu", w));
-    const Part& own = parts[w];
-    // Each writes the last byte of its left neighbour's part, whose size it may not have.
+    const Share& own = shares[w];
+    // Each writes the last byte of its left neighbour's share, whose size it may not have.
     const int owner = (rank + n - 1) % n;
     const auto size_of = [&](int r) {
       return w == 2 && r == 0 ? size_t{0} : w == 3 ? 1000 * static_cast<size_t>(r + 1) + 1 : w == 2 ? 5000 : own.bytes;
@@ -143,7 +143,7 @@ void UseManyWindows(RankContext& context, Clique& clique) {
   EXPECT_TRUE(memory.Read() == expected);
   ASSERT_TRUE(context.Barrier());
   for (size_t i = 0; i < windows.size(); ++i) {
-    const size_t w = (i * 5 + share) % windows.size();
+    const size_t w = (i * 5 + number) % windows.size();
     EXPECT_OK(ncclCommWindowDeregister(clique.comm(), windows[w]));
     EXPECT_EQ(ncclCommWindowDeregister(clique.comm(), windows[w]), ncclInvalidArgument);
     void* found = nullptr;
@@ -268,8 +268,8 @@ TEST(GpuWindows, ManyInOneGroup) {
     ASSERT_OK(ncclGroupStart());
     for (int i = 0; i < 3; ++i) {
       for (size_t w = 0; w < kEach; ++w) {
-        char* const part = memory.at(place(i, w));
-        ASSERT_OK(ncclCommWindowRegister(clique.comm(i), part, kBytes, &windows[i][w], NCCL_WIN_DEFAULT));
+        char* const share = memory.at(place(i, w));
+        ASSERT_OK(ncclCommWindowRegister(clique.comm(i), share, kBytes, &windows[i][w], NCCL_WIN_DEFAULT));
       }
     }
     ASSERT_OK(ncclGroupEnd());

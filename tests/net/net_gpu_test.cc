@@ -275,7 +275,7 @@ TEST(NetGpu, PipelinesAreForRanksOfOneMachine) {
   });
 }
 
-// A window has the parts of consecutive ranks of a machine (NCCL's LSA team), as many on each machine.
+// A window has the shares of consecutive ranks of a machine (NCCL's LSA team), as many on each machine.
 void ExpectTeams(const harness::Layout& layout, int team_size) {
   const auto hosts = TestHosts::Create(2);
   ASSERT_NE(hosts, nullptr);

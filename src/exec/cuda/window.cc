@@ -16,13 +16,13 @@ using cuda_ipc::Chunks;
 using cuda_ipc::FlatMemory;
 using device::cuda::Device;
 
-constexpr uint64_t kStride = uint64_t{1} << 32;     // of which the distance of two parts is a multiple
-constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of a part: addresses of devices have 47 bits or more
+constexpr uint64_t kStride = uint64_t{1} << 32;     // of which the distance of two shares is a multiple
+constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of a share: addresses of devices have 47 bits or more
 constexpr uint64_t kAlignment = 4096;               // NCCL_WIN_REQUIRED_ALIGNMENT
 constexpr size_t kAtATime = 32;                     // chunks of a rank: each is an open file while others take it
 
 // What a rank contributes. Plain data that ranks send.
-struct Part {
+struct Share {
   uint64_t bytes = 0;   // of the window
   uint64_t offset = 0;  // of the window in the first chunk
   uint64_t mapped = 0;  // bytes of all chunks
@@ -48,22 +48,22 @@ class Making {
         members_(members),
         rank_(rank),
         team_(LsaTeamOf(members, rank)),
-        parts_(members.size()),
+        shares_(members.size()),
         kept_(std::make_shared<Kept>(device)),
         filled_(static_cast<size_t>(team_.size)) {}
 
   Result<std::unique_ptr<Window>> Run(const Status& ready, const void* memory, uint64_t bytes) {
-    Part mine{bytes, 0, 0, 0};
+    Share mine{bytes, 0, 0, 0};
     const Status found = ready.ok() ? Look(memory, &mine) : ready;
-    AXCCL_RETURN_IF_ERROR(gather_->AllGather(&mine, sizeof(mine), parts_.data()));
+    AXCCL_RETURN_IF_ERROR(gather_->AllGather(&mine, sizeof(mine), shares_.data()));
     AXCCL_RETURN_IF_ERROR(Agree(found.ok() ? Place() : found));
     uint64_t most = 0;
-    for (const Part& part : parts_) most = std::max(most, part.chunks);
+    for (const Share& share : shares_) most = std::max(most, share.chunks);
     for (size_t first = 0; first < most; first += kAtATime) AXCCL_RETURN_IF_ERROR(MapFrom(first));
     AXCCL_RETURN_IF_ERROR(Agree(Write()));
     WindowPlaces places{kept_->handle, begin_, stride_, team_, static_cast<int>(members_.size()), {}};
-    for (int i = 0; i < team_.size; ++i) places.bytes.push_back(PartOf(i).bytes);
-    AXCCL_INFO(kReg, "rank %d has a window at %p: %d parts, %llu GiB apart, of which its own has %llu bytes", rank_,
+    for (int i = 0; i < team_.size; ++i) places.bytes.push_back(ShareOf(i).bytes);
+    AXCCL_INFO(kReg, "rank %d has a window at %p: %d shares, %llu GiB apart, of which its own has %llu bytes", rank_,
                reinterpret_cast<void*>(kept_->handle), team_.size, static_cast<unsigned long long>(stride_ >> 30),
                static_cast<unsigned long long>(bytes));
     return std::make_unique<Window>(std::move(places), kept_);
@@ -71,11 +71,11 @@ class Making {
 
  private:
   Status Agree(const Status& mine) const { return exec::Agree(gather_, members_.size(), mine); }
-  const Part& PartOf(int i) const { return parts_[static_cast<size_t>(team_.first + i)]; }
+  const Share& ShareOf(int i) const { return shares_[static_cast<size_t>(team_.first + i)]; }
   const Member& MemberOf(int i) const { return members_[static_cast<size_t>(team_.first + i)]; }
 
   // Finds this rank's chunks.
-  Status Look(const void* memory, Part* mine) {
+  Status Look(const void* memory, Share* mine) {
     const auto address = reinterpret_cast<CUdeviceptr>(memory);
     if (mine->bytes > kMostBytes || address + mine->bytes < address)
       return MakeStatus(Code::kInvalidArgument, "argument size is %llu; pass the bytes of the buffer",
@@ -92,21 +92,21 @@ class Making {
                       static_cast<unsigned long long>(kAlignment));
   }
 
-  // Decides where all parts are, and reserves the addresses.
+  // Decides where all shares are, and reserves the addresses.
   Status Place() {
     AXCCL_ASSIGN_OR_RETURN(const uint64_t unit, cuda_ipc::UnitOf(device_));
-    for (int i = 0; i < team_.size; ++i) lead_ = std::max(lead_, PartOf(i).offset);
+    for (int i = 0; i < team_.size; ++i) lead_ = std::max(lead_, ShareOf(i).offset);
     uint64_t most = 1;
     for (int i = 0; i < team_.size; ++i) {
-      const Part& part = PartOf(i);
-      if (part.mapped > kMostBytes || part.offset > part.mapped || part.chunks > part.mapped / kPage)
+      const Share& share = ShareOf(i);
+      if (share.mapped > kMostBytes || share.offset > share.mapped || share.chunks > share.mapped / kPage)
         return MakeStatus(Code::kRemoteError, "rank %d announced memory that cannot be", team_.first + i);
-      if (part.chunks != 0 && (lead_ - part.offset) % unit != 0)
+      if (share.chunks != 0 && (lead_ - share.offset) % unit != 0)
         return MakeStatus(Code::kInvalidArgument,
                           "argument buff of rank %d begins at another place in its memory than that of other ranks; "
                           "all must begin at the same distance from a multiple of %llu bytes",
                           team_.first + i, static_cast<unsigned long long>(unit));
-      if (part.chunks != 0) most = std::max(most, lead_ - part.offset + part.mapped);
+      if (share.chunks != 0) most = std::max(most, lead_ - share.offset + share.mapped);
     }
     stride_ = RoundUp(most, kStride);
     AXCCL_RETURN_IF_ERROR(kept_->flat.Reserve(stride_ * static_cast<uint64_t>(team_.size)));
@@ -135,14 +135,14 @@ class Making {
 
   Status Take(size_t first, const std::vector<ChunkAddress>& all) {
     for (int i = 0; i < team_.size; ++i) {
-      const Part& part = PartOf(i);
+      const Share& share = ShareOf(i);
       uint64_t& filled = filled_[static_cast<size_t>(i)];
-      for (size_t chunk = first; chunk < std::min<uint64_t>(first + kAtATime, part.chunks); ++chunk) {
+      for (size_t chunk = first; chunk < std::min<uint64_t>(first + kAtATime, share.chunks); ++chunk) {
         const ChunkAddress& address = all[static_cast<size_t>(team_.first + i) * kAtATime + chunk - first];
         if (address.bytes == 0) break;  // that rank has failed, and says so
-        if (address.bytes > part.mapped - filled)
+        if (address.bytes > share.mapped - filled)
           return MakeStatus(Code::kRemoteError, "rank %d offers more memory than announced", team_.first + i);
-        const uint64_t at = static_cast<uint64_t>(i) * stride_ + lead_ - part.offset + filled;
+        const uint64_t at = static_cast<uint64_t>(i) * stride_ + lead_ - share.offset + filled;
         const Status mapped = kept_->flat.Map(at, address, MemberOf(i).reach->same_process());
         if (!mapped.ok())
           return MakeStatus(mapped.code(), "CUDA device %d cannot map memory of rank %d: %s", device_.ordinal(),
@@ -156,7 +156,7 @@ class Making {
   // Writes what kernels read.
   Status Write() {
     for (int i = 0; i < team_.size; ++i) {
-      if (filled_[static_cast<size_t>(i)] == PartOf(i).mapped) continue;
+      if (filled_[static_cast<size_t>(i)] == ShareOf(i).mapped) continue;
       return MakeStatus(Code::kRemoteError, "rank %d offers less memory than announced", team_.first + i);
     }
     WindowOnDevice window;
@@ -173,13 +173,13 @@ class Making {
   const std::vector<Member>& members_;
   const int rank_;
   const LsaTeam team_;
-  std::vector<Part> parts_;  // of all ranks
+  std::vector<Share> shares_;  // of all ranks
   Chunks chunks_;
-  uint64_t lead_ = 0;    // from where a part's memory may begin to where all parts begin
-  uint64_t stride_ = 0;  // from part to part
-  uint64_t begin_ = 0;   // of the first part
+  uint64_t lead_ = 0;    // from where a share's memory may begin to where all shares begin
+  uint64_t stride_ = 0;  // from share to share
+  uint64_t begin_ = 0;   // of the first share
   const std::shared_ptr<Kept> kept_;
-  std::vector<uint64_t> filled_;  // bytes of each part that are mapped
+  std::vector<uint64_t> filled_;  // bytes of each share that are mapped
 };
 
 }  // namespace

@@ -78,9 +78,9 @@ class RankDevice : public StateMaker {
   virtual Status CheckCall(const Call& call) const = 0;
   // Returns an error unless peers can map all of [memory, memory + bytes); `name` is its name in the text.
   virtual Status CheckMemory(const void* memory, size_t bytes, const char* name) const = 0;
-  // Collective over `members`, which are all ranks: memory of each becomes its part of a window (window.h). All of them
-  // get one, or all an error that names the first rank that has failed, unless the exchange itself fails. Where windows
-  // are not for kernels, any registered memory will do as one.
+  // Collective over `members`, which are all ranks: memory of each becomes its share of a window (window.h). All of
+  // them get one, or all an error that names the first rank that has failed, unless the exchange itself fails. Where
+  // windows are not for kernels, any registered memory will do as one.
   virtual Result<std::unique_ptr<Window>> MakeWindow(Gather*, const std::vector<Member>& /*members*/,
                                                      const void* /*memory*/, uint64_t /*bytes*/) {
     return MakeStatus(Code::kInternalError, "ranks on %s have no windows", platform().log_name());

@@ -4,7 +4,8 @@
 // - Ranks that reach each other's memory by load and store are an LSA team: consecutive ranks of the communicator, as
 //   many in each team. So where machines have stretches of ranks of different lengths, a team has their greatest common
 //   divisor.
-// - A handle is the address in device memory of a struct (WindowOnDevice). Byte `offset` of the part of the member i of
+// - A handle is the address in device memory of a struct (WindowOnDevice). Byte `offset` of the share of the member i
+// of
 //   the team is at lsaFlatBase + i * stride4G * 4 GiB + offset: for ncclGetLsaPointer, i is its argument, for
 //   ncclGetLocalPointer it is lsaRank, and for ncclGetPeerPointer lsaRank + (peer - worldRank).
 // - All ranks register together, buffers that begin at multiples of NCCL_WIN_REQUIRED_ALIGNMENT in memory of
@@ -50,11 +51,11 @@ LsaTeam LsaTeamOf(const std::vector<Member>& members, int rank);
 // Where all the memory is, for kernels of this rank's device.
 struct WindowPlaces {
   uint64_t handle = 0;  // the address of the WindowOnDevice
-  uint64_t flat = 0;    // of the part of the team's first rank
+  uint64_t flat = 0;    // of the share of the team's first rank
   uint64_t stride = 0;  // from one rank's to the next
   LsaTeam team;
   int ranks = 1;                // of the communicator
-  std::vector<uint64_t> bytes;  // of each part, in the order of the team
+  std::vector<uint64_t> bytes;  // of each share, in the order of the team
 };
 
 // A window of this process, found by its handle while it lives. Thread-safe.
@@ -69,7 +70,7 @@ class Window {
 
   void* handle() const { return reinterpret_cast<void*>(places_.handle); }
 
-  // The address of a byte in the part of a member of the team, for kernels of the rank whose window it is.
+  // The address of a byte in the share of a member of the team, for kernels of the rank whose window it is.
   static Result<void*> AddressIn(const void* handle, uint64_t offset, int team_rank);
   // The same for a rank of the communicator; null if that is not in the team.
   static Result<void*> AddressAt(const void* handle, uint64_t offset, int rank);
