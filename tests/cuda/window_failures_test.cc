@@ -1,7 +1,12 @@
 // Windows of GPU ranks that cannot be made: all ranks get the same error, nothing is left, and the next one works. And
 // what is left of those that could.
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -182,42 +187,47 @@ TEST(WindowFailures, NoVirtualMemoryManagement) {
   RunOnGpus(Processes(2), body, options);
 }
 
+// Rank 2 dies before it calls, in a group that it never ends, or in the exchange, which rank 1 joins only then.
+enum class When { kBefore, kInAGroup, kInTheExchange };
+
+[[noreturn]] void Die(RankContext& context, ncclComm_t comm, void* memory, When when) {
+  static ncclWindow_t window = nullptr;
+  if (when == When::kInAGroup) {
+    EXPECT_OK(ncclGroupStart());
+    EXPECT_OK(Register(comm, memory, kChunk, &window));
+  }
+  std::thread registering([=] {
+    if (when != When::kInTheExchange) return;
+    (void)EnterGpu(0);
+    (void)Register(comm, memory, kChunk, &window);
+  });
+  context.Set(1, static_cast<uint64_t>(getpid()));
+  (void)context.Await(2);
+  context.Die();
+}
+
+void AwaitDeath(RankContext& context) {
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, context.Await(1), 0));
+  ASSERT_GE(process, 0) << strerror(errno);
+  context.Set(2, 1);
+  pollfd gone{process, POLLIN, 0};
+  ASSERT_EQ(poll(&gone, 1, -1), 1);
+  close(process);
+}
+
 TEST(WindowFailures, ARankThatDies) {
-  // Before it calls, in a group that it never ends, and when the others are in the exchange.
-  for (const int when : {0, 1, 2}) {
+  for (const When when : {When::kBefore, When::kInAGroup, When::kInTheExchange}) {
     RunOnGpus(Processes(3), [when](RankContext& context, Clique& clique) {
       const WindowMemory memory(kChunk);
       ncclWindow_t window = nullptr;
       ASSERT_TRUE(context.Barrier());
-      if (context.rank() == 2) {
-        if (when == 1) {
-          ASSERT_OK(ncclGroupStart());
-          ASSERT_OK(Register(clique.comm(), memory.at(), kChunk, &window));
-        }
-        std::thread dying([&] {
-          if (when != 2) return;
-          (void)EnterGpu(0);
-          (void)Register(clique.comm(), memory.at(), kChunk, &window);
-        });
-        (void)context.Await(1);
-        context.Die();
-      }
-      if (context.rank() == 0) {
-        std::thread registering([&] {
-          (void)EnterGpu(0);
-          EXPECT_EQ(Register(clique.comm(), memory.at(), kChunk, &window), ncclRemoteError);
-          ExpectLastErrorHas({"ncclCommWindowRegister", "rank 2", "a window was being made"});
-        });
-        context.Set(1, 1);
-        registering.join();
-        context.Set(2, 1);
-      } else {
-        if (when == 2) (void)context.Await(2);  // the others miss this rank, and one of them dies
-        EXPECT_EQ(Register(clique.comm(), memory.at(), kChunk, &window), ncclRemoteError);
-        context.Set(3, 1);
-      }
+      if (context.rank() == 2) Die(context, clique.comm(), memory.at(), when);
+      if (context.rank() == 1) AwaitDeath(context);
+      EXPECT_EQ(Register(clique.comm(), memory.at(), kChunk, &window), ncclRemoteError);
       EXPECT_EQ(window, nullptr);
-      EXPECT_EQ(context.rank() == 0 ? context.Await(3) : 1u, 1u);
+      ExpectLastErrorHas({"ncclCommWindowRegister", "rank 2", "a window was being made"});
+      context.Set(3 + context.rank(), 1);
+      EXPECT_EQ(context.Await(4 - context.rank()), 1u);
       ASSERT_OK(ncclCommAbort(clique.comm()));
       clique.ForgetComms();
     });
