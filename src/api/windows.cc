@@ -16,12 +16,12 @@ namespace {
 using comm::CommHandle;
 
 // Enqueues nothing, but waits for the other ranks: at once, at the end of the open group, or in the background.
-Status RegisterForKernels(const char* call, const std::shared_ptr<CommHandle>& comm, void* buff, size_t size,
+Status RegisterForKernels(const char* call, const std::shared_ptr<CommHandle>& comm, const exec::OwnShare& share,
                           ncclWindow_t* win) {
   AXCCL_RETURN_IF_ERROR(comm->Ready(call).status());
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<comm::MakingCall> making,
                          Prefixed(call, comm::BeginWithAll(comm->core(), comm::Making::kWindow)));
-  auto run = [=] { return comm->AddWindow(call, making, buff, size, reinterpret_cast<void**>(win)); };
+  auto run = [=] { return comm->AddWindow(call, making, share, reinterpret_cast<void**>(win)); };
   comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open()) return run();
   group.AddJob(comm::GroupJob{comm->config().blocking, std::move(run), nullptr});
@@ -46,7 +46,8 @@ Status Register(const char* call, ncclComm_t handle, void* buff, size_t size, nc
   const comm::Phase phase = comm->phase();
   if (phase == comm::Phase::kInitialising || phase == comm::Phase::kFailed) return comm->Ready(call).status();
   return comm->core()->device().traits().makes_windows
-             ? RegisterForKernels(call, comm->shared_from_this(), buff, size, win)
+             ? RegisterForKernels(call, comm->shared_from_this(), {buff, size, (flags & NCCL_WIN_COLL_SYMMETRIC) != 0},
+                                  win)
              : RegisterForHosts(call, &*comm, buff, size, win);
 }
 

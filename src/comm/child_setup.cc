@@ -47,6 +47,7 @@ SetupOptions MakeOptions(int rank, int ranks, exec::DeviceId device, const Confi
   options.identity.device = device;
   options.identity.name = config.name;
   options.lanes = config.lanes;
+  options.spares_blocks = config.spares_blocks;
   options.deadline = SetupDeadline();
   options.abort = abort;
   return options;

@@ -254,20 +254,20 @@ void* CommHandle::AddRegion(void* base, size_t bytes, bool window) {
   return handle;
 }
 
-Result<void*> CommHandle::MakeWindow(MakingCall* making, void* base, size_t bytes) {
-  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<exec::Window> made, comm::MakeWindow(making, base, bytes, &abort_));
+Result<void*> CommHandle::MakeWindow(MakingCall* making, const exec::OwnShare& share) {
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<exec::Window> made, comm::MakeWindow(making, share, &abort_));
   void* const handle = made->handle();
-  Region region{base, bytes, true, 0, std::move(made)};
+  Region region{share.memory, share.bytes, true, 0, std::move(made)};
   std::lock_guard lock(mutex_);
   if (closed_) return MakeStatus(Code::kInvalidUsage, "the communicator has ended while a window was being made");
   regions_.emplace(handle, std::move(region));
   return handle;
 }
 
-Status CommHandle::AddWindow(const char* call, std::shared_ptr<MakingCall> making, void* base, size_t bytes,
+Status CommHandle::AddWindow(const char* call, std::shared_ptr<MakingCall> making, const exec::OwnShare& share,
                              void** win) {
-  const auto run = [this, call, making, base, bytes, win] {
-    const Result<void*> made = CatchAll(call, [&] { return MakeWindow(making.get(), base, bytes); });
+  const auto run = [this, call, making, share, win] {
+    const Result<void*> made = CatchAll(call, [&] { return MakeWindow(making.get(), share); });
     if (made.ok()) std::atomic_ref<void*>(*win).store(made.value(), std::memory_order_release);
     return Prefixed(call, made.status());
   };

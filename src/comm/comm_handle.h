@@ -92,7 +92,7 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   // A window of all ranks on devices that make windows (window.h), in a call that has begun: puts the handle into *win,
   // null after an error. If the communicator does not block, returns kInProgress, and so does AsyncError until it is
   // done; then *win is set, or AsyncError returns the error until the next window is made. `win` must live that long.
-  Status AddWindow(const char* call, std::shared_ptr<MakingCall> making, void* base, size_t bytes, void** win);
+  Status AddWindow(const char* call, std::shared_ptr<MakingCall> making, const exec::OwnShare& share, void** win);
   Status RemoveRegion(const void* handle, bool window);
   bool FindWindow(const void* handle, void** base) const;
 
@@ -108,7 +108,7 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   };
 
   Status Finish(const char* call, Result<std::shared_ptr<Communicator>> result);
-  Result<void*> MakeWindow(MakingCall* making, void* base, size_t bytes);
+  Result<void*> MakeWindow(MakingCall* making, const exec::OwnShare& share);
   void StopCreation();
   void BeginWork();
   void EndWork();

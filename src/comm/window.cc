@@ -18,14 +18,14 @@ class GatherInCall : public exec::Gather {
 
 }  // namespace
 
-Result<std::unique_ptr<exec::Window>> MakeWindow(MakingCall* call, const void* memory, size_t bytes,
+Result<std::unique_ptr<exec::Window>> MakeWindow(MakingCall* call, const exec::OwnShare& share,
                                                  const std::atomic<bool>* abort) {
   call->SetLimits(SetupDeadline(), abort);
   const Communicator& comm = *call->comm();
   bool agreed = false;  // otherwise it has thrown, or the exchange has failed, which has ended the call
   auto made = CatchAll("making a window", [&] {
     GatherInCall gather(call);
-    auto window = comm.device().MakeWindow(&gather, comm.members(), memory, bytes);
+    auto window = comm.device().MakeWindow(&gather, comm.members(), share);
     agreed = true;
     return window;
   });

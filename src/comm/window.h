@@ -11,9 +11,9 @@
 
 namespace axccl::comm {
 
-// The share of this rank is [memory, memory + bytes). Ends the call (of kind Making::kWindow), which takes as long as
+// `share`: of this rank. Ends the call (of kind Making::kWindow), which takes as long as
 // AXCCL_INIT_TIMEOUT says at most, and ends when *abort is set. All ranks get a window, or all an error.
-Result<std::unique_ptr<exec::Window>> MakeWindow(MakingCall* call, const void* memory, size_t bytes,
+Result<std::unique_ptr<exec::Window>> MakeWindow(MakingCall* call, const exec::OwnShare& share,
                                                  const std::atomic<bool>* abort);
 
 }  // namespace axccl::comm

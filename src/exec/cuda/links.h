@@ -64,6 +64,11 @@ class CudaLinks {
   bool ReadsBuffersOf(int rank) const {
     return of(rank).addresses() || (buffers_ != nullptr && of(rank).inbox() == nullptr);
   }
+  // Of a call, for its whole group: the bytes from which on copy engines may move its data; UINT64_MAX: never, because
+  // some ranks do not want that, or do not read each other's memory.
+  uint64_t copy_bytes() const { return copy_bytes_; }
+  // The same on all ranks of the communicator, and another one for each communicator.
+  uint64_t key() const { return key_; }
   // Allowed by all ranks.
   const Protocols& protocols() const { return protocols_; }
   // The number of ranks of the communicator on this device.
@@ -91,6 +96,8 @@ class CudaLinks {
   bool one_process_ = true;  // all ranks are in one process
   std::string no_rows_;      // why this rank cannot use rows
   Protocols protocols_;
+  uint64_t copy_bytes_ = UINT64_MAX;
+  uint64_t key_ = 0;
 };
 
 }  // namespace axccl::exec

@@ -1,6 +1,7 @@
 #include "src/exec/cuda/window.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "src/base/log.h"
@@ -27,7 +28,14 @@ struct Share {
   uint64_t offset = 0;  // of the window in the first chunk
   uint64_t mapped = 0;  // bytes of all chunks
   uint64_t chunks = 0;
+  uint32_t number = 0;     // of the windows of the rank's process
+  uint32_t symmetric = 0;  // or 1
 };
+
+uint32_t NextNumber() {
+  static std::atomic<uint32_t> last{0};
+  return ++last;
+}
 
 // What a window keeps until it ends.
 struct Kept {
@@ -52,20 +60,22 @@ class Making {
         kept_(std::make_shared<Kept>(device)),
         filled_(static_cast<size_t>(team_.size)) {}
 
-  Result<std::unique_ptr<Window>> Run(const Status& ready, const void* memory, uint64_t bytes) {
-    Share mine{bytes, 0, 0, 0};
-    const Status found = ready.ok() ? Look(memory, &mine) : ready;
+  Result<std::unique_ptr<Window>> Run(const Status& ready, const OwnShare& own) {
+    Share mine{own.bytes, 0, 0, 0, NextNumber(), own.symmetric};
+    const Status found = ready.ok() ? Look(own.memory, &mine) : ready;
     AXCCL_RETURN_IF_ERROR(gather_->AllGather(&mine, sizeof(mine), shares_.data()));
     AXCCL_RETURN_IF_ERROR(Agree(found.ok() ? Place() : found));
     uint64_t most = 0;
     for (const Share& share : shares_) most = std::max(most, share.chunks);
     for (size_t first = 0; first < most; first += kAtATime) AXCCL_RETURN_IF_ERROR(MapFrom(first));
     AXCCL_RETURN_IF_ERROR(Agree(Write()));
-    WindowPlaces places{kept_->handle, begin_, stride_, team_, static_cast<int>(members_.size()), {}};
+    WindowPlaces places{kept_->handle, begin_, stride_, team_, static_cast<int>(members_.size()), {}, 0, false};
+    places.id = shares_[0].number;
+    places.symmetric = std::all_of(shares_.begin(), shares_.end(), [](const Share& of) { return of.symmetric != 0; });
     for (int i = 0; i < team_.size; ++i) places.bytes.push_back(ShareOf(i).bytes);
     AXCCL_INFO(kReg, "rank %d has a window at %p: %d shares, %llu GiB apart, of which its own has %llu bytes", rank_,
                reinterpret_cast<void*>(kept_->handle), team_.size, static_cast<unsigned long long>(stride_ >> 30),
-               static_cast<unsigned long long>(bytes));
+               static_cast<unsigned long long>(own.bytes));
     return std::make_unique<Window>(std::move(places), kept_);
   }
 
@@ -185,8 +195,8 @@ class Making {
 }  // namespace
 
 Result<std::unique_ptr<Window>> MakeCudaWindow(Gather* gather, const Device& device, const std::vector<Member>& members,
-                                               int rank, const Status& ready, const void* memory, uint64_t bytes) {
-  return Making(gather, device, members, rank).Run(ready, memory, bytes);
+                                               int rank, const Status& ready, const OwnShare& share) {
+  return Making(gather, device, members, rank).Run(ready, share);
 }
 
 }  // namespace axccl::exec

@@ -13,11 +13,11 @@
 
 namespace axccl::exec {
 
-// Collective over `members`, which are all ranks: of each, [memory, memory + bytes) becomes its share. All of them get
-// a window, or all an error that names the first rank that has failed, unless the exchange itself fails. `ready`: an
-// error says why this rank can have none.
+// Collective over `members`, which are all ranks: what each registers becomes its share. All of them get a window, or
+// all an error that names the first rank that has failed, unless the exchange itself fails. `ready`: an error says why
+// this rank can have none.
 Result<std::unique_ptr<Window>> MakeCudaWindow(Gather* gather, const device::cuda::Device& device,
                                                const std::vector<Member>& members, int rank, const Status& ready,
-                                               const void* memory, uint64_t bytes);
+                                               const OwnShare& share);
 
 }  // namespace axccl::exec

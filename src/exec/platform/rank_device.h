@@ -82,7 +82,7 @@ class RankDevice : public StateMaker {
   // them get one, or all an error that names the first rank that has failed, unless the exchange itself fails. Where
   // windows are not for kernels, any registered memory will do as one.
   virtual Result<std::unique_ptr<Window>> MakeWindow(Gather*, const std::vector<Member>& /*members*/,
-                                                     const void* /*memory*/, uint64_t /*bytes*/) {
+                                                     const OwnShare& /*share*/) {
     return MakeStatus(Code::kInternalError, "ranks on %s have no windows", platform().log_name());
   }
   // Checks and launches one call, on the caller's thread as far as it can go without waiting.

@@ -41,14 +41,14 @@ LsaTeam LsaTeamOf(const std::vector<Member>& members, int rank) {
 }
 
 Window::Window(WindowPlaces places, std::shared_ptr<void> memory)
-    : places_(std::move(places)), memory_(std::move(memory)) {
+    : held_(std::make_shared<const Held>(Held{std::move(places), std::move(memory)})) {
   std::lock_guard lock(TheWindows().mutex);
-  TheWindows().by_handle[places_.handle] = places_;
+  TheWindows().by_handle[held_->places.handle] = held_->places;
 }
 
 Window::~Window() {
   std::lock_guard lock(TheWindows().mutex);
-  TheWindows().by_handle.erase(places_.handle);
+  TheWindows().by_handle.erase(held_->places.handle);
 }
 
 Result<WindowPlaces> Window::Find(const void* handle) {

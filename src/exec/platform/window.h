@@ -48,6 +48,13 @@ struct LsaTeam {
 // The team of `rank`; `members` of all ranks, in their order.
 LsaTeam LsaTeamOf(const std::vector<Member>& members, int rank);
 
+// What a rank registers.
+struct OwnShare {
+  void* memory = nullptr;
+  uint64_t bytes = 0;
+  bool symmetric = false;  // with NCCL_WIN_COLL_SYMMETRIC
+};
+
 // Where all the memory is, for kernels of this rank's device.
 struct WindowPlaces {
   uint64_t handle = 0;  // the address of the WindowOnDevice
@@ -56,19 +63,25 @@ struct WindowPlaces {
   LsaTeam team;
   int ranks = 1;                // of the communicator
   std::vector<uint64_t> bytes;  // of each share, in the order of the team
+  uint64_t id = 0;              // the same on all ranks, and of no other window of the communicator
+  bool symmetric = false;       // all ranks have registered it with NCCL_WIN_COLL_SYMMETRIC
 };
 
 // A window of this process, found by its handle while it lives. Thread-safe.
 class Window {
  public:
-  // `memory`: what goes when the window does.
+  // `memory`: what goes when the window does, and whoever holds its places.
   Window(WindowPlaces places, std::shared_ptr<void> memory);
   // No kernel may use the window any more.
   ~Window();
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  void* handle() const { return reinterpret_cast<void*>(places_.handle); }
+  void* handle() const { return reinterpret_cast<void*>(held_->places.handle); }
+  // Keeps the memory where it is, even if the window goes.
+  std::shared_ptr<const WindowPlaces> places() const { return {held_, &held_->places}; }
+  // Expires when the window goes.
+  std::weak_ptr<const void> life() const { return life_; }
 
   // The address of a byte in the share of a member of the team, for kernels of the rank whose window it is.
   static Result<void*> AddressIn(const void* handle, uint64_t offset, int team_rank);
@@ -80,8 +93,12 @@ class Window {
  private:
   static Result<WindowPlaces> Find(const void* handle);
 
-  const WindowPlaces places_;
-  const std::shared_ptr<void> memory_;
+  struct Held {
+    const WindowPlaces places;
+    const std::shared_ptr<void> memory;
+  };
+  const std::shared_ptr<const Held> held_;
+  const std::shared_ptr<const char> life_ = std::make_shared<const char>();
 };
 
 }  // namespace axccl::exec
