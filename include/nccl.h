@@ -186,7 +186,7 @@ typedef struct ncclConfig_v23100 {
   int trafficClass;
   const char* commName; /* copied; appears in logs and messages */
   int collnetEnable;
-  int CTAPolicy; /* NCCL_CTA_POLICY_*; ZERO is for pipelines (axccl/pipelines.h): NCCL's calls always take a block */
+  int CTAPolicy; /* NCCL_CTA_POLICY_*; ZERO: copy engines make large calls on symmetric windows, and pipelines */
   int shrinkShare;
   int nvlsCTAs;
   int nChannelsPerNetPeer;
