@@ -186,7 +186,7 @@ typedef struct ncclConfig_v23100 {
   int trafficClass;
   const char* commName; /* copied; appears in logs and messages */
   int collnetEnable;
-  int CTAPolicy; /* NCCL_CTA_POLICY_*; ZERO is for pipelines (axccl/pipelines.h): NCCL's calls always take a block */
+  int CTAPolicy; /* NCCL_CTA_POLICY_*; ZERO: copy engines make large calls on symmetric windows, and pipelines */
   int shrinkShare;
   int nvlsCTAs;
   int nChannelsPerNetPeer;
@@ -367,7 +367,7 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t*
 
 /* ---- memory ---- */
 
-/* Memory that peers reach directly. A size of 0 is ncclInvalidArgument. Needs no communicator. Since 2.19. */
+/* Memory that peers reach directly. A size of 0 gives NULL, as in NCCL. Needs no communicator. Since 2.19. */
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 /* NULL: ncclSuccess. Not from ncclMemAlloc, or freed already: ncclInvalidArgument. */
 ncclResult_t ncclMemFree(void* ptr);
@@ -375,7 +375,7 @@ ncclResult_t ncclMemFree(void* ptr);
    on pages that peers map until it is deregistered or `comm` ends; do not free it before (docs/malloc.md). */
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
-/* Collective: makes buffers known to all ranks. winFlags: NCCL_WIN_*. Since 2.27. On GPUs: see AXCCL_GPU_WINDOWS. */
+/* Collective: makes buffers known to all ranks, on GPUs to kernels (docs/gpus.md). winFlags: NCCL_WIN_*. Since 2.27. */
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
 /* This rank's buffer behind a window. Since 2.29. */

@@ -64,7 +64,7 @@ Status CheckHeader(const char* call, const ncclConfig_t* config) {
 }
 
 // The environment has precedence over the program's values.
-void ApplyEnvironment(int* blocking, int* least, int* most) {
+void ApplyEnvironment(int* blocking, int* least, int* most, int* policy) {
   param::Source source;
   if (param::Get("NCCL_COMM_BLOCKING", &source); source != param::Source::kDefault)
     *blocking = param::GetInt("NCCL_COMM_BLOCKING") != 0;
@@ -72,13 +72,15 @@ void ApplyEnvironment(int* blocking, int* least, int* most) {
     *least = static_cast<int>(param::GetInt("NCCL_MIN_CTAS"));
   if (param::Get("NCCL_MAX_CTAS", &source); source != param::Source::kDefault)
     *most = static_cast<int>(param::GetInt("NCCL_MAX_CTAS"));
+  if (param::Get("NCCL_CTA_POLICY", &source); source != param::Source::kDefault)
+    *policy = static_cast<int>(param::GetInt("NCCL_CTA_POLICY"));
 }
 
 }  // namespace
 
 Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, const comm::Config& fallback) {
   comm::Config out = fallback;
-  int blocking = out.blocking, least = kUndefined, most = kUndefined;
+  int blocking = out.blocking, least = kUndefined, most = kUndefined, policy = kUndefined;
   if (config != nullptr) {
     AXCCL_RETURN_IF_ERROR(CheckHeader(call, config));
     ncclConfig_t known = NCCL_CONFIG_INITIALIZER;
@@ -100,13 +102,13 @@ Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, co
     least = read(kFields[2]);
     most = read(kFields[3]);
     if (const int value = read(kFields[4]); value != kUndefined) out.split_share = value != 0;
-    if (const int value = read(kFields[7]); value != kUndefined)
-      out.spares_blocks = (value & NCCL_CTA_POLICY_ZERO) != 0;
+    policy = read(kFields[7]);
     const bool has_name =
         version >= NCCL_VERSION(2, 27, 0) && offsetof(ncclConfig_t, commName) + sizeof(char*) <= config->size;
     if (has_name && known.commName != nullptr) out.name = known.commName;
   }
-  ApplyEnvironment(&blocking, &least, &most);
+  ApplyEnvironment(&blocking, &least, &most, &policy);
+  if (policy != kUndefined) out.spares_blocks = (policy & NCCL_CTA_POLICY_ZERO) != 0;
   if (least != kUndefined && most != kUndefined && least > most)
     return MakeStatus(Code::kInvalidArgument, "%s: minCTAs %d is larger than maxCTAs %d", call, least, most);
   out.blocking = blocking != 0;

@@ -2,6 +2,7 @@
 // that says what is missing, and ignores its arguments. Types of the device API appear here only as far as the calling
 // convention needs them.
 #include "nccl.h"
+#include "src/api/device_types.h"
 #include "src/api/export.h"
 
 namespace {
@@ -45,12 +46,6 @@ AXCCL_UNSUPPORTED(WaitSignal, (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncc
 // ---- the host side of the device API (declared in NVIDIA's nccl_device.h) ----
 
 extern "C" {
-struct ncclTeam {
-  int ranks, rank, stride;
-};
-struct ncclMultimemHandle {
-  void* base;
-};
 struct ncclDevComm;
 struct ncclDevCommRequirements;
 struct ncclDevResourceRequirements;
@@ -66,11 +61,6 @@ AXCCL_UNSUPPORTED(DevCommCreate, (ncclComm_t comm, const ncclDevCommRequirements
                   kDevice)
 AXCCL_UNSUPPORTED(DevCommDestroy, (ncclComm_t comm, const ncclDevComm* devComm), kDevice)
 AXCCL_UNSUPPORTED(CommQueryProperties, (ncclComm_t comm, ncclCommProperties* properties), kDevice)
-AXCCL_UNSUPPORTED(GetLsaDevicePointer, (ncclWindow_t window, size_t offset, int lsaRank, void** pointer), kDevice)
-AXCCL_UNSUPPORTED(GetLsaMultimemDevicePointer, (ncclWindow_t window, size_t offset, void** pointer), kDevice)
-AXCCL_UNSUPPORTED(GetMultimemDevicePointer,
-                  (ncclWindow_t window, size_t offset, ncclMultimemHandle handle, void** pointer), kDevice)
-AXCCL_UNSUPPORTED(GetPeerDevicePointer, (ncclWindow_t window, size_t offset, int peer, void** pointer), kDevice)
 AXCCL_UNSUPPORTED(LsaBarrierCreateRequirement,
                   (ncclTeam team, int barriers, ncclLsaBarrierHandle* handle, ncclDevResourceRequirements* requirement),
                   kDevice)
@@ -96,9 +86,4 @@ AXCCL_UNSUPPORTED(GinInboxA2ACreateRequirement,
   }                                                                                                               \
   AXCCL_TWIN(name)
 
-AXCCL_UNSUPPORTED_VALUE(ncclTeam, {}, TeamWorld, (ncclComm_t comm))
-AXCCL_UNSUPPORTED_VALUE(ncclTeam, {}, TeamLsa, (ncclComm_t comm))
-AXCCL_UNSUPPORTED_VALUE(ncclTeam, {}, TeamRail, (ncclComm_t comm))
-AXCCL_UNSUPPORTED_VALUE(int, {-1}, TeamRankToWorld, (ncclComm_t comm, ncclTeam team, int rank))
-AXCCL_UNSUPPORTED_VALUE(int, {-1}, TeamRankToLsa, (ncclComm_t comm, ncclTeam team, int rank))
 AXCCL_UNSUPPORTED_VALUE(int, {0}, LLA2ACalcSlots, (int maxElements, int maxElementSize))

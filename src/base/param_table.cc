@@ -57,6 +57,7 @@ std::vector<Info> CommonParameters() {
            "to exclude; empty: all that are active"),
       Int("NCCL_MIN_CTAS", "1", 1, 64, "lanes that an operation may use at least, and on GPUs uses if it is large"),
       Int("NCCL_MAX_CTAS", "64", 1, 64, "lanes an operation uses at most, on GPUs blocks; at least NCCL_MIN_CTAS"),
+      Int("NCCL_CTA_POLICY", "0", 0, 3, "the CTAPolicy of communicators, whatever their config says; 2: copy engines"),
       Text("NCCL_TOPO_FILE", "",
            "file that describes this machine, in AxCCL's form or NCCL's (docs/topology.md); empty: the library looks "
            "at the machine"),
@@ -93,14 +94,16 @@ std::vector<Info> OwnParameters() {
           "communicator; children forked later cannot use the library"),
       Int("AXCCL_GPU_CHANNELS", "16", 0, 1024,
           "created channels that a GPU rank may use at a time; each takes memory of its device, 104 KiB of 8 ranks"),
-      Int("AXCCL_GPU_WINDOWS", "0", 0, 1,
-          "1: ncclCommWindowRegister takes memory of GPUs, for programs whose kernels do not use the handle"),
       Bytes("AXCCL_SCRATCH_BYTES", "2M", 64 * kKilo, kTera, "scratch memory a rank of a communicator may use"),
       Bytes("AXCCL_NVLS_BYTES", "16M", 2 * kMega, kTera,
             "memory of its GPU that a rank has for NVLink SHARP, where that is used; rank 0's setting counts"),
       Bytes("AXCCL_MAP_BYTES", "512K", 0, kTera,
             "GPU ranks of several processes move data from buffer to buffer in calls of at least so many bytes; rank "
             "0's setting counts"),
+      Bytes(
+          "AXCCL_COPY_BYTES", "8M", 1, kTera,
+          "with CTAPolicy zero, copy engines make calls of at least so many bytes, of all ranks together; the largest "
+          "setting of the ranks counts"),
       Word("AXCCL_ORDER", "any", "any|group",
            "group: all reductions fold in group order, as with axcclGroupOrder; rank 0's setting counts"),
       Word("AXCCL_CMA", "auto", "auto|0", "0: never copy between processes by system call"),

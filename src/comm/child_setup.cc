@@ -9,11 +9,6 @@
 namespace axccl::comm {
 namespace {
 
-std::chrono::steady_clock::time_point Deadline() {
-  const double seconds = param::GetSeconds("AXCCL_INIT_TIMEOUT");
-  return std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
-}
-
 // The members of a new communicator in its order, as parent ranks. Each takes part in the setup through the parent;
 // ranks that are not members pass their turns.
 class ChildExchange : public Exchange {
@@ -39,6 +34,11 @@ class ChildExchange : public Exchange {
 
 }  // namespace
 
+std::chrono::steady_clock::time_point SetupDeadline() {
+  const double seconds = param::GetSeconds("AXCCL_INIT_TIMEOUT");
+  return std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
 SetupOptions MakeOptions(int rank, int ranks, exec::DeviceId device, const Config& config,
                          const std::atomic<bool>* abort) {
   SetupOptions options;
@@ -47,7 +47,8 @@ SetupOptions MakeOptions(int rank, int ranks, exec::DeviceId device, const Confi
   options.identity.device = device;
   options.identity.name = config.name;
   options.lanes = config.lanes;
-  options.deadline = Deadline();
+  options.spares_blocks = config.spares_blocks;
+  options.deadline = SetupDeadline();
   options.abort = abort;
   return options;
 }

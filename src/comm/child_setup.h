@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "src/comm/setup.h"
 
 namespace axccl::comm {
+
+// Until when a call of all ranks that begins now may wait (AXCCL_INIT_TIMEOUT).
+std::chrono::steady_clock::time_point SetupDeadline();
 
 // The options of rank `rank` of `ranks`, which may take as long as AXCCL_INIT_TIMEOUT says from now on.
 SetupOptions MakeOptions(int rank, int ranks, exec::DeviceId device, const Config& config,

@@ -4,13 +4,13 @@
 
 #include "src/base/detached_thread.h"
 #include "src/base/log.h"
+#include "src/comm/window.h"
 
 namespace axccl::comm {
 namespace {
 
-// Region handles are small odd numbers, never addresses.
+// Handles of regions are small odd numbers, never addresses, except for windows that kernels use.
 void* RegionHandle(uint64_t id) { return reinterpret_cast<void*>(id << 1 | 1); }
-uint64_t RegionId(const void* handle) { return reinterpret_cast<uint64_t>(handle) >> 1; }
 
 }  // namespace
 
@@ -38,25 +38,28 @@ Status CommHandle::Finish(const char* call, Result<std::shared_ptr<Communicator>
   }
   if (unwanted != nullptr) unwanted->Abort(status);
   unwanted = nullptr;
-  std::lock_guard lock(mutex_);
-  busy_ = false;
-  changed_.notify_all();
+  EndWork();
   return status;
 }
 
+void CommHandle::BeginWork() {
+  std::lock_guard lock(mutex_);
+  ++busy_;
+}
+
+void CommHandle::EndWork() {
+  std::lock_guard lock(mutex_);
+  --busy_;
+  changed_.notify_all();
+}
+
 Status CommHandle::Create(const char* call, const Job& job) {
-  {
-    std::lock_guard lock(mutex_);
-    busy_ = true;
-  }
+  BeginWork();
   return Finish(call, CatchAll("making a communicator", [&] { return job(&abort_); }));
 }
 
 Status CommHandle::CreateInBackground(const char* call, Job job) {
-  {
-    std::lock_guard lock(mutex_);
-    busy_ = true;
-  }
+  BeginWork();
   constexpr const char* kWhat = "making a communicator in the background";
   auto run = [self = shared_from_this(), call, job = std::move(job)] {
     const Status status = self->Finish(call, CatchAll(kWhat, [&] { return job(&self->abort_); }));
@@ -116,7 +119,13 @@ Status CommHandle::AsyncError() const {
       break;
   }
   const Status status = core_->AsyncError();
-  return revoked() ? Status() : status;  // as this rank has asked for
+  if (revoked()) return Status();  // as this rank has asked for
+  if (!status.ok()) return status;
+  if (windows_under_way_.load(std::memory_order_acquire) != 0)
+    return MakeStatus(Code::kInProgress, "a window is being made");
+  if (!has_window_error_.load(std::memory_order_acquire)) return Status();
+  std::lock_guard lock(mutex_);
+  return window_error_;
 }
 
 Status CommHandle::StartFinalizing(const char* call) {
@@ -144,28 +153,21 @@ Status CommHandle::Finalize(const char* call) {
 // Changes the phase before it returns, so calls that follow report that finalization is in progress.
 Status CommHandle::FinalizeInBackground(const char* call) {
   AXCCL_RETURN_IF_ERROR(StartFinalizing(call));
-  {
-    std::lock_guard lock(mutex_);
-    busy_ = true;
-  }
+  BeginWork();
   const Status started = StartDetached(call, [self = shared_from_this()] {
     (void)self->FinishFinalizing().ok();
-    std::lock_guard lock(self->mutex_);
-    self->busy_ = false;
-    self->changed_.notify_all();
+    self->EndWork();
   });
   if (started.ok()) return MakeStatus(Code::kInProgress, "finalization in progress");
-  std::lock_guard lock(mutex_);
   phase_.store(Phase::kReady, std::memory_order_release);
-  busy_ = false;
-  changed_.notify_all();
+  EndWork();
   return started;
 }
 
-// The wait ends: creation and finalization stop soon after abort_ is set, or are done.
+// The wait ends: what is under way stops soon after abort_ is set, or is done.
 void CommHandle::WaitUntilIdle() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !busy_; });
+  changed_.wait(lock, [this] { return busy_ == 0; });
 }
 
 void CommHandle::StopCreation() {
@@ -241,21 +243,65 @@ bool CommHandle::FindReduction(int index, Reduction* reduction) const {
 }
 
 void* CommHandle::AddRegion(void* base, size_t bytes, bool window) {
-  std::map<uint64_t, Region> fresh;  // allocated first: nothing may fail once the memory is registered
-  Region& region = fresh[0] = Region{base, bytes, window, 0};
+  std::map<const void*, Region> fresh;  // allocated first: nothing may fail once the memory is registered
+  Region& region = fresh[nullptr] = Region{base, bytes, window, 0};
   if (!window && phase() != Phase::kInitialising && core_ != nullptr) region.number = core_->Register(base, bytes);
   auto node = fresh.extract(fresh.begin());
   std::lock_guard lock(mutex_);
-  const uint64_t id = next_region_++;
-  node.key() = id;
+  void* const handle = RegionHandle(next_region_++);
+  node.key() = handle;
   regions_.insert(std::move(node));
-  return RegionHandle(id);
+  return handle;
+}
+
+Result<void*> CommHandle::MakeWindow(MakingCall* making, const exec::OwnShare& share) {
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<exec::Window> made, comm::MakeWindow(making, share, &abort_));
+  void* const handle = made->handle();
+  Region region{share.memory, share.bytes, true, 0, std::move(made)};
+  std::lock_guard lock(mutex_);
+  if (closed_) return MakeStatus(Code::kInvalidUsage, "the communicator has ended while a window was being made");
+  regions_.emplace(handle, std::move(region));
+  return handle;
+}
+
+Status CommHandle::AddWindow(const char* call, std::shared_ptr<MakingCall> making, const exec::OwnShare& share,
+                             void** win) {
+  const auto run = [this, call, making, share, win] {
+    const Result<void*> made = CatchAll(call, [&] { return MakeWindow(making.get(), share); });
+    if (made.ok()) std::atomic_ref<void*>(*win).store(made.value(), std::memory_order_release);
+    return Prefixed(call, made.status());
+  };
+  BeginWork();
+  if (config_.blocking) {
+    const Status status = run();
+    EndWork();
+    return status;
+  }
+  windows_under_way_.fetch_add(1, std::memory_order_acq_rel);
+  has_window_error_.store(false, std::memory_order_release);
+  const auto end = [this] {
+    windows_under_way_.fetch_sub(1, std::memory_order_acq_rel);
+    EndWork();
+  };
+  const Status started = StartDetached(call, [self = shared_from_this(), run, end] {
+    if (const Status status = run(); !status.ok()) {
+      AXCCL_WARN("%s", status.message().data());
+      std::lock_guard lock(self->mutex_);
+      self->window_error_ = status;
+      self->has_window_error_.store(true, std::memory_order_release);
+    }
+    end();
+  });
+  if (started.ok()) return MakeStatus(Code::kInProgress, "a window is being made");
+  making->Fail(started);
+  end();
+  return started;
 }
 
 Status CommHandle::RemoveRegion(const void* handle, bool window) {
   std::unique_lock lock(mutex_);
-  const auto it = regions_.find(RegionId(handle));
-  if (it == regions_.end() || RegionHandle(it->first) != handle || it->second.window != window)
+  const auto it = regions_.find(handle);
+  if (it == regions_.end() || it->second.window != window)
     return MakeStatus(Code::kInvalidArgument, "argument %s is not a live %s of this communicator",
                       window ? "win" : "handle", window ? "window" : "registration");
   auto leaving = regions_.extract(it);
@@ -276,12 +322,14 @@ Status CommHandle::RemoveRegion(const void* handle, bool window) {
 
 // Called when the communicator ends and has no work any more.
 void CommHandle::RemoveRegions() {
-  std::map<uint64_t, Region> leaving;
+  std::map<const void*, Region> leaving;
   {
     std::lock_guard lock(mutex_);
+    closed_ = true;
     leaving.swap(regions_);
   }
-  for (const auto& [id, region] : leaving) {
+  for (const auto& entry : leaving) {
+    const Region& region = entry.second;
     const Status status =
         CatchAll("deregistering a buffer", [&] { return core_->Deregister(region.base, region.bytes, region.number); });
     if (!status.ok()) AXCCL_WARN("%s", status.message().data());
@@ -290,8 +338,8 @@ void CommHandle::RemoveRegions() {
 
 bool CommHandle::FindWindow(const void* handle, void** base) const {
   std::lock_guard lock(mutex_);
-  const auto it = regions_.find(RegionId(handle));
-  if (it == regions_.end() || RegionHandle(it->first) != handle || !it->second.window) return false;
+  const auto it = regions_.find(handle);
+  if (it == regions_.end() || !it->second.window) return false;
   *base = it->second.base;
   return true;
 }

@@ -16,6 +16,7 @@
 
 #include "src/base/status.h"
 #include "src/comm/communicator.h"
+#include "src/exec/platform/window.h"
 
 namespace axccl::comm {
 
@@ -84,9 +85,14 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   // Distinguishes operators of different communicators.
   uint32_t salt() const { return salt_; }
 
-  // Registered buffers and windows: local bookkeeping, because every heap is mapped by all peers anyway, and GPU memory
-  // at its first use. Peers release what is removed. Plain memory is on pages of the heap while it is registered.
+  // Registered buffers, and windows of host ranks: local bookkeeping, because every heap is mapped by all peers anyway,
+  // and GPU memory at its first use. Peers release what is removed. Plain memory is on pages of the heap while it is
+  // registered.
   void* AddRegion(void* base, size_t bytes, bool window);
+  // A window of all ranks on devices that make windows (window.h), in a call that has begun: puts the handle into *win,
+  // null after an error. If the communicator does not block, returns kInProgress, and so does AsyncError until it is
+  // done; then *win is set, or AsyncError returns the error until the next window is made. `win` must live that long.
+  Status AddWindow(const char* call, std::shared_ptr<MakingCall> making, const exec::OwnShare& share, void** win);
   Status RemoveRegion(const void* handle, bool window);
   bool FindWindow(const void* handle, void** base) const;
 
@@ -97,11 +103,15 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
     void* base;
     size_t bytes;
     bool window;
-    uint64_t number;  // of Communicator::Register
+    uint64_t number;                            // of Communicator::Register
+    std::unique_ptr<exec::Window> of_device{};  // a window that kernels use
   };
 
   Status Finish(const char* call, Result<std::shared_ptr<Communicator>> result);
+  Result<void*> MakeWindow(MakingCall* making, const exec::OwnShare& share);
   void StopCreation();
+  void BeginWork();
+  void EndWork();
   void WaitUntilIdle();
   void RemoveRegions();
 
@@ -111,13 +121,17 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   std::shared_ptr<Communicator> core_;  // set under mutex_ before phase_ leaves kInitialising
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool busy_ = false;  // a thread is creating or finalizing
+  int busy_ = 0;  // threads that create, finalize, or make a window
   Status error_;
+  std::atomic<int> windows_under_way_{0};            // in the background
+  std::atomic<bool> has_window_error_{false};        // the last of them has failed,
+  Status window_error_;                              // because of this
   std::vector<std::weak_ptr<CommHandle>> children_;  // children that were being made when the last one was added
   std::vector<Reduction> reductions_;
-  uint16_t callbacks_ = 0;  // made so far
-  std::map<uint64_t, Region> regions_;
+  uint16_t callbacks_ = 0;                 // made so far
+  std::map<const void*, Region> regions_;  // by handle
   uint64_t next_region_ = 1;
+  bool closed_ = false;  // no windows are added any more
   const uint32_t salt_ = NextSalt();
   static uint32_t NextSalt();
 };

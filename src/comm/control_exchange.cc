@@ -14,8 +14,10 @@ namespace {
 using device::host::Poll;
 using device::host::Scheduler;
 
-// The tag of a round; never 0.
-uint64_t TagOf(uint64_t name, uint64_t round) { return Mix(name, round) | 1; }
+// The tag of a round; never 0. Calls of different kinds may have the same name, until a rank that waits sees that.
+uint64_t TagOf(Making what, uint64_t name, uint64_t round) {
+  return Mix(Mix(name, static_cast<uint64_t>(what)), round) | 1;
+}
 
 void StoreWords(const void* from, size_t bytes, std::atomic<uint64_t>* words) {
   const auto* plain = static_cast<const std::byte*>(from);
@@ -79,7 +81,7 @@ void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t roun
   words[0].store(0, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_release);  // before what follows, because other ranks may be reading
   StoreWords(data, bytes, words + 1);
-  words[0].store(TagOf(call.name, round), std::memory_order_seq_cst);
+  words[0].store(TagOf(call.what, call.name, round), std::memory_order_seq_cst);
   const auto offset = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(words) - block_);
   const transport::Reach::Stretch stretch{offset, static_cast<uint32_t>(sizeof(uint64_t) + bytes), false, true};
   for (const int rank : call.group) {
@@ -89,8 +91,8 @@ void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t roun
   }
 }
 
-bool ControlExchange::Read(int rank, uint64_t name, uint64_t round, void* data, size_t bytes) const {
-  const uint64_t tag = TagOf(name, round);
+bool ControlExchange::Read(int rank, Making what, uint64_t name, uint64_t round, void* data, size_t bytes) const {
+  const uint64_t tag = TagOf(what, name, round);
   for (int slot = 0; slot < exec::kControlSlots; ++slot) {
     const std::atomic<uint64_t>* const words = layout_.ContributionOf(BlockOf(rank), slot, round);
     if (words[0].load(std::memory_order_seq_cst) != tag) continue;
@@ -111,6 +113,7 @@ class MakingCall::Wait : public device::host::Work {
   Wait(std::shared_ptr<Communicator> comm, const LoggedCall& call, uint64_t round, size_t bytes)
       : comm_(std::move(comm)),
         group_(call.group),
+        what_(call.what),
         name_(call.name),
         round_(round),
         bytes_(bytes),
@@ -122,7 +125,8 @@ class MakingCall::Wait : public device::host::Work {
     if (cancelled_) return Poll::kDone;
     bool all = true;
     for (size_t i = 0; i < group_.size(); ++i) {
-      if (!found_[i]) found_[i] = comm_->control().Read(group_[i], name_, round_, data_.data() + i * bytes_, bytes_);
+      if (found_[i]) continue;
+      found_[i] = comm_->control().Read(group_[i], what_, name_, round_, data_.data() + i * bytes_, bytes_);
       all &= found_[i];
     }
     if (!all) return Poll::kBlocked;
@@ -152,6 +156,7 @@ class MakingCall::Wait : public device::host::Work {
  private:
   const std::shared_ptr<Communicator> comm_;
   const std::vector<int> group_;
+  const Making what_;
   const uint64_t name_, round_;
   const size_t bytes_;
   std::mutex mutex_;
@@ -193,26 +198,26 @@ Trouble MakingCall::TroubleAmong(const std::vector<int>& missing) {
     if (rank == comm_->identity().rank) continue;
     const bool closed = member.header->closed.load(std::memory_order_acquire) != 0;
     if (closed || member.reach->Died())
-      return {MakeStatus(Code::kRemoteError, "rank %d (pid %u) %s while a new communicator was being made", rank,
-                         member.reach->pid(), closed ? "destroyed its communicator" : "died")};
+      return {MakeStatus(Code::kRemoteError, "rank %d (pid %u) %s while %s was being made", rank, member.reach->pid(),
+                         closed ? "destroyed its communicator" : "died", ProductOf(call_.what))};
     if (!comm_->revoked() && exec::HasFailed(*member.header))
-      return {MakeStatus(Code::kRemoteError,
-                         "the communicator of rank %d failed while a new one was being made from it", rank)};
+      return {MakeStatus(Code::kRemoteError, "the communicator of rank %d failed while %s was being made from it", rank,
+                         ProductOf(call_.what))};
   }
   if (const Trouble aborted = Aborted(); !aborted.why.ok()) return aborted;
   if (comm_->failed() && !comm_->revoked()) {
     const Status failure = comm_->Failure();
-    return {MakeStatus(failure.code(),
-                       "the communicator of rank %d failed while a new one was being made from it: %.*s",
-                       comm_->identity().rank, static_cast<int>(failure.message().size()), failure.message().data())};
+    return {MakeStatus(failure.code(), "the communicator of rank %d failed while %s was being made from it: %.*s",
+                       comm_->identity().rank, ProductOf(call_.what), static_cast<int>(failure.message().size()),
+                       failure.message().data())};
   }
   return {};
 }
 
 Trouble MakingCall::Aborted() const {
   if (abort_ == nullptr || !abort_->load(std::memory_order_relaxed)) return {};
-  return {MakeStatus(Code::kInvalidUsage, "rank %d aborted while a new communicator was being made",
-                     comm_->identity().rank)};
+  return {MakeStatus(Code::kInvalidUsage, "rank %d aborted while %s was being made", comm_->identity().rank,
+                     ProductOf(call_.what))};
 }
 
 // Once one rank has finished, all have met, so the state of their communicator is no longer a reason to stop.

@@ -1,4 +1,4 @@
-// The exchange of ranks of a communicator that make others from it: split, shrink and grow.
+// The exchange of ranks of a communicator that make others from it (split, shrink and grow), or a window.
 //
 // A call takes part from the moment it is made (BeginMaking), whatever thread executes it and when; calls that run at
 // the same time never mix (control_log.h). A rank's contribution is in a slot of its block; for ranks on other
@@ -22,8 +22,8 @@ namespace axccl::comm {
 
 class Communicator;
 
-// A call of this rank that makes a communicator: the exchange among the participants. Used by one thread. Ends with
-// Finish or Fail, and fails when it is dropped before. Keeps the communicator alive.
+// A call of this rank that makes a communicator or a window: the exchange among the participants. Used by one thread.
+// Ends with Finish or Fail, and fails when it is dropped before. Keeps the communicator alive.
 class MakingCall : public Exchange {
  public:
   using Clock = std::chrono::steady_clock;
@@ -83,8 +83,8 @@ class ControlExchange {
   // The call has ended; others may still read the slot.
   void Leave(int slot, bool failed);
   void Contribute(int slot, const LoggedCall& call, uint64_t round, const void* data, size_t bytes);
-  // Reads the contribution of `rank` to a round of the call of that name; returns false while there is none.
-  bool Read(int rank, uint64_t name, uint64_t round, void* data, size_t bytes) const;
+  // Reads the contribution of `rank` to a round of the call of that kind and name; returns false while there is none.
+  bool Read(int rank, Making what, uint64_t name, uint64_t round, void* data, size_t bytes) const;
 
  private:
   struct Use {

@@ -71,12 +71,16 @@ const char* NameOf(Making what) {
       return "ncclCommShrink";
     case Making::kGrow:
       return "ncclCommGrow";
+    case Making::kWindow:
+      return "ncclCommWindowRegister";
     case Making::kSplit:
     case Making::kColor:
       break;
   }
   return "ncclCommSplit";
 }
+
+const char* ProductOf(Making what) { return what == Making::kWindow ? "a window" : "a new communicator"; }
 
 ControlLog::ControlLog(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout,
                        int self)
@@ -120,8 +124,8 @@ Result<LoggedCall> ControlLog::Begin(Making what, Group group) {
   std::lock_guard lock(mutex_);
   if (under_way_.size() >= kMostUnderWay)
     return MakeStatus(Code::kInvalidUsage,
-                      "%zu calls that make communicators from this one are under way; wait for the first of them to "
-                      "end",
+                      "%zu calls that make communicators from this one, or windows of it, are under way; wait for the "
+                      "first of them to end",
                       kMostUnderWay);
   if (what == Making::kShrink) {
     LoggedCall call = WriteShrink(shrinks_ + 1, std::move(group), calls_ + 1);

@@ -1,4 +1,4 @@
-// The calls of ranks that make communicators from an existing one, visible to all its ranks.
+// The calls of ranks that make communicators from an existing one, or windows of it, visible to all its ranks.
 //
 // Each call of a rank gets a name when it is made, which is the same on all ranks that take part: the k-th call of that
 // group. The log in a rank's block (exec/layout.h) holds the calls that it has made, in their order, and how they
@@ -27,9 +27,11 @@
 namespace axccl::comm {
 
 // The kinds of calls. kColor: the part of a split among ranks of one colour, after all ranks have exchanged their
-// colours.
-enum class Making : uint64_t { kSplit = 1, kShrink, kGrow, kColor };
+// colours. kWindow makes a window of the communicator's ranks.
+enum class Making : uint64_t { kSplit = 1, kShrink, kGrow, kColor, kWindow };
 const char* NameOf(Making what);
+// "a new communicator", or what else it makes.
+const char* ProductOf(Making what);
 
 struct LoggedCall {
   using Clock = std::chrono::steady_clock;

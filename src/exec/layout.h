@@ -90,8 +90,8 @@ inline constexpr int kRecordsOfPipeline = 4;
 
 inline constexpr size_t kErrorText = 448;
 
-// How communicators are made from one (comm/control_exchange.h): each such call of a rank has an entry in a log in the
-// rank's block, and while it runs a slot that holds the rank's contribution.
+// How communicators, and windows, are made from one (comm/control_exchange.h): each such call of a rank has an entry in
+// a log in the rank's block, and while it runs a slot that holds the rank's contribution.
 inline constexpr size_t kControlBytes = 4096;  // of a contribution
 inline constexpr size_t kControlText = 320;
 inline constexpr int kControlCalls = 64;

@@ -191,6 +191,17 @@ struct Halves {
     "nccl" #name, [](W w) { return nccl##name(__VA_ARGS__); }, ncclInvalidUsage \
   }
 
+// On the host there is none.
+#define NO_GPU_WINDOW(name, ...)          \
+  {                                       \
+    "nccl" #name,                         \
+        [](W w) {                         \
+          void* unused = nullptr;         \
+          return nccl##name(__VA_ARGS__); \
+        },                                \
+        ncclInvalidArgument               \
+  }
+
 constexpr ExportedFunction kFunctions[] = {
     // ---- collectives and messages ----
     COLLECTIVE(AllGather, w.In(r), w.Out(r), kCount, ncclInt32),
@@ -422,10 +433,10 @@ constexpr ExportedFunction kFunctions[] = {
     UNSUPPORTED(DevCommCreate, w.comms[0], nullptr, nullptr),
     UNSUPPORTED(DevCommDestroy, w.comms[0], nullptr),
     UNSUPPORTED(CommQueryProperties, w.comms[0], nullptr),
-    UNSUPPORTED(GetLsaDevicePointer, w.spare.window, 0, 0, nullptr),
-    UNSUPPORTED(GetLsaMultimemDevicePointer, w.spare.window, 0, nullptr),
-    UNSUPPORTED(GetMultimemDevicePointer, w.spare.window, 0, nullptr, nullptr),
-    UNSUPPORTED(GetPeerDevicePointer, w.spare.window, 0, 0, nullptr),
+    NO_GPU_WINDOW(GetLsaDevicePointer, w.spare.window, 0, 0, &unused),
+    NO_GPU_WINDOW(GetLsaMultimemDevicePointer, w.spare.window, 0, &unused),
+    NO_GPU_WINDOW(GetMultimemDevicePointer, w.spare.window, 0, &w, &unused),
+    NO_GPU_WINDOW(GetPeerDevicePointer, w.spare.window, 0, 0, &unused),
     UNSUPPORTED(LsaBarrierCreateRequirement, ncclTeam{}, 1, nullptr, nullptr),
     UNSUPPORTED(GinBarrierCreateRequirement, w.comms[0], ncclTeam{}, 1, nullptr, nullptr),
     UNSUPPORTED(LLA2ACreateRequirement, 1, 1, nullptr, nullptr),

@@ -34,15 +34,10 @@ TEST(Unsupported, OneSided) {
 }
 
 TEST(Unsupported, DeviceApi) {
-  void* pointer = nullptr;
   const ncclTeam team = {2, 0, 1};
   EXPECT_UNSUPPORTED(ncclDevCommCreate(nullptr, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclDevCommDestroy(nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclCommQueryProperties(nullptr, nullptr));
-  EXPECT_UNSUPPORTED(ncclGetLsaDevicePointer(nullptr, 0, 0, &pointer));
-  EXPECT_UNSUPPORTED(ncclGetLsaMultimemDevicePointer(nullptr, 0, &pointer));
-  EXPECT_UNSUPPORTED(ncclGetMultimemDevicePointer(nullptr, 0, nullptr, &pointer));
-  EXPECT_UNSUPPORTED(ncclGetPeerDevicePointer(nullptr, 0, 0, &pointer));
   EXPECT_UNSUPPORTED(ncclLsaBarrierCreateRequirement(team, 1, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclGinBarrierCreateRequirement(nullptr, team, 1, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclLLA2ACreateRequirement(1, 1, nullptr, nullptr));
@@ -50,18 +45,38 @@ TEST(Unsupported, DeviceApi) {
   EXPECT_UNSUPPORTED(ncclGinInboxA2ACreateRequirement(team, 1, 7, nullptr, nullptr));
 }
 
-TEST(Unsupported, FunctionsWithoutAResult) {
+// They serve windows of ranks on GPUs (tests/cuda/windows_test.cc).
+TEST(Unsupported, AddressesInWindowsOfTheHost) {
+  void* pointer = nullptr;
+  int multimem = 0;
+  EXPECT_EQ(ncclGetLsaDevicePointer(nullptr, 0, 0, &pointer), ncclInvalidArgument);
+  EXPECT_EQ(ncclGetPeerDevicePointer(nullptr, 0, 0, &pointer), ncclInvalidArgument);
+  EXPECT_EQ(ncclGetLsaMultimemDevicePointer(nullptr, 0, &pointer), ncclInvalidArgument);
+  EXPECT_EQ(ncclGetMultimemDevicePointer(nullptr, 0, &multimem, &pointer), ncclInvalidArgument);
+  EXPECT_EQ(ncclGetMultimemDevicePointer(nullptr, 0, nullptr, &pointer), ncclInvalidArgument);
+}
+
+void ExpectComm(const char* call) {
+  EXPECT_EQ(std::string(ncclGetLastError(nullptr)).find(std::string(call) + ": argument comm"), 0u)
+      << ncclGetLastError(nullptr);
+}
+
+// Of ranks on GPUs, too.
+TEST(Unsupported, TeamsOfNoCommunicator) {
   const ncclTeam team = {2, 0, 1};
   EXPECT_EQ(ncclTeamWorld(nullptr).ranks, 0);
-  ExpectNamed("ncclTeamWorld");
+  ExpectComm("ncclTeamWorld");
   EXPECT_EQ(ncclTeamLsa(nullptr).ranks, 0);
-  ExpectNamed("ncclTeamLsa");
+  ExpectComm("ncclTeamLsa");
   EXPECT_EQ(ncclTeamRail(nullptr).ranks, 0);
-  ExpectNamed("ncclTeamRail");
+  ExpectComm("ncclTeamRail");
   EXPECT_EQ(ncclTeamRankToWorld(nullptr, team, 0), -1);
-  ExpectNamed("ncclTeamRankToWorld");
+  ExpectComm("ncclTeamRankToWorld");
   EXPECT_EQ(ncclTeamRankToLsa(nullptr, team, 0), -1);
-  ExpectNamed("ncclTeamRankToLsa");
+  ExpectComm("ncclTeamRankToLsa");
+}
+
+TEST(Unsupported, FunctionsWithoutAResult) {
   EXPECT_EQ(ncclLLA2ACalcSlots(4, 4), 0);
   ExpectNamed("ncclLLA2ACalcSlots");
 }

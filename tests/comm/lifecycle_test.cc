@@ -293,7 +293,9 @@ TEST(Memory, AllocAndFree) {
     EXPECT_EQ(ncclMemAlloc(nullptr, 10), ncclInvalidArgument);
     int local = 0;
     EXPECT_EQ(ncclMemFree(&local), ncclInvalidArgument);
-    void* p = nullptr;
+    void* p = &local;
+    EXPECT_OK(ncclMemAlloc(&p, 0));  // as NCCL
+    EXPECT_EQ(p, nullptr);
     EXPECT_NE(ncclMemAlloc(&p, SIZE_MAX / 2), ncclSuccess);
     EXPECT_EQ(p, nullptr);
     ASSERT_OK(ncclMemAlloc(&p, 100));
@@ -340,6 +342,7 @@ TEST(Memory, Windows) {
     EXPECT_EQ(data[999], 1998);
     EXPECT_OK(ncclCommWindowDeregister(clique.comm(), window));
     EXPECT_EQ(ncclCommWindowDeregister(clique.comm(), window), ncclInvalidArgument);
+    EXPECT_OK(ncclCommWindowDeregister(clique.comm(), nullptr));
     EXPECT_EQ(ncclCommWindowRegister(clique.comm(), nullptr, 4096, &window, 0), ncclInvalidArgument);
     EXPECT_EQ(ncclCommWindowRegister(clique.comm(), memory, 4096, nullptr, 0), ncclInvalidArgument);
     EXPECT_EQ(ncclCommWindowRegister(nullptr, memory, 4096, &window, 0), ncclInvalidArgument);

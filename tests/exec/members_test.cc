@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/exec/platform/window.h"
 #include "tests/exec/ensemble.h"
 
 namespace axccl::exec {
@@ -39,6 +40,25 @@ TEST(Members, KnowTheWeakestAccess) {
     EXPECT_EQ(members.placement().is_flat(), layout != Layout::kRemote) << LayoutName(layout);
     EXPECT_TRUE(members.has_scratch());
   }
+}
+
+// By the machines of all ranks: the size of a team, and where that of each rank begins.
+TEST(Members, FormTeamsOfOneSize) {
+  const auto teams = [](const std::vector<int>& machines) {
+    std::vector<Member> members(machines.size());
+    for (size_t r = 0; r < machines.size(); ++r) members[r].machine = machines[r];
+    std::vector<int> found{LsaTeamOf(members, 0).size};
+    for (size_t r = 0; r < machines.size(); ++r) found.push_back(LsaTeamOf(members, static_cast<int>(r)).first);
+    return found;
+  };
+  using Found = std::vector<int>;
+  EXPECT_EQ(teams({0}), Found({1, 0}));
+  EXPECT_EQ(teams({0, 0, 0}), Found({3, 0, 0, 0}));
+  EXPECT_EQ(teams({0, 0, 5, 5}), Found({2, 0, 0, 2, 2}));
+  EXPECT_EQ(teams({3, 3, 3, 3, 0, 0}), Found({2, 0, 0, 2, 2, 4, 4}));
+  EXPECT_EQ(teams({0, 0, 0, 1, 1}), Found({1, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(teams({0, 1, 0, 1}), Found({1, 0, 1, 2, 3}));
+  EXPECT_EQ(teams({0, 0, 1, 1, 0, 0}), Found({2, 0, 0, 2, 2, 4, 4}));  // two teams of a machine
 }
 
 // Finds the second of two members at its second attempt, and is found by it at the third.

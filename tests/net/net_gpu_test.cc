@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "axccl/pipelines.h"
+#include "tests/api/device_functions.h"
 #include "tests/cuda/graph.h"
 #include "tests/cuda/pipeline_end.h"
 #include "tests/harness/channels.h"
@@ -272,6 +273,48 @@ TEST(NetGpu, PipelinesAreForRanksOfOneMachine) {
     end.Destroy();
     EXPECT_OK(axcclChannelDestroy(pair));
   });
+}
+
+// A window has the shares of consecutive ranks of a machine (NCCL's LSA team), as many on each machine.
+void ExpectTeams(const harness::Layout& layout, int team_size) {
+  const auto hosts = TestHosts::Create(2);
+  ASSERT_NE(hosts, nullptr);
+  harness::RunOptions options;
+  options.hosts = hosts.get();
+  const auto body = [team_size](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int rank = context.rank();
+    Shareable memory(1000);
+    memory.Fill(-1);
+    ncclWindow_t window = nullptr;
+    ASSERT_OK(ncclCommWindowRegister(clique.comm(), memory.get(), 4000, &window, NCCL_WIN_COLL_SYMMETRIC));
+    const ncclTeam lsa = ncclTeamLsa(clique.comm()), rail = ncclTeamRail(clique.comm());
+    EXPECT_EQ(Values({lsa.ranks, lsa.rank, lsa.stride}), Values({team_size, rank % team_size, 1}));
+    EXPECT_EQ(Values({rail.ranks, rail.rank, rail.stride}), Values({4 / team_size, rank / team_size, team_size}));
+    EXPECT_EQ(ncclTeamRankToWorld(clique.comm(), rail, 0), rank % team_size);
+    EXPECT_EQ(ncclTeamRankToLsa(clique.comm(), ncclTeamWorld(clique.comm()), rank), lsa.rank);
+    ASSERT_TRUE(context.Barrier());
+    const int next = rank / team_size * team_size + (rank + 1) % team_size;  // in the team
+    for (int peer = 0; peer < 4; ++peer) {
+      void* address = &window;
+      ASSERT_OK(ncclGetPeerDevicePointer(window, 0, peer, &address));
+      EXPECT_EQ(address != nullptr, peer / team_size == rank / team_size) << peer;
+      if (peer != next) continue;
+      ASSERT_EQ(harness::EnterGpu()->fill(reinterpret_cast<uint64_t>(address), 7u, 1000, nullptr), 0);
+      ASSERT_EQ(harness::EnterGpu()->synchronize(nullptr), 0);
+    }
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_TRUE(memory.Has(7));
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_OK(ncclCommWindowDeregister(clique.comm(), window));
+  };
+  harness::RunRanks(layout, body, options);
+}
+
+TEST(NetGpu, WindowsReachTheRanksOfTheMachine) {
+  ExpectTeams({2, 2, 1}, 2);  // two ranks on each
+  ExpectTeams({4, 1, 1}, 1);  // ranks 0 and 2 on one, 1 and 3 on the other
 }
 
 TEST(NetGpu, PipelinesBetweenMachinesAreRefused) {

@@ -1,4 +1,4 @@
-// How ranks agree on what all of them can do, while their communicator is made.
+// How ranks agree on what all of them can do, while their communicator or a window is made.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,8 @@ namespace axccl::exec {
 
 // Collective: returns the error of the first of the ranks that has failed, empty if none has. A rank that has failed
 // still takes part, so that no rank waits for it.
-Result<std::string> FirstFailure(Setup* setup, size_t ranks, const Status& mine);
+Result<std::string> FirstFailure(Gather* gather, size_t ranks, const Status& mine);
+// The same as a status, whose text names the rank; ok if none has failed.
+Status Agree(Gather* gather, size_t ranks, const Status& mine);
 
 }  // namespace axccl::exec

@@ -179,6 +179,19 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   return task;
 }
 
+Result<cuda::Task> CudaChannel::MakeStageTask(const Call& call, uint32_t signature, bool captured) {
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* barrier, plans_->PrepareBarrier());
+  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, UploadedOf(*barrier));
+  AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, *barrier, *program, {}));
+  task.signature = signature;
+  task.cut = MakeCudaCut(*barrier, cuda::Packing::kNone);
+  task.cut.partition.count = call.count;  // for a report that it waits
+  channel_->log().Record(call);
+  if (captured) Replays();
+  channel_->owner()->NoteAlgorithm("copy_engines");
+  return task;
+}
+
 // The plan's lanes and parts take the place of a partition.
 Result<cuda::Task> CudaChannel::MakeSlicedTask(const PipelinePart& part, const Lent& table, CUdeviceptr sliced,
                                                const StartStamps& stamps) {

@@ -46,6 +46,9 @@ class CudaChannel {
   // table of its operands (CudaViewTableBytes) in the lent memory. `captured`: the task may run any number of times.
   Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table, bool captured);
 
+  // Makes a task, in that place, for a stage of a call that copy engines make: a barrier that compares `signature`.
+  Result<kernels::cuda::Task> MakeStageTask(const Call& call, uint32_t signature, bool captured);
+
   // For the channel of a pipeline: makes the task that each of its starts runs; `sliced`, the table and the stamps
   // stay where they are. kInvalidUsage if there is no room for the plan.
   Result<kernels::cuda::Task> MakeSlicedTask(const PipelinePart& part, const Lent& table, CUdeviceptr sliced,

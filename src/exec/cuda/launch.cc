@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "src/base/add_once.h"
@@ -63,7 +64,10 @@ class DeviceLaunch {
     AXCCL_ASSIGN_OR_RETURN(const OrderedStream first, OrderedStream::Of(*device_, streams_[0], capture_));
     AXCCL_RETURN_IF_ERROR(Join(first));
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(Send(tables_, table_bytes_));
-    for (const Wave& wave : waves_) AXCCL_RETURN_IF_ERROR(Run(wave));
+    for (const Wave& wave : waves_) {
+      for (const Plane& plane : wave.copies) AXCCL_RETURN_IF_ERROR(CopyPlane(plane, streams_[0]));
+      AXCCL_RETURN_IF_ERROR(Run(wave));
+    }
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(ranks_[0]->loans().Return(tables_, streams_[0]));
     for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) AXCCL_RETURN_IF_ERROR(Copy(call->call));
@@ -77,6 +81,7 @@ class DeviceLaunch {
  private:
   // Calls that run side by side, in one launch.
   struct Wave {
+    std::vector<Plane> copies;  // before that
     std::vector<cuda::Task> tasks;
     Lent lent;  // for those that its parameters have no room for
   };
@@ -92,7 +97,7 @@ class DeviceLaunch {
 
   // Whether one kernel is all that is enqueued, and the handle of its stream means the same in every context.
   bool IsBareLaunch() const {
-    return calls_.size() == 1 && !IsPlainCopy(*calls_[0]) && table_bytes_ == 0 && capture_ == 0 &&
+    return calls_.size() == 1 && waves_.size() == 1 && table_bytes_ == 0 && capture_ == 0 &&
            !device::cuda::IsOfCurrentContext(streams_[0]);
   }
 
@@ -109,16 +114,32 @@ class DeviceLaunch {
   }
 
   // Calls on different channels run side by side, calls on one channel one after the other.
+  //
+  // If copy engines make some, a launch ends before their copies begin. Then calls of different communicators, and
+  // those that copy engines make and others, are in waves of their own, in the order of the program: as in NCCL, a rank
+  // may make them in a group and another one by one.
   Status MakeWaves() {
     std::map<const CudaChannel*, size_t> made;
+    std::map<std::tuple<uint64_t, bool, size_t>, size_t> known;  // waves, if there are copies
+    std::vector<std::optional<CopiedCall>> copied;
+    for (const StreamCall* call : calls_) copied.push_back(CopiedFor(*call));
+    const bool copies = std::any_of(copied.begin(), copied.end(), [](const auto& each) { return each.has_value(); });
     size_t tables = 0;  // of the tables made so far
-    for (const StreamCall* call : calls_) {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      const StreamCall* const call = calls_[i];
       if (IsPlainCopy(*call)) continue;
       auto* rank = static_cast<CudaRank*>(call->device);
       const CudaPlace place = PlaceOf(*call);
       AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank->ChannelOf(call->channel, place));
-      const size_t wave = made[channel]++;
-      if (wave == waves_.size()) waves_.emplace_back();
+      size_t wave = made[channel]++;
+      if (copies)
+        wave = known.try_emplace({rank->links().key(), copied[i].has_value(), wave}, waves_.size()).first->second;
+      const size_t stages = copied[i] ? copied[i]->stages.size() : 1;
+      if (waves_.size() < wave + stages) waves_.resize(wave + stages);
+      if (copied[i]) {
+        AXCCL_RETURN_IF_ERROR(AddStages(*call, *copied[i], channel, &waves_[wave]));
+        continue;
+      }
       if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Meet().status());
       AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, tables_.At(tables), capture_ != 0));
       tables += TableBytes(*call);
@@ -126,6 +147,23 @@ class DeviceLaunch {
       lanes_ =
           std::max({lanes_, task.cut.partition.lanes, task.staged != nullptr ? task.staged_cut.partition.lanes : 1});
       threads_ = std::max(threads_, ThreadsFor(task));
+    }
+    return Status();
+  }
+
+  std::optional<CopiedCall> CopiedFor(const StreamCall& call) const {
+    if (PlaceOf(call) != CudaPlace::kDefault) return std::nullopt;
+    return static_cast<CudaRank*>(call.device)->CopiedFor(call.call, capture_ != 0);
+  }
+
+  // Barriers have one lane, and the least threads.
+  Status AddStages(const StreamCall& call, const CopiedCall& copied, CudaChannel* channel, Wave* waves) const {
+    for (size_t s = 0; s < copied.stages.size(); ++s) {
+      const std::vector<Plane>& copies = copied.stages[s];
+      waves[s].copies.insert(waves[s].copies.end(), copies.begin(), copies.end());
+      const uint32_t signature = copied.signature + static_cast<uint32_t>(s);
+      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeStageTask(call.call, signature, capture_ != 0));
+      waves[s].tasks.push_back(task);
     }
     return Status();
   }

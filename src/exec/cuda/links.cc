@@ -1,6 +1,9 @@
 #include "src/exec/cuda/links.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <set>
 #include <utility>
 
@@ -16,6 +19,19 @@ bool HaveDevicesOfTheirOwn(const std::vector<Member>& members) {
   std::set<int> devices;
   for (const Member& member : members) devices.insert(member.cores);
   return devices.size() == members.size();
+}
+
+// What ranks have to agree on, sent as bytes.
+struct Wishes {
+  Protocols protocols;
+  uint32_t reserved = 0;
+  uint64_t copy_bytes = UINT64_MAX;
+  uint64_t key = 0;
+};
+
+uint64_t NextKey() {
+  static std::atomic<uint32_t> last{0};
+  return uint64_t(getpid()) << 32 | ++last;
 }
 
 }  // namespace
@@ -112,10 +128,21 @@ Status CudaLinks::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, 
 Status CudaLinks::AgreeOnProtocols(Setup* setup) {
   Protocols mine = options_.protocols;
   if (!blocks_.on_devices() || !no_rows_.empty()) mine.ll128 = 0;
-  std::vector<Protocols> allowed(static_cast<size_t>(options_.ranks));
-  AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), allowed.data()));
-  protocols_ = allowed[0];
-  for (const Protocols& other : allowed) protocols_ = protocols_ & other;
+  const bool copies = options_.spares_blocks && options_.ranks > 1 && blocks_.on_devices() && !options_.spans_machines;
+  const Wishes wishes{mine, 0, copies ? options_.copy_bytes : UINT64_MAX, NextKey()};
+  std::vector<Wishes> all(static_cast<size_t>(options_.ranks));
+  AXCCL_RETURN_IF_ERROR(setup->AllGather(&wishes, sizeof(wishes), all.data()));
+  protocols_ = all[0].protocols;
+  copy_bytes_ = all[0].copy_bytes;
+  key_ = all[0].key;
+  for (const Wishes& other : all) {
+    protocols_ = protocols_ & other.protocols;
+    copy_bytes_ = std::max(copy_bytes_, other.copy_bytes);
+  }
+  if (copies)
+    AXCCL_INFO(kInit, "rank %d: copy engines %s", options_.rank,
+               copy_bytes_ == UINT64_MAX ? "make no calls: some ranks have another CTAPolicy"
+                                         : "make large calls on symmetric windows that only move data");
   const std::string reason = !blocks_.on_devices() ? "ranks meet in memory of the host" : no_rows_;
   const bool gives_reason = protocols_.ll128 == 0 && !reason.empty();
   AXCCL_INFO(kInit, "rank %d: blocks of up to %zu bytes go by LL (%s), of up to %zu bytes by LL128 (%s%s%s)",

@@ -42,6 +42,8 @@ class CudaLinks {
   // The device memory of the channel's members, as mapped here; for kSelf, of this rank alone. Members of a created
   // channel that have not been found yet get a placeholder.
   std::vector<Member> MembersOf(const Channel& channel, CudaPlace place) const;
+  // Whether ranks of a machine reach the memory of each other's devices.
+  bool on_devices() const { return blocks_.on_devices(); }
   // Whether the members are ranks of this process that read each other's memory.
   bool AreInProcess(const Channel& channel) const;
   uint32_t num_areas() const { return layout_.num_areas; }
@@ -62,6 +64,11 @@ class CudaLinks {
   bool ReadsBuffersOf(int rank) const {
     return of(rank).addresses() || (buffers_ != nullptr && of(rank).inbox() == nullptr);
   }
+  // Of a call, for its whole group: the bytes from which on copy engines may move its data; UINT64_MAX: never, because
+  // some ranks do not want that, or do not read each other's memory.
+  uint64_t copy_bytes() const { return copy_bytes_; }
+  // The same on all ranks of the communicator, and another one for each communicator.
+  uint64_t key() const { return key_; }
   // Allowed by all ranks.
   const Protocols& protocols() const { return protocols_; }
   // The number of ranks of the communicator on this device.
@@ -89,6 +96,8 @@ class CudaLinks {
   bool one_process_ = true;  // all ranks are in one process
   std::string no_rows_;      // why this rank cannot use rows
   Protocols protocols_;
+  uint64_t copy_bytes_ = UINT64_MAX;
+  uint64_t key_ = 0;
 };
 
 }  // namespace axccl::exec

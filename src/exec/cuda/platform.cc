@@ -36,6 +36,7 @@ class CudaPlatform final : public CudaKind {
   }
   Status ReadOptions(RankOptions* options) const override {
     AXCCL_ASSIGN_OR_RETURN(options->protocols, Protocols::Parse(param::Get("NCCL_PROTO")));
+    options->copy_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_COPY_BYTES"));
     options->direct = param::GetInt("NCCL_P2P_DISABLE") == 0;
     options->addresses = param::GetInt("NCCL_P2P_DIRECT_DISABLE") == 0;
     options->nvls = static_cast<RankOptions::Nvls>(param::GetInt("NCCL_NVLS_ENABLE"));

@@ -10,6 +10,7 @@
 #include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/pointers.h"
 #include "src/exec/cuda/shared_memory.h"
+#include "src/exec/cuda/window.h"
 
 namespace axccl::exec {
 namespace {
@@ -60,7 +61,8 @@ const RankDevice::Traits& CudaRank::traits() const {
                                     .outlives_rank = true,
                                     .takes_areas = true,
                                     .wants_whole_programs = true,
-                                    .has_copy_engines = true};
+                                    .has_copy_engines = true,
+                                    .makes_windows = true};
   return traits;
 }
 
@@ -74,6 +76,7 @@ void CudaRank::LetGoOf(const void* buffer) {
 
 void CudaRank::ReleaseChannels() {
   std::lock_guard lock(launching_);
+  windows_.Clear();
   channels_.Clear();
 }
 
@@ -166,6 +169,28 @@ Status CudaRank::CheckMemory(const void* memory, size_t bytes, const char* name)
   return CheckPointer(*device_, static_cast<const std::byte*>(memory) + bytes - 1, name);
 }
 
+Result<std::unique_ptr<Window>> CudaRank::MakeWindow(Gather* gather, const std::vector<Member>& members,
+                                                     const OwnShare& share) {
+  Status ready = share.bytes == 0 ? Status() : CheckMemory(share.memory, share.bytes, "argument buff");
+  if (ready.ok() && !links_.on_devices() && LsaTeamOf(members, rank()).size > 1)
+    ready = MakeStatus(Code::kInvalidUsage,
+                       "ranks do not reach the memory of each other's devices (NCCL_DEBUG=INFO says why when the "
+                       "communicator is made), so kernels could not use a window; use ncclCommRegister");
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Window> window,
+                         MakeCudaWindow(gather, *device_, members, rank(), ready, share));
+  const std::lock_guard lock(launching_);
+  windows_.Add(share, *window);
+  return window;
+}
+
+std::optional<CopiedCall> CudaRank::CopiedFor(const Call& call, bool captured) {
+  const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(options_.ranks);
+  if (bytes < links_.copy_bytes()) return std::nullopt;
+  std::optional<CopiedCall> copied = CopiedCall::Of(call, options_.rank, options_.ranks, windows_);
+  if (copied) windows_.Keep(copied->window, captured);
+  return copied;
+}
+
 Status CudaRank::CheckDevice() const {
   const Status health = device_->CheckHealth();
   if (health.ok()) return health;
@@ -192,14 +217,17 @@ Status CudaRank::CheckReport() {
   return MakeStatus(
       Code::kInvalidUsage,
       "mismatch at operation %llu: rank %d and the member at position %u of its group made different calls; all "
-      "ranks of a communicator must make the same calls in the same order",
+      "ranks of a communicator must make the same calls in the same order, with buffers at the same offset where they "
+      "are in symmetric windows",
       static_cast<unsigned long long>(control_->sequence), options_.rank, control_->position);
 }
 
 Status CudaRank::Attend() {
+  std::vector<CudaWindows::Places> unused;  // released without the lock
   // Threads that enqueue meanwhile also look for the members, so there is nothing to wait for.
   if (const std::unique_lock lock(launching_, std::try_to_lock); lock.owns_lock()) {
     AXCCL_RETURN_IF_ERROR(channels_.CheckMeetings());
+    if (windows_.keeps() && orders_.AreDone()) unused = windows_.TakeKept();
     // Releases memory of peers' pipelines that are gone.
     if (channels_.any_created() && links_.buffers() != nullptr) AXCCL_RETURN_IF_ERROR(links_.buffers()->Look());
     const std::lock_guard attended(attended_->mutex);

@@ -3,11 +3,13 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "kernels/cuda/launch.h"
 #include "src/device/cuda/device.h"
 #include "src/exec/cuda/channels.h"
+#include "src/exec/cuda/copied_calls.h"
 #include "src/exec/cuda/links.h"
 #include "src/exec/cuda/loans.h"
 #include "src/exec/cuda/orders.h"
@@ -38,6 +40,8 @@ class CudaRank final : public RankDevice {
   Status FindStream(void* handle, const char* call, StreamRef* stream) const override;
   Status CheckCall(const Call& call) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
+  Result<std::unique_ptr<Window>> MakeWindow(Gather* gather, const std::vector<Member>& members,
+                                             const OwnShare& share) override;
   // Channels get their CudaChannel when they are first used (ChannelOf).
   std::unique_ptr<ChannelState> MakeState(const Members&) override { return nullptr; }
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
@@ -73,6 +77,8 @@ class CudaRank final : public RankDevice {
   CudaOrders& orders() { return orders_; }
   CudaLoans& loans() { return loans_; }
   const CudaLinks& links() const { return links_; }
+  // What copy engines do for a call on the default channel; nothing if kernels make it. The windows that it reads stay.
+  std::optional<CopiedCall> CopiedFor(const Call& call, bool captured);
   const std::shared_ptr<CudaAttended>& attended() const { return attended_; }
 
  private:
@@ -88,6 +94,7 @@ class CudaRank final : public RankDevice {
   CudaLinks links_;
   CudaPrograms programs_;
   CudaLoans loans_;
+  CudaWindows windows_;
   CudaOrders orders_;
   CudaChannels channels_{&orders_};
   std::mutex launching_;

@@ -15,15 +15,21 @@
 #include "src/exec/platform/pipeline.h"
 #include "src/exec/platform/platform.h"
 #include "src/exec/platform/stream_call.h"
+#include "src/exec/platform/window.h"
 
 namespace axccl::exec {
 
-// The services of a communicator's setup for a device whose ranks need more than their blocks of shared memory.
-class Setup {
+// An exchange of all ranks of a communicator.
+class Gather {
  public:
-  virtual ~Setup() = default;
+  virtual ~Gather() = default;
   // Collective; `bytes` is the same on all ranks.
   virtual Status AllGather(const void* mine, size_t bytes, void* all) = 0;
+};
+
+// The services of a communicator's setup for a device whose ranks need more than their blocks of shared memory.
+class Setup : public Gather {
+ public:
   struct Shared {
     std::byte* memory = nullptr;
     // Of a rank on another machine: keeps `memory`, a mirror, and names both ranks' memory in messages.
@@ -57,6 +63,7 @@ class RankDevice : public StateMaker {
     bool takes_areas = false;           // each created channel takes an area of the device (Connector::TakeArea)
     bool wants_whole_programs = false;  // programs need the operations of all ranks
     bool has_copy_engines = false;      // which can move the data of pipelines
+    bool makes_windows = false;         // kernels use the windows of its ranks (MakeWindow)
   };
   virtual const Traits& traits() const = 0;
 
@@ -71,6 +78,13 @@ class RankDevice : public StateMaker {
   virtual Status CheckCall(const Call& call) const = 0;
   // Returns an error unless peers can map all of [memory, memory + bytes); `name` is its name in the text.
   virtual Status CheckMemory(const void* memory, size_t bytes, const char* name) const = 0;
+  // Collective over `members`, which are all ranks: memory of each becomes its share of a window (window.h). All of
+  // them get one, or all an error that names the first rank that has failed, unless the exchange itself fails. Where
+  // windows are not for kernels, any registered memory will do as one.
+  virtual Result<std::unique_ptr<Window>> MakeWindow(Gather*, const std::vector<Member>& /*members*/,
+                                                     const OwnShare& /*share*/) {
+    return MakeStatus(Code::kInternalError, "ranks on %s have no windows", platform().log_name());
+  }
   // Checks and launches one call, on the caller's thread as far as it can go without waiting.
   virtual Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) = 0;
 
