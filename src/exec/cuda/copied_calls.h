@@ -8,19 +8,19 @@
 // Copy engines make a call if all ranks of the communicator have the policy and are on one machine, if it is of
 // AXCCL_COPY_BYTES or more, on plain buffers, on the default channel, and
 //
-//   all_gather, all_to_all   the input is in a symmetric window; or the output of an all_gather that is in place
-//   broadcast                the output is in a symmetric window
+// - all_gather, all_to_all: the input is in a symmetric window; or the output of an all_gather that is in place;
+// - broadcast: the output is in a symmetric window.
 //
 // A call is then stages, on the stream of the caller: copies, and then a kernel of one block, a barrier. The barriers
 // are operations of the channel like any others: they come in its order, end when a peer dies, on an abort and at the
 // deadline, compare what the ranks have called (and the offsets, so a rank whose buffers are elsewhere is an error),
 // and can be captured. Copies wait for nothing but their stream.
 //
-//   all_gather, all_to_all   barrier, so that all inputs are there; the rank reads them; barrier, so that they may
-//   change broadcast                the root copies its input to its output; barrier; every other rank reads another
-//   part from
-//                            there; barrier; it reads the other parts from the outputs of those that have read them;
-//                            barrier. (With one link, the root can send all data once, not once for each rank.)
+// - all_gather, all_to_all: barrier, so that all inputs are there; the rank reads them; barrier, so that they may
+//   change.
+// - broadcast: the root copies its input to its output; barrier; every other rank reads another part from there;
+//   barrier; it reads the other parts from the outputs of those that have read them; barrier. (With one link, the root
+//   can send all data once, not once for each rank.)
 //
 // A rank reads the memory of others and writes its own output alone. So if a barrier ends early, the copies behind it,
 // which cannot be taken back, bring data that is not valid, and harm nothing: what they read is mapped until the rank

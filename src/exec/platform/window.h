@@ -4,13 +4,12 @@
 // - Ranks that reach each other's memory by load and store are an LSA team: consecutive ranks of the communicator, as
 //   many in each team. So where machines have stretches of ranks of different lengths, a team has their greatest common
 //   divisor.
-// - A handle is the address in device memory of a struct (WindowOnDevice). Byte `offset` of the share of the member i
-// of
-//   the team is at lsaFlatBase + i * stride4G * 4 GiB + offset: for ncclGetLsaPointer, i is its argument, for
+// - A handle is the address in device memory of a struct (WindowOnDevice). Byte `offset` of the share of the team's
+//   member i is at lsaFlatBase + i * stride4G * 4 GiB + offset: for ncclGetLsaPointer, i is its argument, for
 //   ncclGetLocalPointer it is lsaRank, and for ncclGetPeerPointer lsaRank + (peer - worldRank).
-// - All ranks register together, buffers that begin at multiples of NCCL_WIN_REQUIRED_ALIGNMENT in memory of
-// cuMemCreate.
-//   Sizes may differ from rank to rank (since 2.30; before, they had to be equal): kernels mind how much there is.
+// - All ranks register together, buffers in memory of cuMemCreate that begin at multiples of
+//   NCCL_WIN_REQUIRED_ALIGNMENT. Sizes may differ from rank to rank (since 2.30; before, they had to be equal): kernels
+//   mind how much there is.
 // - Deregistration is local. Until all ranks have done it, no kernel of any may use the window.
 #pragma once
 
