@@ -121,23 +121,21 @@ class DeviceLaunch {
   Status MakeWaves() {
     std::map<const CudaChannel*, size_t> made;
     std::map<std::tuple<uint64_t, bool, size_t>, size_t> known;  // waves, if there are copies
-    std::vector<std::optional<CopiedCall>> copied;
-    for (const StreamCall* call : calls_) copied.push_back(CopiedFor(*call));
-    const bool copies = std::any_of(copied.begin(), copied.end(), [](const auto& each) { return each.has_value(); });
+    const std::map<const StreamCall*, CopiedCall> copied = CopiedCalls();
     size_t tables = 0;  // of the tables made so far
-    for (size_t i = 0; i < calls_.size(); ++i) {
-      const StreamCall* const call = calls_[i];
+    for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) continue;
       auto* rank = static_cast<CudaRank*>(call->device);
       const CudaPlace place = PlaceOf(*call);
       AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank->ChannelOf(call->channel, place));
       size_t wave = made[channel]++;
-      if (copies)
-        wave = known.try_emplace({rank->links().key(), copied[i].has_value(), wave}, waves_.size()).first->second;
-      const size_t stages = copied[i] ? copied[i]->stages.size() : 1;
+      const auto by_copies = copied.find(call);
+      const bool copies = by_copies != copied.end();
+      if (!copied.empty()) wave = known.try_emplace({rank->links().key(), copies, wave}, waves_.size()).first->second;
+      const size_t stages = copies ? by_copies->second.stages.size() : 1;
       if (waves_.size() < wave + stages) waves_.resize(wave + stages);
-      if (copied[i]) {
-        AXCCL_RETURN_IF_ERROR(AddStages(*call, *copied[i], channel, &waves_[wave]));
+      if (copies) {
+        AXCCL_RETURN_IF_ERROR(AddStages(*call, by_copies->second, channel, &waves_[wave]));
         continue;
       }
       if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Meet().status());
@@ -151,9 +149,15 @@ class DeviceLaunch {
     return Status();
   }
 
-  std::optional<CopiedCall> CopiedFor(const StreamCall& call) const {
-    if (PlaceOf(call) != CudaPlace::kDefault) return std::nullopt;
-    return static_cast<CudaRank*>(call.device)->CopiedFor(call.call, capture_ != 0);
+  // What copy engines make of these.
+  std::map<const StreamCall*, CopiedCall> CopiedCalls() const {
+    std::map<const StreamCall*, CopiedCall> copied;
+    for (const StreamCall* call : calls_) {
+      if (PlaceOf(*call) != CudaPlace::kDefault) continue;
+      std::optional<CopiedCall> found = static_cast<CudaRank*>(call->device)->CopiedFor(call->call, capture_ != 0);
+      if (found) copied.emplace(call, *std::move(found));
+    }
+    return copied;
   }
 
   // Barriers have one lane, and the least threads.
