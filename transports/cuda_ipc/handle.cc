@@ -4,15 +4,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <utility>
 
 #include "src/base/hash.h"
 #include "src/base/service_fd.h"
-#include "transports/cuda_ipc/memory.h"
+#include "transports/cuda_ipc/flat_memory.h"
 
 namespace axccl::cuda_ipc {
 namespace {
@@ -26,12 +26,14 @@ using service::Fd;
 // Each takes a descriptor while it is offered.
 constexpr size_t kMostParts = 512;
 
-// An entry of the list in a file.
-struct Part {
-  std::array<uint8_t, 64> key{};  // of a handle of kind kFile
-  uint64_t bytes = 0;
-};
-static_assert(sizeof(Part) == 72);
+// Of this process. `key`: a CUipcMemHandle, or an shm::FileAddress.
+template <class Key>
+Handle HandleOf(Handle::Kind kind, uint64_t bytes, const Key& key) {
+  Handle handle{kind, static_cast<uint32_t>(getpid()), bytes};
+  static_assert(sizeof(key) == sizeof(handle.key));
+  std::memcpy(handle.key.data(), &key, sizeof(key));
+  return handle;
+}
 
 // Takes the file at the address that is the key.
 Result<Fd> TakeFileOf(const Handle& handle) {
@@ -46,12 +48,7 @@ Result<Fd> TakeFileOf(const Handle& handle) {
 Result<Exported> OfferFile(Handle::Kind kind, uint64_t bytes, Fd file) {
   Exported exported;
   AXCCL_ASSIGN_OR_RETURN(exported.file, shm::OfferedFile::Make(std::move(file)));
-  const shm::FileAddress& address = exported.file.address();
-  static_assert(sizeof(address) == sizeof(exported.handle.key));
-  exported.handle.kind = kind;
-  exported.handle.bytes = bytes;
-  exported.handle.pid = static_cast<uint32_t>(getpid());
-  std::memcpy(exported.handle.key.data(), &address, sizeof(address));
+  exported.handle = HandleOf(kind, bytes, exported.file.address());
   return exported;
 }
 
@@ -60,7 +57,7 @@ Result<Exported> OfferParts(const Range& range) {
   if (range.parts.size() > kMostParts)
     return MakeStatus(Code::kInvalidUsage, "a buffer is in %zu allocations, and %zu are the most", range.parts.size(),
                       kMostParts);
-  std::vector<Part> list;
+  std::vector<Handle> list;
   std::vector<shm::OfferedFile> files;
   std::set<CUmemGenericAllocationHandle> objects;
   CUdeviceptr at = range.base;
@@ -72,12 +69,12 @@ Result<Exported> OfferParts(const Range& range) {
     if (!part.ok()) return part.status();
     if (!objects.insert(object).second)
       return MakeStatus(Code::kInvalidUsage, "an object of virtual memory management is mapped twice in a buffer");
-    list.push_back({part.value().handle.key, bytes});
+    list.push_back(part.value().handle);
     files.push_back(std::move(part.value().file));
     at += bytes;
   }
   Fd file(memfd_create("axccl-allocations", MFD_CLOEXEC));
-  const size_t list_bytes = list.size() * sizeof(Part);
+  const size_t list_bytes = list.size() * sizeof(Handle);
   if (!file || write(file.get(), list.data(), list_bytes) != static_cast<ssize_t>(list_bytes))
     return service::OpenError(errno, "a list of allocations for other processes: memfd_create");
   AXCCL_ASSIGN_OR_RETURN(Exported exported, OfferFile(Handle::kFiles, range.bytes, std::move(file)));
@@ -86,55 +83,47 @@ Result<Exported> OfferParts(const Range& range) {
 }
 
 // What is wrong with the list is an error.
-Result<std::vector<Part>> PartsOf(const Handle& handle) {
-  if (handle.kind == Handle::kFile) return std::vector<Part>{{handle.key, handle.bytes}};
+Result<std::vector<Handle>> PartsOf(const Handle& handle) {
+  if (handle.kind == Handle::kFile) return std::vector<Handle>{handle};
   AXCCL_ASSIGN_OR_RETURN(const Fd file, TakeFileOf(handle));
-  std::vector<Part> parts(kMostParts + 1);
-  const ssize_t got = pread(file.get(), parts.data(), parts.size() * sizeof(Part), 0);
-  parts.resize(got < 0 ? 0 : static_cast<size_t>(got) / sizeof(Part));
+  std::vector<Handle> parts(kMostParts + 1);
+  const ssize_t got = pread(file.get(), parts.data(), parts.size() * sizeof(Handle), 0);
+  parts.resize(got < 0 ? 0 : static_cast<size_t>(got) / sizeof(Handle));
   uint64_t rest = handle.bytes;
   bool fits = !parts.empty() && parts.size() <= kMostParts;
-  for (const Part& part : parts) {
-    fits &= part.bytes != 0 && part.bytes <= rest;
+  for (const Handle& part : parts) {
+    fits &= part.kind == Handle::kFile && part.pid == handle.pid && part.bytes != 0 && part.bytes <= rest;
     rest -= part.bytes;
   }
   if (fits && rest == 0) return parts;
   return MakeStatus(Code::kRemoteError, "the list of allocations that process %u offers is wrong", handle.pid);
 }
 
-// Returns how many bytes were mapped.
-size_t UnmapParts(const Imported& imported) {
-  size_t done = 0;
-  for (const uint64_t bytes : imported.mapped) {
-    Driver::Loaded().cuMemUnmap(imported.address + done, bytes);
-    done += bytes;
+Result<Imported> ImportFiles(const Device& device, const Handle& handle) {
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<Handle> parts, PartsOf(handle));
+  const auto memory = std::make_shared<FlatMemory>(device);
+  AXCCL_RETURN_IF_ERROR(memory->Reserve(handle.bytes));
+  uint64_t at = 0;
+  for (const Handle& part : parts) {
+    AXCCL_ASSIGN_OR_RETURN(const CUmemGenericAllocationHandle object, TakeObject(part));
+    AXCCL_RETURN_IF_ERROR(memory->Map(at, object, part.bytes));
+    at += part.bytes;
   }
-  return done;
+  return Imported{memory->address(), memory};
 }
 
-Result<Imported> ImportFiles(const Device& device, const Handle& handle) {
+Result<Range> AllocationOf(CUdeviceptr pointer) {
   const Driver& driver = Driver::Loaded();
-  const int ordinal = device.ordinal();
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<Part> parts, PartsOf(handle));
-  Imported imported;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemAddressReserve(&imported.address, handle.bytes, 0, 0, 0));
-  CUdeviceptr at = imported.address;
-  const auto map = [&](const Part& part) -> Status {
-    AXCCL_ASSIGN_OR_RETURN(const CUmemGenericAllocationHandle object,
-                           TakeObject({Handle::kFile, handle.pid, part.bytes, part.key}));
-    const Status mapped = MapAt(at, object, part.bytes, &ordinal, 1);
-    driver.cuMemRelease(object);
-    if (!mapped.ok()) return mapped;
-    imported.mapped.push_back(part.bytes);
-    at += part.bytes;
-    return Status();
-  };
-  Status status;
-  for (size_t i = 0; i < parts.size() && status.ok(); ++i) status = map(parts[i]);
-  if (status.ok()) return imported;
-  UnmapParts(imported);
-  driver.cuMemAddressFree(imported.address, handle.bytes);
-  return status;
+  Range range;
+  size_t bytes = 0;
+  unsigned long long id = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemGetAddressRange(&range.base, &bytes, pointer));
+  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID};
+  void* values[] = {&id};
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuPointerGetAttributes(1, attributes, values, pointer));
+  range.bytes = bytes;
+  range.id = id;
+  return range;
 }
 
 }  // namespace
@@ -155,24 +144,6 @@ Result<CUmemGenericAllocationHandle> TakeObject(const Handle& handle) {
       Driver::Loaded().cuMemImportFromShareableHandle(&object, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   return object;
 }
-
-namespace {
-
-Result<Range> AllocationOf(CUdeviceptr pointer) {
-  const Driver& driver = Driver::Loaded();
-  Range range;
-  size_t bytes = 0;
-  unsigned long long id = 0;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemGetAddressRange(&range.base, &bytes, pointer));
-  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID};
-  void* values[] = {&id};
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuPointerGetAttributes(1, attributes, values, pointer));
-  range.bytes = bytes;
-  range.id = id;
-  return range;
-}
-
-}  // namespace
 
 Result<Range> RangeOf(const Device& device, CUdeviceptr pointer, uint64_t bytes) {
   const Scope scope(device);
@@ -219,15 +190,9 @@ Result<Exported> Export(const Device& device, const Range& range) {
     driver.cuMemRelease(object);
     return exported;
   }
-  Exported exported;
   CUipcMemHandle legacy;
-  static_assert(sizeof(legacy) == sizeof(exported.handle.key));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuIpcGetMemHandle(&legacy, range.base));
-  exported.handle.kind = Handle::kLegacy;
-  exported.handle.bytes = range.bytes;
-  exported.handle.pid = static_cast<uint32_t>(getpid());
-  std::memcpy(exported.handle.key.data(), &legacy, sizeof(legacy));
-  return exported;
+  return Exported{HandleOf(Handle::kLegacy, range.bytes, legacy), {}};
 }
 
 Result<Imported> Import(const Device& device, const Handle& handle) {
@@ -245,10 +210,10 @@ Result<Imported> Import(const Device& device, const Handle& handle) {
 
 void Close(const Device& device, const Imported& imported) {
   const Scope scope(device);
-  if (imported.mapped.empty()) {
+  if (imported.files == nullptr) {
     Driver::Loaded().cuIpcCloseMemHandle(imported.address);
   } else {
-    Driver::Loaded().cuMemAddressFree(imported.address, UnmapParts(imported));
+    imported.files->Unmap();
   }
 }
 

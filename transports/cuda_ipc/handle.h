@@ -11,11 +11,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
 #include "transports/cuda_ipc/address.h"
+#include "transports/cuda_ipc/flat_memory.h"
 #include "transports/shm/offered_file.h"
 
 namespace axccl::cuda_ipc {
@@ -51,7 +53,7 @@ bool MayUse(const device::cuda::Device& device, CUdeviceptr base, const Handle& 
 // An imported allocation, for kernels of one device.
 struct Imported {
   CUdeviceptr address = 0;
-  std::vector<uint64_t> mapped{};  // the bytes of each object; none: imported by a legacy handle
+  std::shared_ptr<FlatMemory> files{};  // null: imported by a legacy handle
 };
 Result<Imported> Import(const device::cuda::Device& device, const Handle& handle);
 // No kernel may use it any more.

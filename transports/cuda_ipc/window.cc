@@ -20,7 +20,9 @@ Result<uint64_t> UnitOf(const Device& device) {
 }
 
 Chunks::~Chunks() {
-  for (const Chunk& chunk : chunks_) Driver::Loaded().cuMemRelease(chunk.object);
+  for (const Chunk& chunk : chunks_) {
+    if (chunk.object != 0) Driver::Loaded().cuMemRelease(chunk.object);
+  }
 }
 
 Result<Chunks> Chunks::Of(const Device& device, CUdeviceptr pointer, uint64_t bytes) {
@@ -28,22 +30,19 @@ Result<Chunks> Chunks::Of(const Device& device, CUdeviceptr pointer, uint64_t by
   const Scope scope(device);
   Chunks found;
   for (CUdeviceptr at = pointer; at < pointer + bytes;) {
-    found.chunks_.reserve(found.chunks_.size() + 1);  // an object that is held is released
-    CUmemGenericAllocationHandle object = 0;
-    const Status held =
-        Check(driver.cuMemRetainAllocationHandle(&object, reinterpret_cast<void*>(at)), "cuMemRetainAllocationHandle");
+    Chunk& chunk = found.chunks_.emplace_back();  // first: an object that is held must be released
+    const Status held = Check(driver.cuMemRetainAllocationHandle(&chunk.object, reinterpret_cast<void*>(at)),
+                              "cuMemRetainAllocationHandle");
     if (!held.ok())
       return MakeStatus(
           Code::kInvalidArgument,
           "at %p there is memory that peers cannot map, because cuMemCreate has not made it (%s); pass "
           "memory of ncclMemAlloc, or use ncclCommRegister if only collectives and messages use the buffer",
           reinterpret_cast<void*>(at), held.message().data());
-    found.chunks_.push_back({{}, object});
-    AXCCL_ASSIGN_OR_RETURN(found.chunks_.back().range, RangeOf(device, at));
-    const Range& range = found.chunks_.back().range;
-    if (found.chunks_.size() == 1) found.offset_ = pointer - range.base;
-    found.bytes_ += range.bytes;
-    at = range.base + range.bytes;
+    AXCCL_ASSIGN_OR_RETURN(chunk.range, RangeOf(device, at));
+    if (found.chunks_.size() == 1) found.offset_ = pointer - chunk.range.base;
+    found.bytes_ += chunk.range.bytes;
+    at = chunk.range.base + chunk.range.bytes;
   }
   return found;
 }
@@ -62,40 +61,20 @@ Result<ChunkAddress> Chunks::Offer(size_t index, bool to_others, std::vector<shm
   return address;
 }
 
-FlatMemory::~FlatMemory() {
-  if (address_ == 0) return;
-  const Driver& driver = Driver::Loaded();
-  const Scope scope(device_);
-  for (const Mapped& chunk : mapped_) driver.cuMemUnmap(chunk.address, chunk.bytes);
-  driver.cuMemAddressFree(address_, bytes_);
-}
-
-Status FlatMemory::Reserve(uint64_t bytes) {
-  const Scope scope(device_);
-  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuMemAddressReserve(&address_, bytes, 0, 0, 0));
-  bytes_ = bytes;
-  return Status();
-}
-
-Status FlatMemory::Map(uint64_t at, const ChunkAddress& chunk, bool here) {
-  const Driver& driver = Driver::Loaded();
-  const Scope scope(device_);
-  if (chunk.bytes == 0 || at > bytes_ || chunk.bytes > bytes_ - at)
+Status MapChunk(const Device& device, FlatMemory* window, uint64_t at, const ChunkAddress& chunk, bool here) {
+  const Scope scope(device);
+  if (chunk.bytes == 0 || !window->Has(at, chunk.bytes))
     return MakeStatus(Code::kRemoteError, "a rank's memory does not fit into the window");
   CUmemGenericAllocationHandle object = 0;
   if (here) {
-    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemRetainAllocationHandle(&object, reinterpret_cast<void*>(chunk.base)));
+    void* const base = reinterpret_cast<void*>(chunk.base);
+    AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuMemRetainAllocationHandle(&object, base));
   } else if (chunk.handle.kind != Handle::kFile) {
     return MakeStatus(Code::kRemoteError, "a rank of another process offers no memory");
   } else {
     AXCCL_ASSIGN_OR_RETURN(object, TakeObject(chunk.handle));
   }
-  mapped_.reserve(mapped_.size() + 1);
-  const int ordinal = device_.ordinal();
-  const Status status = MapAt(address_ + at, object, chunk.bytes, &ordinal, 1);
-  driver.cuMemRelease(object);
-  if (status.ok()) mapped_.push_back({address_ + at, chunk.bytes});
-  return status;
+  return window->Map(at, object, chunk.bytes);
 }
 
 }  // namespace axccl::cuda_ipc

@@ -19,6 +19,7 @@
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
 #include "transports/cuda_ipc/address.h"
+#include "transports/cuda_ipc/flat_memory.h"
 #include "transports/cuda_ipc/handle.h"
 
 namespace axccl::cuda_ipc {
@@ -65,30 +66,8 @@ class Chunks {
   uint64_t offset_ = 0, bytes_ = 0;
 };
 
-// Addresses, and the chunks of all ranks that are mapped there for kernels of one device.
-class FlatMemory {
- public:
-  explicit FlatMemory(const device::cuda::Device& device) : device_(device) {}
-  // No kernel may use it any more.
-  ~FlatMemory();
-  FlatMemory(const FlatMemory&) = delete;
-  FlatMemory& operator=(const FlatMemory&) = delete;
-
-  Status Reserve(uint64_t bytes);
-  // Maps a rank's chunk at address() + `at`. `here`: the rank is in this process. What the address says is checked.
-  Status Map(uint64_t at, const ChunkAddress& chunk, bool here);
-
-  CUdeviceptr address() const { return address_; }
-
- private:
-  struct Mapped {
-    CUdeviceptr address;
-    uint64_t bytes;
-  };
-  const device::cuda::Device& device_;
-  CUdeviceptr address_ = 0;
-  uint64_t bytes_ = 0;
-  std::vector<Mapped> mapped_;
-};
+// Maps a rank's chunk at `at` of the window. `here`: the rank is in this process. What the address says is checked.
+Status MapChunk(const device::cuda::Device& device, FlatMemory* window, uint64_t at, const ChunkAddress& chunk,
+                bool here);
 
 }  // namespace axccl::cuda_ipc

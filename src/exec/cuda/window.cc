@@ -153,7 +153,7 @@ class Making {
         if (address.bytes > share.mapped - filled)
           return MakeStatus(Code::kRemoteError, "rank %d offers more memory than announced", team_.first + i);
         const uint64_t at = static_cast<uint64_t>(i) * stride_ + lead_ - share.offset + filled;
-        const Status mapped = kept_->flat.Map(at, address, MemberOf(i).reach->same_process());
+        const Status mapped = cuda_ipc::MapChunk(device_, &kept_->flat, at, address, MemberOf(i).reach->same_process());
         if (!mapped.ok())
           return MakeStatus(mapped.code(), "CUDA device %d cannot map memory of rank %d: %s", device_.ordinal(),
                             team_.first + i, mapped.message().data());
