@@ -13,14 +13,12 @@
 
 #include "src/base/status.h"
 #include "src/boot/boot.h"
+#include "src/exec/platform/gather.h"
 
 namespace axccl::comm {
 
-class Exchange {
+class Exchange : public exec::Gather {
  public:
-  virtual ~Exchange() = default;
-  // All ranks contribute `bytes` bytes; all[r * bytes] receives rank r's.
-  virtual Status AllGather(const void* mine, size_t bytes, void* all) = 0;
   // Sends the others the reason why this rank gives up.
   virtual void Fail(const Status& reason) = 0;
 };

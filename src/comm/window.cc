@@ -5,18 +5,6 @@
 #include "src/exec/platform/rank_device.h"
 
 namespace axccl::comm {
-namespace {
-
-class GatherInCall : public exec::Gather {
- public:
-  explicit GatherInCall(MakingCall* call) : call_(call) {}
-  Status AllGather(const void* mine, size_t bytes, void* all) override { return call_->AllGather(mine, bytes, all); }
-
- private:
-  MakingCall* const call_;
-};
-
-}  // namespace
 
 Result<std::unique_ptr<exec::Window>> MakeWindow(MakingCall* call, const exec::OwnShare& share,
                                                  const std::atomic<bool>* abort) {
@@ -24,8 +12,7 @@ Result<std::unique_ptr<exec::Window>> MakeWindow(MakingCall* call, const exec::O
   const Communicator& comm = *call->comm();
   bool agreed = false;  // otherwise it has thrown, or the exchange has failed, which has ended the call
   auto made = CatchAll("making a window", [&] {
-    GatherInCall gather(call);
-    auto window = comm.device().MakeWindow(&gather, comm.members(), share);
+    auto window = comm.device().MakeWindow(call, comm.members(), share);
     agreed = true;
     return window;
   });

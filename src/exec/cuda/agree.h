@@ -5,7 +5,7 @@
 #include <string>
 
 #include "src/base/status.h"
-#include "src/exec/platform/rank_device.h"
+#include "src/exec/platform/gather.h"
 
 namespace axccl::exec {
 

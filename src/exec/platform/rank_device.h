@@ -12,20 +12,13 @@
 #include "src/base/status.h"
 #include "src/exec/call/call.h"
 #include "src/exec/channel/channel.h"
+#include "src/exec/platform/gather.h"
 #include "src/exec/platform/pipeline.h"
 #include "src/exec/platform/platform.h"
 #include "src/exec/platform/stream_call.h"
 #include "src/exec/platform/window.h"
 
 namespace axccl::exec {
-
-// An exchange of all ranks of a communicator.
-class Gather {
- public:
-  virtual ~Gather() = default;
-  // Collective; `bytes` is the same on all ranks.
-  virtual Status AllGather(const void* mine, size_t bytes, void* all) = 0;
-};
 
 // The services of a communicator's setup for a device whose ranks need more than their blocks of shared memory.
 class Setup : public Gather {
