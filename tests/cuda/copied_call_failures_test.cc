@@ -183,8 +183,7 @@ TEST(Death, OfARankEndsTheWait) {
     (void)Gather(memory, clique);
     EXPECT_EQ(AwaitError(clique.comm(), 2000), ncclRemoteError) << ncclGetLastError(nullptr);
     ASSERT_OK(harness::SynchronizeStream(clique.stream()));
-    ASSERT_OK(ncclCommAbort(clique.comm()));
-    clique.ForgetComms();
+    ASSERT_NO_FATAL_FAILURE(Abort(&clique));
   };
   RunRanks(harness::Processes(3), body, Zero(3));
 }
@@ -202,8 +201,7 @@ void End(Ending how, Clique* clique) {
     ASSERT_OK(ncclCommRevoke(clique->comm(), NCCL_REVOKE_DEFAULT));
     return;
   }
-  ASSERT_OK(ncclCommAbort(clique->comm()));
-  clique->ForgetComms();
+  ASSERT_NO_FATAL_FAILURE(Abort(clique));
 }
 
 // Rank 0 waits for one whose stream does not get there.
@@ -232,15 +230,13 @@ TEST_P(Ended, WhileAStreamIsMissing) {
       EXPECT_TRUE(OutputIs(context, memory, kMark)) << "its stream is not there";
       gate->Open();
       ASSERT_OK(harness::SynchronizeStream(clique.stream()));
-      ASSERT_OK(ncclCommAbort(clique.comm()));
-      clique.ForgetComms();
+      ASSERT_NO_FATAL_FAILURE(Abort(&clique));
     }
     ASSERT_TRUE(context.Barrier());
     if (context.rank() == 0) {
       EXPECT_TRUE(OutputIs(context, memory, kMark)) << "its stream had gone on";
       if (GetParam() == Ending::kRevoke) {
-        ASSERT_OK(ncclCommAbort(clique.comm()));
-        clique.ForgetComms();
+        ASSERT_NO_FATAL_FAILURE(Abort(&clique));
       }
     }
     ASSERT_TRUE(context.Barrier());
@@ -271,8 +267,7 @@ TEST(Abort, KeepsWhatCopiesRead) {
     }
     ASSERT_TRUE(context.Barrier());
     if (context.rank() != 0) {
-      ASSERT_OK(ncclCommAbort(clique.comm()));
-      clique.ForgetComms();
+      ASSERT_NO_FATAL_FAILURE(Abort(&clique));
     }
     ASSERT_TRUE(context.Barrier());
   };

@@ -80,8 +80,7 @@ TEST_P(FailureTest, AbortOfAnotherThread) {
     }
     ASSERT_TRUE(context.Barrier());
     if (context.rank() != 0) {
-      ASSERT_OK(ncclCommAbort(clique.comm()));
-      clique.ForgetComms();
+      ASSERT_NO_FATAL_FAILURE(Abort(&clique));
     }
     ASSERT_TRUE(context.Barrier());
   });
@@ -172,8 +171,7 @@ TEST(Death, EndsTheWaitsOfTheOthers) {
     EXPECT_EQ(AwaitError(clique.comm(), 1000), ncclRemoteError) << ncclGetLastError(nullptr);
     EXPECT_TRUE(harness::LastErrorHas("rank 2")) << ncclGetLastError(nullptr);
     ASSERT_TRUE(context.Barrier(1, 2));
-    ASSERT_OK(ncclCommAbort(clique.comm()));
-    clique.ForgetComms();
+    ASSERT_NO_FATAL_FAILURE(Abort(&clique));
     ASSERT_TRUE(context.Barrier(2, 2));
   });
 }

@@ -228,8 +228,7 @@ TEST(WindowFailures, ARankThatDies) {
       ExpectLastErrorHas({"ncclCommWindowRegister", "rank 2", "a window was being made"});
       context.Set(3 + context.rank(), 1);
       EXPECT_EQ(context.Await(4 - context.rank()), 1u);
-      ASSERT_OK(ncclCommAbort(clique.comm()));
-      clique.ForgetComms();
+      ASSERT_NO_FATAL_FAILURE(Abort(&clique));
     });
   }
 }

@@ -59,12 +59,17 @@ inline ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {
   return state;
 }
 
+// Aborts the communicator of the thread's rank.
+inline void Abort(harness::Clique* clique) {
+  ASSERT_OK(ncclCommAbort(clique->comm()));
+  clique->ForgetComms();
+}
+
 // All ranks have seen a failure: they abort their communicators, and none goes on before all have.
 // An abort frees memory of the GPU, which waits for other work of the process there.
 inline void AbortTogether(harness::RankContext& context, harness::Clique* clique) {
   ASSERT_TRUE(context.Barrier());
-  ASSERT_OK(ncclCommAbort(clique->comm()));
-  clique->ForgetComms();
+  ASSERT_NO_FATAL_FAILURE(Abort(clique));
   ASSERT_TRUE(context.Barrier());
 }
 
