@@ -36,55 +36,71 @@ std::string OneLine(std::string_view text) {
 }  // namespace
 
 Decoder::Decoder(const ModuleIr& module, const SymbolAddresses& symbols, Program* program)
-    : symbols_(symbols), program_(program), places_(module, program), columns_(program) {
-  program_->values = kWarpLanes;                  // the sink
-  program_->constants.assign(2 * kWarpLanes, 0);  // ids are below zero, so the first column is never used
+    : symbols_(symbols), program_(program), places_(module, program), columns_(program) {}
+
+bool Decoder::Begin(const FunctionIr& entry, std::string* error) {
+  program_->name = entry.name;
+  if (!places_.LayOut(entry, error)) return false;
+  program_->entry = program_->procedures.back().entry;
+  return Decode(&program_->procedures.back(), error);
 }
 
-bool Decoder::Build(const FunctionIr& entry, std::string* error) {
-  program_->name = entry.name;
-  bool good = places_.LayOut(entry, &error_);
-  for (size_t i = 0; good && i < places_.functions().size(); ++i)
-    good = DecodeFunction(*places_.functions()[i], &program_->procedures[i]);
-  program_->entry = program_->procedures.empty() ? 0 : program_->procedures.back().entry;
+bool Decoder::Decode(Procedure* procedure, std::string* error) {
+  std::lock_guard lock(mutex_);
+  if (procedure->ready.load(std::memory_order_relaxed)) return true;
+  const FunctionIr& function = *procedure->function;
+  if (!ParseBody(places_.module(), function)) {
+    *error = "function '" + function.name + "', " + function.error;
+    return false;
+  }
+  procedure_ = procedure;
+  error_.clear();
+  const bool good = DecodeProcedure();
   *error = error_;
+  procedure->ready.store(good, std::memory_order_release);
   return good;
 }
 
-bool Decoder::DecodeFunction(const FunctionIr& function, Procedure* procedure) {
-  function_ = &function;
+const Procedure* Program::Ready(int32_t index, std::string* error) const {
+  const Procedure& procedure = procedures[static_cast<size_t>(index)];
+  if (procedure.ready.load(std::memory_order_acquire)) return &procedure;
+  return decoder->Decode(const_cast<Procedure*>(&procedure), error) ? &procedure : nullptr;
+}
+
+bool Decoder::DecodeProcedure() {
+  const FunctionIr& function = *procedure_->function;
   layout_ = {};
   layout_.columns.assign(function.registers.size(), kSinkColumn);
   layout_.predicates.assign(function.registers.size(), kSinkPredicate);
-  procedure->first_value = static_cast<ColumnId>(program_->values);
-  procedure->first_predicate = program_->predicates;
-  procedure->entry = static_cast<uint32_t>(program_->code.size());
-  if (&function != places_.functions().back()) PassingOfFormals(procedure);
+  layout_.next_predicate = procedure_->first_predicate;
+  columns_.Begin(procedure_);
+  places_.PlaceVariables(*procedure_);
+  if (procedure_->entry != program_->entry) PassingOfFormals();
+  const auto next_pc = [&] { return procedure_->entry + static_cast<uint32_t>(procedure_->code.size()); };
   for (const StatementIr& statement : function.statements) {
-    layout_.statement_pc.push_back(static_cast<uint32_t>(program_->code.size()));
+    layout_.statement_pc.push_back(next_pc());
     if (!DecodeStatement(statement)) return false;
   }
-  layout_.statement_pc.push_back(static_cast<uint32_t>(program_->code.size()));
+  layout_.statement_pc.push_back(next_pc());
   static const StatementIr end = [] {
     StatementIr ret;
     ret.opcode = ret.text = "ret";
     return ret;
   }();
   if (!DecodeStatement(end)) return false;
-  PatchBranches(procedure->entry);
-  procedure->last_value = static_cast<ColumnId>(program_->values);
-  procedure->last_predicate = program_->predicates;
+  if (columns_.overflowed() || procedure_->code.size() > size_t{1} << kProcedureBits)
+    return Fail("the function is too large");
+  PatchBranches();
   return true;
 }
 
-void Decoder::PatchBranches(uint32_t first) {
-  for (uint32_t at = first; at < program_->code.size(); ++at) {
-    Instr& instr = program_->code[at];
+void Decoder::PatchBranches() {
+  for (Instr& instr : procedure_->code) {
     if (instr.statement->targets.empty()) continue;
     if (instr.statement->opcode == "bra") {
       instr.target = layout_.statement_pc[instr.statement->targets[0]];
     } else {
-      std::vector<uint32_t>& table = program_->branch_tables[instr.target];
+      std::vector<uint32_t>& table = procedure_->branch_tables[instr.target];
       for (uint32_t statement : instr.statement->targets) table.push_back(layout_.statement_pc[statement]);
     }
   }
@@ -146,10 +162,10 @@ Type Decoder::TakeType() {
 }
 
 Instr& Decoder::Emit(Handler run) {
-  Instr& instr = program_->code.emplace_back();
+  Instr& instr = procedure_->code.emplace_back();
   instr.run = run;
   instr.statement = statement_;
-  instr.hint = static_cast<uint8_t>(program_->code.size());
+  instr.hint = static_cast<uint8_t>(procedure_->code.size());
   if (statement_->guard.kind != OperandIr::kNone) instr.guard = SourcePredicateOf(statement_->guard);
   return instr;
 }
@@ -237,7 +253,7 @@ uint32_t Decoder::TargetPredicateOf(const OperandIr& operand) {
     return kSinkPredicate;
   }
   uint32_t& index = layout_.predicates[operand.index];
-  if (index == kSinkPredicate) index = program_->predicates++;
+  if (index == kSinkPredicate) index = layout_.next_predicate++;
   return index;
 }
 
@@ -266,7 +282,7 @@ void Decoder::Address(const OperandIr& operand, Space* space, Instr* instr) {
   instr->a = SourceOf(base, Type::kB64);
 }
 
-void Decoder::PassingOfFormals(Procedure* procedure) {
+void Decoder::PassingOfFormals() {
   const auto formal = [&](const OperandIr& operand) {
     Passing passing;
     if (operand.kind == OperandIr::kRegister) {
@@ -277,8 +293,9 @@ void Decoder::PassingOfFormals(Procedure* procedure) {
     }
     return passing;
   };
-  for (const OperandIr& operand : procedure->function->results) procedure->results.push_back(formal(operand));
-  for (const OperandIr& operand : procedure->function->parameters) procedure->parameters.push_back(formal(operand));
+  const FunctionIr& function = *procedure_->function;
+  for (const OperandIr& operand : function.results) procedure_->results.push_back(formal(operand));
+  for (const OperandIr& operand : function.parameters) procedure_->parameters.push_back(formal(operand));
 }
 
 // The caller's side of the arguments and results.

@@ -5,6 +5,7 @@
 // understood completely or an error.
 #pragma once
 
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,8 +30,10 @@ class Decoder {
  public:
   Decoder(const ModuleIr& module, const SymbolAddresses& symbols, Program* program);
 
-  // Builds everything that `entry` needs. Returns false and sets `error` on failure.
-  bool Build(const FunctionIr& entry, std::string* error);
+  // Makes the program of `entry`, and its first procedure ready. Returns false and sets `error` on failure.
+  bool Begin(const FunctionIr& entry, std::string* error);
+  // Makes another one ready. Thread-safe.
+  bool Decode(Procedure* procedure, std::string* error);
 
   // For the families:
   const StatementIr& statement() const { return *statement_; }
@@ -61,7 +64,7 @@ class Decoder {
   void Address(const OperandIr& operand, Space* space, Instr* instr);
   const ProgramLayout& places() const { return places_; }
   Columns& columns() { return columns_; }
-  Program& program() { return *program_; }
+  Procedure& procedure() { return *procedure_; }
   // Fills in the call of the present statement, as far as possible without the procedure.
   bool BuildCall(CallSite* site, const FunctionIr* callee);
 
@@ -69,13 +72,14 @@ class Decoder {
   struct Layout {
     std::vector<ColumnId> columns;     // by register
     std::vector<uint32_t> predicates;  // by register
+    uint32_t next_predicate = 0;
     std::vector<uint32_t> statement_pc;
   };
 
-  bool DecodeFunction(const FunctionIr& function, Procedure* procedure);
+  bool DecodeProcedure();
   bool DecodeStatement(const StatementIr& statement);
-  void PatchBranches(uint32_t first_instr);
-  void PassingOfFormals(Procedure* procedure);
+  void PatchBranches();
+  void PassingOfFormals();
   ColumnId VariableAddress(const VariableIr& variable, int64_t offset);
   ColumnId ImmediateColumn(const OperandIr& operand, Type type);
 
@@ -84,7 +88,8 @@ class Decoder {
   ProgramLayout places_;
   Columns columns_;
   Layout layout_;
-  const FunctionIr* function_ = nullptr;
+  std::mutex mutex_;
+  Procedure* procedure_ = nullptr;
   const StatementIr* statement_ = nullptr;
   std::vector<bool> taken_;
   std::string error_;

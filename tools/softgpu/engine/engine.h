@@ -48,6 +48,9 @@ class Module {
 };
 
 const KernelInfo& Info(const Kernel& kernel);
+// Decodes every function that the kernel may call; otherwise, each is decoded when it is called first, and not
+// understood then. Returns why one of them cannot be run, "" if all can.
+std::string DecodeAll(const Kernel& kernel);
 
 // A stretch of multicast addresses [begin, end), and what is behind it.
 struct MulticastWindow {

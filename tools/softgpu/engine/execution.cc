@@ -10,7 +10,6 @@ namespace {
 
 // Shared memory begins where an offset into it and a pointer to that byte have the same alignment.
 constexpr uint64_t kSharedAlignment = 1024;
-constexpr uint64_t kLocalAlignment = 16;
 // Longer grids keep their order, because the table would be too large.
 constexpr uint64_t kMostShuffledBlocks = 1 << 20;
 
@@ -77,20 +76,44 @@ std::unique_ptr<Block> ExecutionState::NewBlock() {
   block->threads = shape.x * shape.y * shape.z;
   const uint32_t warps = (block->threads + kWarpLanes - 1) / kWarpLanes;
   block->warps.resize(warps);
-  block->value_storage = MakeRaw<uint64_t>(uint64_t{warps} * program_->values);
+  block->local_stride = (program_->local_bytes + kLocalAlignment - 1) / kLocalAlignment * kLocalAlignment;
+  block->local_bytes = uint64_t{block->threads} * block->local_stride;
+  const uint64_t values = uint64_t{warps} * program_->values;
+  block->storage = program_->spare->Take(values + (block->local_bytes + kLocalAlignment) / sizeof(uint64_t));
+  block->local = Align(reinterpret_cast<std::byte*>(block->storage.words.get() + values), kLocalAlignment);
   block->predicate_storage.resize(uint64_t{warps} * program_->predicates);
   for (uint32_t i = 0; i < warps; ++i) {
-    block->warps[i].values = block->value_storage.get() + uint64_t{i} * program_->values;
+    block->warps[i].values = block->storage.words.get() + uint64_t{i} * program_->values;
     block->warps[i].predicates = block->predicate_storage.data() + uint64_t{i} * program_->predicates;
   }
   block->shared_bytes = shared_bytes();
   block->shared_storage = std::make_unique<std::byte[]>(block->shared_bytes + kSharedAlignment);
   block->shared = Align(block->shared_storage.get(), kSharedAlignment);
-  block->local_stride = static_cast<uint32_t>((program_->local_bytes + kLocalAlignment - 1) & ~(kLocalAlignment - 1));
-  block->local_bytes = uint64_t{block->threads} * block->local_stride;
-  block->local_storage = MakeRaw<std::byte>(block->local_bytes + kLocalAlignment);
-  block->local = Align(block->local_storage.get(), kLocalAlignment);
   return block;
+}
+
+ExecutionState::~ExecutionState() {
+  for (auto* const blocks : {&resident_, &spare_}) {
+    for (const auto& block : *blocks) program_->spare->Put(std::move(block->storage));
+  }
+}
+
+SpareMemory::Piece SpareMemory::Take(uint64_t count) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = std::find_if(pieces_.rbegin(), pieces_.rend(), [&](const Piece& p) { return p.count == count; });
+    if (found != pieces_.rend()) {
+      Piece piece = std::move(*found);
+      pieces_.erase(std::next(found).base());
+      return piece;
+    }
+  }
+  return {MakeRaw<uint64_t>(count), count};
+}
+
+void SpareMemory::Put(Piece piece) {
+  std::lock_guard lock(mutex_);
+  if (pieces_.size() < kMost) pieces_.push_back(std::move(piece));
 }
 
 void ExecutionState::StartBlock(Block* block, uint64_t linear) {
@@ -173,7 +196,7 @@ void ExecutionState::ReportDeadlock(const Block& block) {
     const uint32_t lane = static_cast<uint32_t>(std::countr_zero(stuck));
     // Lanes in a barrier wait behind it; lanes that wait for other lanes wait at it.
     const uint32_t at = (warp.waiting >> lane & 1) != 0 ? warp.lane_pc[lane] : warp.lane_pc[lane] - 1;
-    const_cast<Warp&>(warp).Fail(program_->code[at], lane,
+    const_cast<Warp&>(warp).Fail(program_->At(at), lane,
                                  "all threads of the block wait in barriers, and none of them can go on");
     return;
   }

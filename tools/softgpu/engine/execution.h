@@ -52,6 +52,7 @@ class ExecutionState : public Execution {
  public:
   ExecutionState(LaunchConfig config, const Options& options, const AddressMap* map, const Program* program,
                  std::vector<AddressRange> own);
+  ~ExecutionState() override;
 
   State Run(uint64_t instructions) override;
   const std::string& error() const override { return error_; }

@@ -2,10 +2,12 @@
 // each virtual register; an instruction is a handler that iterates over the active lanes of its columns.
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +26,9 @@ constexpr uint32_t kMultiprocessors = 132;
 
 struct Instr;
 struct Block;
+struct Procedure;
+struct CallSite;
+class Decoder;
 class Warp;
 class ExecutionState;
 
@@ -52,7 +57,7 @@ struct Instr {
   Handler run = nullptr;
   Collective collective = nullptr;
   PredicateId guard = kTrue;
-  uint32_t target = 0;  // branch, call: index into the code
+  uint32_t target = 0;  // branch: pc; branch by a table, call: index of that
   ColumnId d = kSinkColumn, d2 = kSinkColumn;
   ColumnId a = kSinkColumn, b = kSinkColumn, c = kSinkColumn, e = kSinkColumn;
   uint32_t pd = kSinkPredicate, pd2 = kSinkPredicate;  // predicate targets
@@ -105,57 +110,101 @@ enum class Special : uint8_t {
   kParameterBase,
   kDynamicShared,
 };
-// A column that is filled in when a warp starts.
+// A column that is filled in when a lane enters its procedure.
 struct SpecialColumn {
   Special special;
   int64_t addend;
   ColumnId column;
 };
 
-// A kernel that is ready to run, with the functions that it calls.
-struct Program {
-  std::string name;
-  std::vector<Instr> code;
-  std::vector<uint64_t> constants;  // columns
-  std::vector<SpecialColumn> specials;
-  std::vector<std::vector<uint32_t>> branch_tables;
-  std::vector<struct CallSite> calls;
-  std::vector<struct Procedure> procedures;
-  uint32_t entry = 0;
-  uint32_t values = 0;  // in all columns of a warp
-  uint32_t predicates = 3;
-  uint32_t shared_bytes = 0, local_bytes = 0;
-  uint64_t const_begin = 0, const_end = 0;  // the module's .const variables
-  bool reads_shared_in_bulk = false;        // contains cp.async.bulk
+// Uninitialised memory, because most of it is never used.
+template <class T>
+using RawArray = std::unique_ptr<T[]>;
+template <class T>
+RawArray<T> MakeRaw(uint64_t count) {
+  return std::make_unique_for_overwrite<T[]>(count);
+}
+
+// Memory of blocks that have ended, for the next launch: fresh pages take longer than what most launches do.
+// Thread-safe.
+class SpareMemory {
+ public:
+  struct Piece {
+    RawArray<uint64_t> words;
+    uint64_t count = 0;
+  };
+  Piece Take(uint64_t count);
+  void Put(Piece piece);
+
+ private:
+  static constexpr size_t kMost = 64;
+  std::mutex mutex_;
+  std::vector<Piece> pieces_;
 };
+
+// A pc is the number of a procedure and the number of an instruction in it.
+constexpr uint32_t kProcedureBits = 18;
+constexpr size_t kMostProcedures = (size_t{1} << (32 - kProcedureBits)) - 1;
 
 // Bytes that move between two places of a thread's local memory (or columns) at a call or a return.
 struct Passing {
   int32_t from = 0, to = 0;  // offsets of local memory
   uint32_t bytes = 0;        // 0: a register, then these are columns
 };
+struct CallSite {
+  int32_t procedure = -1;  // index; < 0: by address
+  std::vector<Passing> results, arguments;
+};
 // A function inside a program. Its registers and variables have fixed places, so a recursive call saves them first.
 // This does not support a recursive function that passes the address of its own local array down: the callee's array is
 // there then.
 struct Procedure {
   const FunctionIr* function = nullptr;
-  uint32_t entry = 0;
-  std::vector<Passing> results, parameters;  // `to`/`from` of the formal ones; the call has the other side
+  uint32_t entry = 0;  // pc
   ColumnId first_value = 0, last_value = 0;
   uint32_t first_predicate = 0, last_predicate = 0;
   uint32_t local_begin = 0, local_end = 0;
   bool recursive = false;
+  // What follows exists once it is ready (Program::Ready).
+  std::atomic<bool> ready{false};
+  std::vector<Instr> code;
+  std::vector<SpecialColumn> specials;
+  std::vector<std::vector<uint32_t>> branch_tables;
+  std::vector<CallSite> calls;
+  std::vector<Passing> results, parameters;  // `to`/`from` of the formal ones; the call has the other side
 };
-struct CallSite {
-  int32_t procedure = -1;  // index; < 0: by address
-  std::vector<Passing> results, arguments;
+
+// A kernel that is ready to run, with the functions that it calls. These are decoded when they are called first:
+// kernels that switch over types consist of many functions, of which a launch calls few.
+struct Program {
+  std::string name;
+  std::vector<Procedure> procedures;
+  RawArray<uint64_t> constants;  // columns
+  uint64_t most_constants = 0;   // columns that there is room for
+  uint32_t entry = 0;            // pc
+  uint32_t values = 0;           // in all columns of a warp
+  uint32_t predicates = 0;
+  uint32_t shared_bytes = 0, local_bytes = 0;
+  uint64_t const_begin = 0, const_end = 0;  // the module's .const variables
+  bool reads_shared_in_bulk = false;
+  std::shared_ptr<Decoder> decoder;
+  const std::shared_ptr<SpareMemory> spare = std::make_shared<SpareMemory>();
+
+  // Null if the function cannot be run, as `error` says. Thread-safe.
+  const Procedure* Ready(int32_t index, std::string* error) const;
+  // An instruction that has been run, or is about to be.
+  const Procedure& ProcedureAt(uint32_t pc) const { return procedures[pc >> kProcedureBits]; }
+  const Instr& At(uint32_t pc) const {
+    const Procedure& procedure = ProcedureAt(pc);
+    return procedure.code[pc - procedure.entry];
+  }
 };
 
 // The calls that a lane has entered.
 struct Frame {
   uint32_t return_to = 0;
-  uint32_t call = 0;
-  int32_t procedure = 0;
+  const CallSite* call = nullptr;
+  const Procedure* procedure = nullptr;
   std::vector<uint64_t> saved;  // of a recursive procedure
   std::vector<std::byte> saved_local;
 };
@@ -228,12 +277,13 @@ class Warp {
   // Runs up to `instructions`; returns how many were run.
   uint64_t Burst(uint64_t instructions);
   void Start(Block* owner, uint32_t warp_index);
+  // The special registers of a procedure that the lane is about to run.
+  void FillSpecials(const Procedure& procedure, uint32_t lane);
 
  private:
   bool Select();
   void WriteBack();
-  void FillSpecials();
-  void RunTraced(const Instr* code);
+  void RunTraced(const Procedure& procedure);
 };
 
 // Lanes of one warp in a barrier.
@@ -247,15 +297,6 @@ struct Barrier {
   uint32_t expected = 0;  // 0: all threads of the block
   uint32_t true_count = 0;
 };
-
-// Uninitialised memory, because PTX writes registers before it reads them: kernels that switch over types have tens of
-// thousands of registers and use few of them in a launch, and clearing the others would take longer than the launch.
-template <class T>
-using RawArray = std::unique_ptr<T[]>;
-template <class T>
-RawArray<T> MakeRaw(uint64_t count) {
-  return std::make_unique_for_overwrite<T[]>(count);
-}
 
 struct Block {
   ExecutionState* execution = nullptr;
@@ -273,10 +314,10 @@ struct Block {
   // barrier.cluster, of a cluster of one block
   uint32_t cluster_arrived = 0;
   std::vector<Arrival> cluster_waiting;
-  RawArray<uint64_t> value_storage;
+  // Registers and local variables; not cleared, because PTX writes them before it reads them.
+  SpareMemory::Piece storage;
   std::vector<uint32_t> predicate_storage;
   std::unique_ptr<std::byte[]> shared_storage;
-  RawArray<std::byte> local_storage;
 
   // Adds the lanes to the barrier; releases all if they were the last.
   void Arrive(uint32_t barrier, const Arrival& arrival, uint32_t expected, uint32_t true_count, bool wait);

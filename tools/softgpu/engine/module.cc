@@ -14,7 +14,7 @@ namespace softgpu::engine {
 
 class LoadedModule;
 
-// Decoded at the first request, because modules contain many kernels that are never run.
+// Laid out at the first request, because modules contain many kernels that are never run.
 class Kernel {
  public:
   Kernel(const LoadedModule& module, const FunctionIr& function) : module_(module), function_(function) {}
@@ -103,8 +103,8 @@ class LoadedModule : public Module, public SymbolAddresses {
 
 void Kernel::Prepare() const {
   std::call_once(once_, [this] {
-    Decoder decoder(module_.ir(), module_, &program_);
-    decoder.Build(function_, &error_);
+    program_.decoder = std::make_shared<Decoder>(module_.ir(), module_, &program_);
+    program_.decoder->Begin(function_, &error_);
     const Arena& constant = module_.constant();
     program_.const_begin = reinterpret_cast<uintptr_t>(constant.begin());
     program_.const_end = program_.const_begin + constant.size();
@@ -191,6 +191,14 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, std::string* error) {
 }
 
 const KernelInfo& Info(const Kernel& kernel) { return kernel.info(); }
+
+std::string DecodeAll(const Kernel& kernel) {
+  std::string error;
+  const Program* const program = kernel.program(&error);
+  for (size_t i = 0; error.empty() && i < program->procedures.size(); ++i)
+    (void)program->Ready(static_cast<int32_t>(i), &error);
+  return error;
+}
 
 std::unique_ptr<Execution> Execution::Start(LaunchConfig config, const Options& options, const AddressMap* map,
                                             std::string* error) {

@@ -143,7 +143,6 @@ bool DecodeBulk(Decoder& decoder) {
   in.v[1] = static_cast<int32_t>(barrier.offset);
   in.c = bytes;
   in.kind = static_cast<uint8_t>(direction);
-  decoder.program().reads_shared_in_bulk |= direction != Bulk::kGlobalToShared;
   return true;
 }
 

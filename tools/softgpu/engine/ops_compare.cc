@@ -230,7 +230,7 @@ bool DecodeSetp(Decoder& decoder) {
   const Type type = decoder.TakeType();
   const Handler run = HandlersOf(type, IsUnsignedCompare(modifiers.compare)).setp;
   if (run == nullptr || !EmitCompare(decoder, run, type, modifiers)) return false;
-  Instr& in = decoder.program().code.back();
+  Instr& in = decoder.procedure().code.back();
   in.pd = decoder.TargetPredicateOf(decoder.operand(0));
   if (decoder.operand(0).second != nullptr) in.pd2 = decoder.TargetPredicateOf(*decoder.operand(0).second);
   return true;
@@ -259,7 +259,7 @@ bool DecodeSet(Decoder& decoder) {
   const Type to = decoder.TakeType(), type = decoder.TakeType();
   const Handler run = HandlersOf(type, IsUnsignedCompare(modifiers.compare)).set;
   if (run == nullptr || !EmitCompare(decoder, run, type, modifiers)) return false;
-  Instr& in = decoder.program().code.back();
+  Instr& in = decoder.procedure().code.back();
   in.offset = TrueOf(to);
   in.d = decoder.Target(0);
   return true;

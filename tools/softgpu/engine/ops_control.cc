@@ -25,7 +25,7 @@ bool DecodeBranch(Decoder& decoder) {
 
 // target: the table.
 void RunBranchTable(Warp& w, const Instr& in, uint32_t lanes) {
-  const std::vector<uint32_t>& table = w.program->branch_tables[in.target];
+  const std::vector<uint32_t>& table = w.program->ProcedureAt(w.pc).branch_tables[in.target];
   const uint64_t* const index = w.In(in.a);
   ForLanes(lanes, [&](uint32_t i) {
     const uint32_t chosen = static_cast<uint32_t>(index[i]);
@@ -42,10 +42,10 @@ bool DecodeBranchTable(Decoder& decoder) {
   if (!decoder.Take("idx")) return false;
   decoder.Take("uni");
   const ColumnId a = decoder.Source(0, Type::kU32);
-  decoder.program().branch_tables.emplace_back();
+  decoder.procedure().branch_tables.emplace_back();
   Instr& in = decoder.Emit(RunBranchTable);
   in.a = a;
-  in.target = static_cast<uint32_t>(decoder.program().branch_tables.size() - 1);
+  in.target = static_cast<uint32_t>(decoder.procedure().branch_tables.size() - 1);
   return true;
 }
 
@@ -73,6 +73,19 @@ void WritePassed(Warp& w, uint32_t lane, const Passing& to, const Passed& value)
     w.Out(to.to)[lane] = bits;
   } else {
     std::memcpy(LocalOf(w, lane) + to.to, value.data(), std::min<size_t>(value.size(), to.bytes));
+  }
+}
+
+// From places to others that are not the same.
+void PassAll(Warp& w, uint32_t lane, const std::vector<Passing>& from, const std::vector<Passing>& to) {
+  for (size_t i = 0; i < std::min(from.size(), to.size()); ++i) {
+    if (from[i].bytes == 0 && to[i].bytes == 0) {
+      w.Out(to[i].to)[lane] = w.In(from[i].from)[lane];
+    } else if (from[i].bytes != 0 && to[i].bytes != 0) {
+      std::memcpy(LocalOf(w, lane) + to[i].to, LocalOf(w, lane) + from[i].from, std::min(from[i].bytes, to[i].bytes));
+    } else {
+      WritePassed(w, lane, to[i], ReadPassed(w, lane, from[i]));
+    }
   }
 }
 
@@ -107,27 +120,28 @@ void Restore(Warp& w, uint32_t lane, const Procedure& procedure, const Frame& fr
 // Deep enough for any real recursion, and small enough to stop an endless one.
 constexpr size_t kDeepestCall = 4096;
 
-void Enter(Warp& w, const Instr& in, uint32_t lane, int32_t index) {
-  const Procedure& procedure = w.program->procedures[static_cast<size_t>(index)];
-  const CallSite& call = w.program->calls[in.target];
+void Enter(Warp& w, const Instr& in, uint32_t lane, const CallSite& call, const Procedure& procedure) {
   std::vector<Frame>& stack = w.frames[lane];
   if (stack.size() >= kDeepestCall) {
     w.Fail(in, lane, "calls are nested too deeply");
     return;
   }
-  const std::vector<Passed> arguments = ReadAll(w, lane, call.arguments);
   Frame& frame = stack.emplace_back();
   frame.return_to = w.pc;
-  frame.call = in.target;
-  frame.procedure = index;
-  if (procedure.recursive) Save(w, lane, procedure, &frame);
+  frame.call = &call;
+  frame.procedure = &procedure;
+  w.FillSpecials(procedure, lane);
+  if (!procedure.recursive) return PassAll(w, lane, call.arguments, procedure.parameters);
+  const std::vector<Passed> arguments = ReadAll(w, lane, call.arguments);
+  Save(w, lane, procedure, &frame);
   WriteAll(w, lane, procedure.parameters, arguments);
 }
 
 void RunCall(Warp& w, const Instr& in, uint32_t lanes) {
   if (w.frames.empty()) w.frames.resize(kWarpLanes);
-  const CallSite& call = w.program->calls[in.target];
+  const CallSite& call = w.program->ProcedureAt(w.pc).calls[in.target];
   const uint64_t* const address = w.In(in.a);
+  std::string error;
   ForLanes(lanes, [&](uint32_t i) {
     int32_t index = call.procedure;
     if (index < 0) {
@@ -141,8 +155,13 @@ void RunCall(Warp& w, const Instr& in, uint32_t lanes) {
       }
       index = static_cast<int32_t>(found - procedures.begin());
     }
-    Enter(w, in, i, index);
-    w.Detach(1u << i, w.program->procedures[static_cast<size_t>(index)].entry);
+    const Procedure* const procedure = w.program->Ready(index, &error);
+    if (procedure == nullptr) {
+      w.Fail(in, i, error);
+      return;
+    }
+    Enter(w, in, i, call, *procedure);
+    w.Detach(1u << i, procedure->entry);
   });
 }
 
@@ -155,11 +174,11 @@ void RunReturn(Warp& w, const Instr&, uint32_t lanes) {
     }
     const Frame frame = std::move(w.frames[i].back());
     w.frames[i].pop_back();
-    const Procedure& procedure = w.program->procedures[static_cast<size_t>(frame.procedure)];
-    const std::vector<Passed> results = ReadAll(w, i, procedure.results);
-    if (procedure.recursive) Restore(w, i, procedure, frame);
-    WriteAll(w, i, w.program->calls[frame.call].results, results);
     w.Detach(1u << i, frame.return_to);
+    if (!frame.procedure->recursive) return PassAll(w, i, frame.procedure->results, frame.call->results);
+    const std::vector<Passed> results = ReadAll(w, i, frame.procedure->results);
+    Restore(w, i, *frame.procedure, frame);
+    WriteAll(w, i, frame.call->results, results);
   });
   if (ended != 0) w.Exit(ended);
 }
@@ -168,7 +187,7 @@ void RunReturn(Warp& w, const Instr&, uint32_t lanes) {
 enum class External : uint8_t { kAssert, kPrint, kUnknown };
 
 void RunExternal(Warp& w, const Instr& in, uint32_t lanes) {
-  const CallSite& call = w.program->calls[in.target];
+  const CallSite& call = w.program->ProcedureAt(w.pc).calls[in.target];
   const uint32_t first = static_cast<uint32_t>(std::countr_zero(lanes));
   if (static_cast<External>(in.kind) == External::kUnknown) {
     w.Fail(in, first, "the function has no body");
@@ -206,10 +225,10 @@ bool DecodeCall(Decoder& decoder) {
     address = decoder.Source(0, Type::kB64);
   }
   if (!decoder.BuildCall(&site, function)) return false;
-  decoder.program().calls.push_back(std::move(site));
+  decoder.procedure().calls.push_back(std::move(site));
   Instr& in = decoder.Emit(run);
   in.a = address;
-  in.target = static_cast<uint32_t>(decoder.program().calls.size() - 1);
+  in.target = static_cast<uint32_t>(decoder.procedure().calls.size() - 1);
   in.kind = static_cast<uint8_t>(external);
   return true;
 }

@@ -68,7 +68,7 @@ void Complete(Warp& w, uint32_t lanes) {
     const uint32_t at = w.lane_pc[std::countr_zero(rest)];
     uint32_t here = 0;
     ForLanes(rest, [&](uint32_t i) { here |= static_cast<uint32_t>(w.lane_pc[i] == at) << i; });
-    groups[count++] = {&w.program->code[at], here};
+    groups[count++] = {&w.program->At(at), here};
     rest &= ~here;
   }
   for (size_t i = 1; i < count; ++i) {

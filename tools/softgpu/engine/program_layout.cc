@@ -6,22 +6,9 @@
 namespace softgpu::engine {
 namespace {
 
+constexpr uint32_t kFirstPredicate = 3;
+
 uint32_t Align(uint32_t offset, uint32_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
-
-template <class F>
-void ForOperands(const std::vector<OperandIr>& operands, F&& f) {
-  for (const OperandIr& operand : operands) {
-    f(operand);
-    ForOperands(operand.parts, f);
-  }
-}
-
-template <class F>
-void ForOperands(const FunctionIr& function, F&& f) {
-  for (const StatementIr& statement : function.statements) {
-    for (const auto* list : {&statement.operands, &statement.results, &statement.arguments}) ForOperands(*list, f);
-  }
-}
 
 }  // namespace
 
@@ -30,125 +17,188 @@ const FunctionIr* ProgramLayout::FunctionNamed(std::string_view name) const {
   return found == module_.function_named.end() ? nullptr : found->second;
 }
 
-void ProgramLayout::CollectFrom(const FunctionIr& function, std::vector<const FunctionIr*>* work) {
-  std::vector<const FunctionIr*>& callees = calls_[&function];
-  for (const StatementIr& statement : function.statements) {
-    const bool call = statement.opcode == "call";
-    if (call && statement.operands[0].kind != OperandIr::kFunction) calls_by_address_ = true;
-    ForOperands(statement.operands, [&](const OperandIr& operand) {
-      if (operand.kind != OperandIr::kFunction) return;
-      const FunctionIr* const callee = FunctionNamed(operand.name);
-      if (callee == nullptr || !callee->has_body) return;
-      callees.push_back(callee);
-      work->push_back(callee);
-    });
+ProgramLayout::Node* ProgramLayout::NodeOf(const FunctionIr* function) {
+  const auto [found, fresh] = nodes_.try_emplace(function);
+  Node* const node = &found->second;
+  if (!fresh) return node;
+  node->survey = &SurveyBody(module_, *function);
+  for (const FunctionIr* callee : node->survey->functions) {
+    if (callee->has_body) node->callees.push_back(callee);
+  }
+  return node;
+}
+
+// Depth first, so that callees come before their callers.
+void ProgramLayout::Visit(const FunctionIr* function) {
+  struct Step {
+    const FunctionIr* function;
+    size_t next;
+  };
+  std::vector<Step> path;
+  const auto enter = [&](const FunctionIr* to) {
+    Node* const node = NodeOf(to);
+    circular_ |= node->state == Node::kOpen;
+    if (node->state != Node::kNew) return;
+    node->state = Node::kOpen;
+    calls_by_address_ |= node->survey->calls_by_address;
+    path.push_back({to, 0});
+  };
+  for (enter(function); !path.empty();) {
+    Step& step = path.back();
+    Node* const node = NodeOf(step.function);
+    if (step.next < node->callees.size()) {
+      enter(node->callees[step.next++]);
+      continue;
+    }
+    node->state = Node::kDone;
+    order_.push_back(step.function);
+    path.pop_back();
   }
 }
 
-bool ProgramLayout::Collect(const FunctionIr& entry, std::string* error) {
-  std::vector<const FunctionIr*> work = {&entry};
-  std::set<const FunctionIr*> seen;
-  bool tables_added = false;
-  while (!work.empty()) {
-    const FunctionIr* const function = work.back();
-    work.pop_back();
-    if (seen.insert(function).second) {
-      if (!function->error.empty()) {
-        *error = "function '" + function->name + "', " + function->error;
-        return false;
-      }
-      CollectFrom(*function, &work);
-      if (function != &entry) functions_.insert(functions_.begin(), function);
-    }
-    // Functions whose addresses are in variables.
-    if (!work.empty() || !calls_by_address_ || tables_added) continue;
-    tables_added = true;
-    for (const auto& variable : module_.variables) {
-      for (const AddressInitialiser& address : variable->addresses) {
-        const FunctionIr* const callee = FunctionNamed(address.symbol);
-        if (callee != nullptr && callee->has_body) work.push_back(callee);
-      }
+// Functions whose addresses are in variables.
+void ProgramLayout::VisitAddressed() {
+  for (const auto& variable : module_.variables) {
+    for (const AddressInitialiser& address : variable->addresses) {
+      const FunctionIr* const callee = FunctionNamed(address.symbol);
+      if (callee != nullptr && callee->has_body) Visit(callee);
     }
   }
-  functions_.push_back(&entry);
+}
+
+void ProgramLayout::PlaceShared(const VariableIr& variable) {
+  // "extern": its length is set by the launch; all of them begin behind the others.
+  if (variable.is_extern || variable.bytes == 0 || shared_offsets_.contains(&variable)) return;
+  const uint32_t offset = Align(program_->shared_bytes, std::max(variable.align, 1u));
+  shared_offsets_[&variable] = offset;
+  program_->shared_bytes = offset + static_cast<uint32_t>(variable.bytes);
+}
+
+// Those that belong to the module, and shared memory that functions declare.
+bool ProgramLayout::PlaceModuleVariables(std::string* error) {
+  uint32_t dynamic_alignment = 16;
+  const auto place = [&](const VariableIr& variable) {
+    if (variable.space == Space::kLocal && !local_offsets_.contains(&variable)) {
+      const uint32_t offset = Align(program_->local_bytes, std::max(variable.align, 1u));
+      local_offsets_[&variable] = offset;
+      program_->local_bytes = offset + static_cast<uint32_t>(variable.bytes);
+    }
+    if (variable.space != Space::kShared) return;
+    PlaceShared(variable);
+    if (variable.is_extern) dynamic_alignment = std::max(dynamic_alignment, variable.align);
+  };
+  for (const FunctionIr* function : order_) {
+    const BodySurvey& survey = *NodeOf(function)->survey;
+    for (const VariableIr* variable : survey.variables) place(*variable);
+    if (!survey.declares_shared) continue;
+    if (!ParseBody(module_, *function)) {
+      *error = "function '" + function->name + "', " + function->error;
+      return false;
+    }
+    for (const auto& variable : function->variables) {
+      if (variable->space == Space::kShared) place(*variable);
+    }
+  }
+  program_->shared_bytes = Align(program_->shared_bytes, dynamic_alignment);
   return true;
 }
 
-// A function is recursive if it may call itself through others. A call by address may call any function.
-void ProgramLayout::MarkRecursion() {
+// A function is recursive if it may call itself through others. A call by address may call any function but the entry.
+bool ProgramLayout::MayRecur(const FunctionIr* function) {
+  std::vector<const FunctionIr*> work = {function};
+  std::set<const FunctionIr*> seen;
+  while (!work.empty()) {
+    const FunctionIr* const at = work.back();
+    work.pop_back();
+    const Node* const node = NodeOf(at);
+    if (at != order_.back() && node->survey->calls_by_address) return true;
+    for (const FunctionIr* callee : node->callees) {
+      if (callee == function) return true;
+      if (seen.insert(callee).second) work.push_back(callee);
+    }
+  }
+  return false;
+}
+
+void ProgramLayout::PlaceProcedures() {
+  program_->procedures = std::vector<Procedure>(order_.size());
+  for (size_t i = 0; i < order_.size(); ++i) {
+    Procedure& procedure = program_->procedures[i];
+    procedure.function = order_[i];
+    procedure.entry = static_cast<uint32_t>(i) << kProcedureBits;
+    procedure_of_[order_[i]] = static_cast<int32_t>(i);
+  }
+  const bool stacked = !circular_ && !calls_by_address_;
+  program_->values = kWarpLanes;  // the sink
+  program_->predicates = kFirstPredicate;
+  program_->local_bytes = Align(program_->local_bytes, kLocalAlignment);
   for (Procedure& procedure : program_->procedures) {
-    std::vector<const FunctionIr*> work = {procedure.function};
-    std::set<const FunctionIr*> seen;
-    while (!work.empty() && !procedure.recursive) {
-      const FunctionIr* const function = work.back();
-      work.pop_back();
-      for (const FunctionIr* callee : calls_[function]) {
-        procedure.recursive |= callee == procedure.function;
-        if (seen.insert(callee).second) work.push_back(callee);
-      }
-      for (const StatementIr& statement : function->statements)
-        procedure.recursive |= function != functions_.back() && statement.opcode == "call" &&
-                               statement.operands[0].kind != OperandIr::kFunction;
+    procedure.first_value = static_cast<ColumnId>(program_->values);
+    procedure.first_predicate = program_->predicates;
+    procedure.local_begin = program_->local_bytes;
+  }
+  for (size_t i = order_.size(); i-- > 0;) {
+    const Node& node = *NodeOf(order_[i]);
+    Procedure& procedure = program_->procedures[i];
+    if (!stacked) {
+      procedure.first_value = static_cast<ColumnId>(program_->values);
+      procedure.first_predicate = program_->predicates;
+      procedure.local_begin = program_->local_bytes;
+      procedure.recursive = MayRecur(order_[i]);
+    }
+    procedure.last_value = procedure.first_value + static_cast<ColumnId>(node.survey->columns * kWarpLanes);
+    procedure.last_predicate = procedure.first_predicate + node.survey->predicates;
+    procedure.local_end = Align(procedure.local_begin + node.survey->local_bytes, kLocalAlignment);
+    program_->values = std::max(program_->values, static_cast<uint32_t>(procedure.last_value));
+    program_->predicates = std::max(program_->predicates, procedure.last_predicate);
+    program_->local_bytes = std::max(program_->local_bytes, procedure.local_end);
+    if (!stacked) continue;
+    for (const FunctionIr* function : node.callees) {
+      Procedure& callee = program_->procedures[static_cast<size_t>(procedure_of_[function])];
+      callee.first_value = std::max(callee.first_value, procedure.last_value);
+      callee.first_predicate = std::max(callee.first_predicate, procedure.last_predicate);
+      callee.local_begin = std::max(callee.local_begin, procedure.local_end);
     }
   }
 }
 
-void ProgramLayout::PlaceShared(const OperandIr& operand) {
-  const VariableIr* const variable = operand.variable;
-  if (operand.kind != OperandIr::kVariable || variable == nullptr || variable->space != Space::kShared) return;
-  // "extern": its length is set by the launch; all of them begin behind the others.
-  if (variable->is_extern || variable->bytes == 0 || shared_offsets_.contains(variable)) return;
-  const uint32_t offset = Align(program_->shared_bytes, std::max(variable->align, 1u));
-  shared_offsets_[variable] = offset;
-  program_->shared_bytes = offset + static_cast<uint32_t>(variable->bytes);
-}
-
-void ProgramLayout::PlaceSharedOf(const FunctionIr& function) {
-  ForOperands(function, [&](const OperandIr& operand) { PlaceShared(operand); });
-}
-
-void ProgramLayout::PlaceLocal(const FunctionIr& function) {
-  for (const auto& variable : function.variables) {
-    if (variable->space != Space::kLocal && variable->space != Space::kParam) continue;
-    const uint32_t offset = Align(program_->local_bytes, std::max(variable->align, 1u));
-    local_offsets_[variable.get()] = offset;
-    program_->local_bytes = offset + static_cast<uint32_t>(variable->bytes);
-  }
-  // .local of module scope
-  ForOperands(function, [&](const OperandIr& operand) {
-    if (operand.kind != OperandIr::kVariable || operand.variable->space != Space::kLocal) return;
-    if (local_offsets_.contains(operand.variable)) return;
-    const uint32_t offset = Align(program_->local_bytes, std::max(operand.variable->align, 1u));
-    local_offsets_[operand.variable] = offset;
-    program_->local_bytes = offset + static_cast<uint32_t>(operand.variable->bytes);
-  });
-}
-
 bool ProgramLayout::LayOut(const FunctionIr& entry, std::string* error) {
-  if (!Collect(entry, error)) return false;
   uint32_t offset = 0;
   for (const OperandIr& parameter : entry.parameters) {
     offset = Align(offset, std::max(parameter.variable->align, 1u));
     entry_parameters_[parameter.variable] = offset;
     offset += static_cast<uint32_t>(parameter.variable->bytes);
   }
-  uint32_t dynamic_alignment = 16;
-  for (const FunctionIr* function : functions_) {
-    PlaceSharedOf(*function);
-    ForOperands(*function, [&](const OperandIr& operand) {
-      if (operand.kind == OperandIr::kVariable && operand.variable->space == Space::kShared)
-        dynamic_alignment = std::max(dynamic_alignment, operand.variable->is_extern ? operand.variable->align : 1);
-    });
-    Procedure& procedure = program_->procedures.emplace_back();
-    procedure.function = function;
-    procedure_of_[function] = static_cast<int32_t>(program_->procedures.size() - 1);
-    procedure.local_begin = program_->local_bytes;
-    PlaceLocal(*function);
-    procedure.local_end = program_->local_bytes;
+  Visit(&entry);
+  if (calls_by_address_) {
+    order_.pop_back();
+    VisitAddressed();
+    order_.push_back(&entry);
   }
-  program_->shared_bytes = Align(program_->shared_bytes, dynamic_alignment);
-  MarkRecursion();
+  if (order_.size() > kMostProcedures) {
+    *error = "it calls " + std::to_string(order_.size()) + " functions, which are too many";
+    return false;
+  }
+  if (!PlaceModuleVariables(error)) return false;
+  PlaceProcedures();
+  uint64_t constants = 2;  // ids are below zero, so the first column is never used
+  for (const auto& [function, node] : nodes_) {
+    constants += node.survey->constants;
+    program_->reads_shared_in_bulk |= node.survey->reads_shared_in_bulk;
+  }
+  program_->constants = MakeRaw<uint64_t>(constants * kWarpLanes);
+  program_->most_constants = constants;
   return true;
+}
+
+void ProgramLayout::PlaceVariables(const Procedure& procedure) {
+  uint32_t offset = procedure.local_begin;
+  for (const auto& variable : procedure.function->variables) {
+    if (variable->space != Space::kLocal && variable->space != Space::kParam) continue;
+    offset = Align(offset, std::max(variable->align, 1u));
+    local_offsets_[variable.get()] = offset;
+    offset += static_cast<uint32_t>(variable->bytes);
+  }
 }
 
 uint32_t ProgramLayout::SharedOffset(const VariableIr& variable) const {

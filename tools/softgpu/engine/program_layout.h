@@ -1,4 +1,9 @@
-// What a kernel needs: the functions that it calls, and places for their variables.
+// What a kernel needs: the functions that it calls, and places for their registers and variables. Nothing is parsed for
+// that, so places are as large as what a function might need at most (BodySurvey).
+//
+// The places of a function begin behind those of all functions that call it, as on a stack, so functions that are never
+// under way at the same time share theirs. If a function may call itself, or may be called by its address, all have
+// places of their own.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +21,14 @@ class ProgramLayout {
  public:
   ProgramLayout(const ModuleIr& module, Program* program) : module_(module), program_(program) {}
 
-  // Finds the functions of `entry`, makes a procedure of the program for each, and places their variables. Returns
-  // false with `error` if one of the functions could not be parsed.
+  // Finds the functions of `entry`, makes a procedure of the program for each, callees before callers where possible
+  // and the entry last, and places their registers and variables. Returns false with `error` if one of the functions
+  // could not be parsed.
   bool LayOut(const FunctionIr& entry, std::string* error);
+  // Places the variables that are declared in the procedure's function, which has been parsed.
+  void PlaceVariables(const Procedure& procedure);
 
-  // Callees before callers where possible, the entry last.
-  const std::vector<const FunctionIr*>& functions() const { return functions_; }
+  const ModuleIr& module() const { return module_; }
   // Null if the module has none of that name.
   const FunctionIr* FunctionNamed(std::string_view name) const;
   // -1 if it has no body.
@@ -34,18 +41,25 @@ class ProgramLayout {
   uint32_t SharedOffset(const VariableIr& variable) const;
 
  private:
-  bool Collect(const FunctionIr& entry, std::string* error);
-  void CollectFrom(const FunctionIr& function, std::vector<const FunctionIr*>* work);
-  void PlaceShared(const OperandIr& operand);
-  void PlaceSharedOf(const FunctionIr& function);
-  void PlaceLocal(const FunctionIr& function);
-  void MarkRecursion();
+  struct Node {
+    const BodySurvey* survey = nullptr;
+    std::vector<const FunctionIr*> callees;  // that have a body
+    enum { kNew, kOpen, kDone } state = kNew;
+  };
+
+  Node* NodeOf(const FunctionIr* function);
+  void Visit(const FunctionIr* function);
+  void VisitAddressed();
+  bool PlaceModuleVariables(std::string* error);
+  void PlaceShared(const VariableIr& variable);
+  void PlaceProcedures();
+  bool MayRecur(const FunctionIr* function);
 
   const ModuleIr& module_;
   Program* const program_;
-  std::vector<const FunctionIr*> functions_;
-  bool calls_by_address_ = false;
-  std::map<const FunctionIr*, std::vector<const FunctionIr*>> calls_;
+  std::map<const FunctionIr*, Node> nodes_;
+  std::vector<const FunctionIr*> order_;  // callees before callers where possible
+  bool circular_ = false, calls_by_address_ = false;
   std::map<const FunctionIr*, int32_t> procedure_of_;
   std::map<const VariableIr*, uint32_t> shared_offsets_, local_offsets_, entry_parameters_;
 };

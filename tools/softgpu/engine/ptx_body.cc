@@ -275,12 +275,15 @@ bool BodyParser::ResolveName(std::string_view name, OperandIr* operand) {
 
 }  // namespace
 
-void ParseBody(Cursor& cursor, const ModuleIr& module, FunctionIr* function) {
-  const size_t begin = cursor.position();
-  if (BodyParser(cursor, module, function).Run()) return;
-  function->error = cursor.TakeError();
-  cursor.set_position(begin);
-  cursor.SkipBraces(1);
+bool ParseBody(const ModuleIr& module, const FunctionIr& of_module) {
+  std::lock_guard lock(module.mutex);
+  if (module.parsed.insert(&of_module).second) {
+    FunctionIr* const function = module.function_named.find(of_module.name)->second;
+    const std::vector<Token> tokens = Tokenize(function->body, function->body_line);
+    Cursor cursor(tokens);
+    if (!cursor.Expect("{") || !BodyParser(cursor, module, function).Run()) function->error = cursor.TakeError();
+  }
+  return of_module.error.empty();
 }
 
 }  // namespace softgpu::engine

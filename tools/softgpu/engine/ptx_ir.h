@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,8 @@
 namespace softgpu::engine {
 
 enum class Space : uint8_t { kGeneric, kGlobal, kConst, kShared, kLocal, kParam };
+
+constexpr uint32_t kLocalAlignment = 16;  // of a function's local memory
 
 struct FunctionIr;
 struct VariableIr;
@@ -83,15 +87,32 @@ struct RegisterIr {
   Type type;
 };
 
+// What a body needs, found without parsing it (ptx_survey.cc). Numbers are upper bounds.
+struct BodySurvey {
+  std::vector<const FunctionIr*> functions;  // that it names
+  std::vector<const VariableIr*> variables;  // of the module
+  uint32_t columns = 0;                      // for registers that are no predicates, and special registers
+  uint32_t predicates = 0;
+  uint32_t constants = 0;
+  uint32_t local_bytes = 0;  // of its variables and parameters, formal ones included
+  bool calls_by_address = false;
+  bool reads_shared_in_bulk = false;
+  bool declares_shared = false;
+};
+
+// Its body is parsed when it is needed (ParseBody): modules contain many functions that are never called.
 struct FunctionIr {
   std::string name;
   bool is_entry = false;
   bool has_body = false;
   int line = 0;
   uint32_t max_threads = 1024;
-  std::vector<RegisterIr> registers;
-  std::vector<OperandIr> results, parameters;          // formal: kVariable (param space) or kRegister
-  std::vector<std::unique_ptr<VariableIr>> variables;  // declared inside, including the formal ones
+  std::vector<OperandIr> results, parameters;  // formal: kVariable (param space) or kRegister
+  std::string_view body;                       // with its braces
+  int body_line = 0;
+  std::vector<RegisterIr> registers;                   // until the body is parsed, the formal ones
+  std::vector<std::unique_ptr<VariableIr>> variables;  // declared inside; until then, the formal ones
+  // Once the body is parsed:
   std::vector<StatementIr> statements;
   std::string error;  // why it cannot be run
 };
@@ -102,9 +123,17 @@ struct ModuleIr {
   std::vector<std::unique_ptr<FunctionIr>> functions;
   std::map<std::string, VariableIr*, std::less<>> variable_named;
   std::map<std::string, FunctionIr*, std::less<>> function_named;
+  mutable std::mutex mutex;
+  mutable std::set<const FunctionIr*> parsed;  // with the mutex, as is the next one
+  mutable std::map<const FunctionIr*, BodySurvey> surveys;
 };
 
-// Returns null on error, with the line in `error`. An error inside a function is kept in the function's `error`.
+// Returns null on error, with the line in `error`. Bodies of functions are not parsed yet.
 std::unique_ptr<ModuleIr> ParsePtx(std::string_view text, std::string* error);
+// Parses the body of a function of the module, unless that has been done. Returns false if the function's `error` says
+// why it cannot be run. Thread-safe.
+bool ParseBody(const ModuleIr& module, const FunctionIr& function);
+// What its body needs. Thread-safe.
+const BodySurvey& SurveyBody(const ModuleIr& module, const FunctionIr& function);
 
 }  // namespace softgpu::engine

@@ -47,8 +47,8 @@ bool ModuleParser::ParseItem() {
     return true;
   }
   if (word == ".section" || word == "@@DWARF") {
-    while (!cursor_.Peek().IsEnd() && !cursor_.Skip("{")) cursor_.Next();
-    cursor_.SkipBraces(1);
+    while (!cursor_.Peek().IsEnd() && !cursor_.Next().IsBody()) {
+    }
     return true;
   }
   if (word == ".alias") return ParseAlias();
@@ -95,7 +95,7 @@ bool ModuleParser::ParseFunctionAttributes(FunctionIr* function) {
   while (cursor_.Peek().text.starts_with('.')) {
     const std::string_view word = cursor_.Next().text;
     uint64_t product = 1;
-    while (!cursor_.Peek().IsEnd() && !cursor_.Peek().Is("{") && !cursor_.Peek().text.starts_with('.')) {
+    while (!cursor_.Peek().IsEnd() && !cursor_.Peek().IsBody() && !cursor_.Peek().text.starts_with('.')) {
       if (cursor_.Peek().Is(";") && word != ".pragma") break;
       if (cursor_.Skip(",") || cursor_.Skip(";")) continue;
       if (cursor_.Peek().text.starts_with('"')) {
@@ -126,11 +126,12 @@ bool ModuleParser::ParseFunction(bool is_entry) {
     module_->functions.push_back(std::move(function));
   }
   if (cursor_.Skip(";")) return true;
-  if (!cursor_.Expect("{")) return false;
-  // The definition is used; statements parsed before still point to the same object.
+  if (!cursor_.Peek().IsBody()) return cursor_.Expect("{");
+  // The definition is used; others may point to the same object.
   if (function != nullptr) *target = std::move(*function);
   target->has_body = true;
-  ParseBody(cursor_, *module_, target);
+  target->body_line = cursor_.Peek().line;
+  target->body = cursor_.Next().text;
   return true;
 }
 
@@ -139,7 +140,7 @@ bool ModuleParser::ParseFunction(bool is_entry) {
 std::unique_ptr<ModuleIr> ParsePtx(std::string_view text, std::string* error) {
   auto module = std::make_unique<ModuleIr>();
   module->text = std::string(text);
-  const std::vector<Token> tokens = Tokenize(module->text);
+  const std::vector<Token> tokens = TokenizeModule(module->text);
   Cursor cursor(tokens);
   if (ModuleParser(cursor, module.get()).Run()) return module;
   *error = cursor.TakeError();

@@ -35,14 +35,6 @@ class Cursor {
   void SkipLine() {
     for (const int line = Peek().line; !Peek().IsEnd() && Peek().line == line;) ++at_;
   }
-  // Skips to behind the brace that closes the open ones.
-  void SkipBraces(int open) {
-    while (open > 0 && !Peek().IsEnd()) {
-      if (Peek().Is("{")) ++open;
-      if (Peek().Is("}")) --open;
-      ++at_;
-    }
-  }
   // Keeps the first error. Always returns false.
   bool Fail(const std::string& what) {
     if (error_.empty()) error_ = "line " + std::to_string(Peek().line) + ": " + what;
@@ -50,8 +42,6 @@ class Cursor {
   }
   bool failed() const { return !error_.empty(); }
   std::string TakeError() { return std::exchange(error_, {}); }
-  size_t position() const { return at_; }
-  void set_position(size_t at) { at_ = at; }
 
  private:
   const std::vector<Token>& tokens_;
@@ -76,8 +66,5 @@ bool ParseInteger(Cursor& cursor, int64_t* value);
 
 // Parses "( .param .b32 a, .reg .u32 b )"; the body's parser declares formal names.
 bool ParseFormals(Cursor& cursor, FunctionIr* function, std::vector<OperandIr>* formals);
-
-// Parses from behind the opening brace to behind the closing one. Errors are stored in function->error.
-void ParseBody(Cursor& cursor, const ModuleIr& module, FunctionIr* function);
 
 }  // namespace softgpu::engine

@@ -129,19 +129,22 @@ bool Warp::Select() {
 }
 
 uint64_t Warp::Burst(uint64_t instructions) {
-  const Instr* const code = program->code.data();
   budget = burst_length = static_cast<int64_t>(instructions);
   forfeited = 0;
   progressed = looped = slept = false;
   repeats = 0;
   active = 0;
   while (budget > 0 && Select()) {
+    const Procedure& procedure = program->ProcedureAt(pc);
     if (trace != nullptr) {
-      RunTraced(code);
+      RunTraced(procedure);
       continue;
     }
+    // What leaves the procedure requests a new choice.
+    const Instr* const code = procedure.code.data();
+    const uint32_t entry = procedure.entry;
     do {
-      const Instr& instr = code[pc++];
+      const Instr& instr = code[pc++ - entry];
       --budget;
       const uint32_t on = active & Predicate(instr.guard);
       if (on != 0) instr.run(*this, instr, on);
@@ -154,9 +157,9 @@ uint64_t Warp::Burst(uint64_t instructions) {
   return instructions - static_cast<uint64_t>(budget + forfeited);
 }
 
-void Warp::RunTraced(const Instr* code) {
+void Warp::RunTraced(const Procedure& procedure) {
   do {
-    const Instr& instr = code[pc++];
+    const Instr& instr = procedure.code[pc++ - procedure.entry];
     --budget;
     const uint32_t on = active & Predicate(instr.guard);
     trace->Before(*this, instr, on);
@@ -228,7 +231,7 @@ void Warp::Start(Block* owner, uint32_t warp_index) {
   execution = owner->execution;
   program = &execution->program();
   index = warp_index;
-  constants = program->constants.data();
+  constants = program->constants.get();
   trace = execution->traces() ? std::make_unique<WarpTrace>(program->values / kWarpLanes + 1) : nullptr;
   const uint32_t left = owner->threads - warp_index * kWarpLanes;
   lanes = left >= kWarpLanes ? kAllLanes : (1u << left) - 1;
@@ -242,15 +245,12 @@ void Warp::Start(Block* owner, uint32_t warp_index) {
   std::fill(std::begin(polls), std::end(polls), PollEntry{});
   frames.clear();
   predicates[0] = kAllLanes;
-  FillSpecials();
+  for (uint32_t lane = 0; lane < kWarpLanes; ++lane) FillSpecials(program->ProcedureAt(program->entry), lane);
 }
 
-void Warp::FillSpecials() {
-  for (const SpecialColumn& special : program->specials) {
-    uint64_t* const column = Out(special.column);
-    for (uint32_t lane = 0; lane < kWarpLanes; ++lane)
-      column[lane] = SpecialOf(*this, special.special, lane) + static_cast<uint64_t>(special.addend);
-  }
+void Warp::FillSpecials(const Procedure& procedure, uint32_t lane) {
+  for (const SpecialColumn& special : procedure.specials)
+    Out(special.column)[lane] = SpecialOf(*this, special.special, lane) + static_cast<uint64_t>(special.addend);
 }
 
 }  // namespace softgpu::engine

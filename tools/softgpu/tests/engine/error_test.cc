@@ -79,6 +79,25 @@ TEST(Error, UnknownInstructionsOnlyMatterWhereTheyRun) {
   ExpectParts(start("label"), {"NOWHERE"});
 }
 
+TEST(Error, FunctionsThatAreNotUnderstoodOnlyMatterWhereTheyAreCalled) {
+  const auto module = LoadOrFail(KernelText(
+      R"(.reg .pred %p; .reg .b64 %a; ld.param.u64 %a, [p0]; setp.eq.u64 %p, %a, 0; @%p bra END;
+setp.eq.u64 %p, %a, 1; @%p bra LOST;
+call odd; bra END; LOST: call lost; END: ret;)",
+      1,
+      ".func odd() {\n .reg .b32 %a;\n add.u32.wobbly %a, %a, 1;\n ret; }\n.func lost() { add.u32 %nowhere, 1, 1; }"));
+  const auto start = [&](uint64_t which) {
+    Launch launch;
+    launch.parameters = Parameters(which);
+    return RunKernel(*module, launch);
+  };
+  EXPECT_EQ(start(0), "");
+  ExpectParts(start(1), {"call lost", "line 8", "%nowhere"});
+  ExpectParts(start(2), {"call odd", "line 6", "'.wobbly'"});
+  EXPECT_EQ(start(0), "");
+  ExpectParts(DecodeAll(*module->FindKernel("k")), {"'.wobbly'"});
+}
+
 TEST(Error, TextThatIsNoPtx) {
   std::string error;
   EXPECT_EQ(Module::Load(".version 8.0\nhello world", &error), nullptr);

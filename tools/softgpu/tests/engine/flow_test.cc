@@ -4,13 +4,14 @@
 namespace softgpu::engine::test {
 namespace {
 
-// One block of 64 threads; out[i] is the result of thread i.
-std::vector<uint32_t> RunThreads(const std::string& body, const std::string& module_scope = "", uint32_t threads = 64) {
-  const std::string prologue = R"(
+constexpr char kPrologue[] = R"(
     .reg .pred %p<8>; .reg .b32 %r<20>; .reg .b64 %rd<8>;
     mov.u32 %r0, %tid.x; ld.param.u64 %rd0, [p0]; mul.wide.u32 %rd1, %r0, 4; add.s64 %rd1, %rd0, %rd1;
-  )";
-  const auto module = LoadOrFail(KernelText(prologue + body, 1, module_scope));
+)";
+
+// One block of 64 threads; out[i] is the result of thread i.
+std::vector<uint32_t> RunThreads(const std::string& body, const std::string& module_scope = "", uint32_t threads = 64) {
+  const auto module = LoadOrFail(KernelText(kPrologue + body, 1, module_scope));
   std::vector<uint32_t> out(threads, 0xdeadbeef);
   if (module == nullptr) return out;
   Launch launch;
@@ -88,6 +89,51 @@ TEST(Flow, Calls) {
     call (%r2), three, (%r1); st.global.u32 [%rd1], %r2;)",
                               kFunctions);
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], 6 * i);
+}
+
+// Each function has an array in local memory and registers that must survive the calls that it makes.
+std::string Nested(const std::string& name, const std::string& inner, int addend) {
+  const std::string call =
+      "{ .param .b32 q; .param .b32 s; st.param.b32 [q], %b; call.uni (s), " + inner + ", (q); ld.param.b32 %b, [s]; }";
+  return ".func (.param .b32 r) " + name + R"((.param .b32 x) {
+    .local .align 4 .b8 kept[64]; .reg .b32 %a, %b, %c, %i; .reg .b64 %l; .reg .pred %p, %more;
+    ld.param.u32 %a, [x]; mov.u64 %l, kept; st.local.u32 [%l+60], %a; and.b32 %i, %a, 3; setp.ge.u32 %p, %i, 2;
+    AGAIN: add.u32 %b, %a, %i;)" +
+         (inner.empty() ? "" : call) + R"(
+    ld.local.u32 %c, [%l+60]; add.u32 %c, %c, %b; @%p add.u32 %c, %c, 1; add.u32 %c, %c, )" +
+         std::to_string(addend) + R"(; st.local.u32 [%l+60], %c;
+    add.u32 %i, %i, -1; setp.ge.s32 %more, %i, 0; @%more bra AGAIN;
+    st.param.b32 [r], %c; ret; })";
+}
+
+uint32_t NestedBy(uint32_t x, const std::vector<uint32_t>& addends) {
+  uint32_t kept = x;
+  for (auto i = static_cast<int>(x & 3); i >= 0; --i) {
+    uint32_t b = x + static_cast<uint32_t>(i);
+    if (addends.size() > 1) b = NestedBy(b, {addends.begin() + 1, addends.end()});
+    kept += b + ((x & 3) >= 2 ? 1 : 0) + addends[0];
+  }
+  return kept;
+}
+
+TEST(Flow, FunctionsThatAreNeverUnderWayTogetherShareTheirPlaces) {
+  const std::string functions = Nested("inner", "", 7) + Nested("middle", "inner", 100) +
+                                Nested("left", "middle", 1000) + Nested("right", "inner", 20000);
+  const std::string body = R"(.param .b32 in; .param .b32 back; .reg .pred %even;
+    st.param.b32 [in], %r0; and.b32 %r1, %r0, 1; setp.eq.u32 %even, %r1, 0; @%even bra LEFT;
+    call.uni (back), right, (in); bra END; LEFT: call.uni (back), left, (in);
+    END: ld.param.b32 %r2, [back]; add.u32 %r2, %r2, %r1; st.global.u32 [%rd1], %r2;)";
+  const auto out = RunThreads(body, functions);
+  for (uint32_t i = 0; i < 64; ++i) {
+    const uint32_t odd = i % 2;
+    EXPECT_EQ(out[i],
+              odd + NestedBy(i, odd == 1 ? std::vector<uint32_t>{20000, 7} : std::vector<uint32_t>{1000, 100, 7}));
+  }
+  // Of three of the four, as the longest chain of calls has.
+  const auto module = LoadOrFail(KernelText(kPrologue + body, 1, functions));
+  const uint32_t bytes = Info(*module->FindKernel("k")).local_bytes;
+  EXPECT_GE(bytes, 3 * 64u);
+  EXPECT_LT(bytes, 4 * 80u);
 }
 
 TEST(Flow, CallsByAddressDiverge) {
