@@ -2,10 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <string>
 
+#include "tests/cuda/embedded_kernels.h"
 #include "tests/cuda/words.h"
 
 namespace axccl::tests {
@@ -24,10 +23,8 @@ constexpr int64_t kSlices = 3;
 class Kernels {
  public:
   Kernels() {
-    std::ifstream file(AXCCL_TEST_KERNELS);
-    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     void* module = nullptr;
-    EXPECT_EQ(driver_->load_module(&module, text.c_str()), 0);
+    EXPECT_EQ(driver_->load_module(&module, axccl_test_kernels), 0);
     EXPECT_EQ(driver_->get_function(&multiply_, module, "multiply_chunks"), 0);
     EXPECT_EQ(driver_->get_function(&produce_, module, "produce_chunks"), 0);
   }

@@ -5,13 +5,12 @@
 #include <cuda.h>
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/cuda/chunked_memory.h"
+#include "tests/cuda/embedded_kernels.h"
 #include "tests/cuda/words.h"
 
 namespace axccl::tests {
@@ -60,10 +59,8 @@ enum class By { kSelf, kTeamRank, kRank };
 class WindowKernel {
  public:
   explicit WindowKernel(axcclStream_t stream) : stream_(stream) {
-    std::ifstream file(AXCCL_TEST_KERNELS);
-    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     void* module = nullptr;
-    EXPECT_EQ(driver_->load_module(&module, text.c_str()), 0);
+    EXPECT_EQ(driver_->load_module(&module, axccl_test_kernels), 0);
     EXPECT_EQ(driver_->get_function(&copy_, module, "copy_window"), 0);
   }
 

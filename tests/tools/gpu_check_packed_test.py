@@ -18,7 +18,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 BUILD = os.path.abspath(sys.argv.pop(1))
 MARK = f"gpu_check_packed_test {os.getpid()}"  # in the command line of the child that hangs
 MIB = 1 << 20
-SHORT = ["machine", "driver probe", "short benchmark of 2 ranks", "enqueue of 2 ranks", "cuda.cuda_channels_test.all"]
+SHORT = ["machine", "driver probe", "short benchmark of 2 ranks", "enqueue of 2 ranks", "cuda.cuda_channels_test.all",
+         "cuda.cuda_windows_test.others"]
 SLEEPS = "import time; time.sleep(3600)"
 ORDER = ["short benchmark of 8 ranks", "cuda.grid_test.threads", "cuda.grid_test.processes", "memcheck",
          "benchmark of 8 ranks", "cuda.cuda_capture_test.all", "racecheck"]
@@ -145,7 +146,7 @@ class Packed(unittest.TestCase):
         shutil.rmtree(os.path.join(self.folder, "results"))
         self.store({**manifest, "steps": first + short[3:]})
         text = self.run_packed("--add", "--budget", "1", status=1)
-        self.assertIn("not run, as the budget is spent: 2 of 9 steps", text)
+        self.assertIn("not run, as the budget is spent: 3 of 10 steps", text)
         self.assertEqual(self.states(), {**states, SHORT[3]: "not run", SHORT[4]: "not run"})
         self.run_packed("--add", "--budget", "120", status=1)
         self.assertEqual(self.states(), {**states, SHORT[3]: "passed", SHORT[4]: "passed"})

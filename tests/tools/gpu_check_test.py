@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 
 # Found by the line above.
 from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, main, mps, nccl_tests, overlap,  # noqa: E402
-                       probe, processes, ranks, report, resources, steps, suites, torch_tests)
+                       pack, probe, processes, ranks, report, resources, steps, suites, torch_tests)
 
 OUTPUT = """# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
@@ -349,6 +349,18 @@ class Steps(unittest.TestCase):
         self.assertTrue(env["LD_LIBRARY_PATH"].startswith("/b/dropin:/b/softgpu"))
         self.assertTrue(env["LD_PRELOAD"].startswith("/b/softgpu/libcuda.so.1"))
         self.assertEqual((env["SOFTGPU_DEVICES"], env["MORE"]), ("3", "1"))
+
+
+class Pack(unittest.TestCase):
+    def test_a_program_that_opens_files_of_the_build_is_refused(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"\0/home/me/build\0/home/me/build.txt\0")  # a search path for libraries, and another folder
+            file.flush()
+            pack.must_stand_alone(file.name, "/home/me/build")
+            file.write(b"/home/me/build/tests/kernels.ptx\0more")
+            file.flush()
+            with self.assertRaisesRegex(steps.Failed, "names /home/me/build/tests/kernels.ptx, which only"):
+                pack.must_stand_alone(file.name, "/home/me/build")
 
 
 class Parts(unittest.TestCase):

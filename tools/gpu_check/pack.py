@@ -71,6 +71,14 @@ def put_fake_gpus(folder):
     must_run([compiler, "-O1", "-fPIC", "-shared", "-s", "-o", target, source, "-ldl"])
 
 
+def must_stand_alone(path, build):
+    """A program that opens a file of the build would fail where it is sent. (Its search path for libraries is harmless.)"""
+    with open(path, "rb") as file:
+        found = re.search(re.escape(os.path.join(build, "").encode()) + rb"[^\0]+", file.read())
+    if found:
+        raise Failed(f"{os.path.basename(path)} names {found.group().decode(errors='replace')}, which only this machine has")
+
+
 def put_this_program(folder):
     package = os.path.join(folder, "gpu_check")
     os.makedirs(package)
@@ -106,7 +114,9 @@ def pack(chosen):
     sources.update({setup.perf_program(name): "perf" for name in ("enqueue_perf", "overlap_perf")})
     sources.update({path: plan.NCCL_TESTS for name, path in nccl if name in chosen.programs})
     for source, where in sources.items():
-        put(source, os.path.join(chosen.pack, where, os.path.basename(source)))
+        target = os.path.join(chosen.pack, where, os.path.basename(source))
+        put(source, target)
+        must_stand_alone(target, setup.build)
     put(setup.library(), os.path.join(chosen.pack, plan.LIBRARY))
     put(os.path.join(setup.build, "dropin", "libnccl.so.2"), os.path.join(chosen.pack, "dropin", "libnccl.so.2"))
     put_dependencies(chosen.pack, [setup.library(), *sources])

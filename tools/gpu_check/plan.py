@@ -21,9 +21,10 @@ ENVIRONMENT = {"AXCCL_TIMEOUT": "15", "CUDA_DEVICE_MAX_CONNECTIONS": "32", "AXCC
 # Tests by what they tell. Those that no pattern names come last.
 ONE_LAUNCH = [r"grid_test\.one_thread$", r"view_test\.one_thread$"]
 THREADS_AND_PROCESSES = [r"grid_test\.threads$", r"grid_test\.processes$"]
-FIRST_OF_THE_REST = [r"capture_test\.all$", r"failures_test\.all$", r"deadline", r"lifecycle_test\.all$", r"\.all$"]
-# They read files of the build, or expect that there is no driver.
-NOT_PACKED = ["cuda.cuda_pipeline_kernels_test.all", "cuda.no_driver"]
+FIRST_OF_THE_REST = [r"capture_test\.all$", r"cuda_failures_test\.all$", r"deadline", r"lifecycle_test\.all$",
+                     r"windows_test", r"copied_calls_test", r"\.all$"]
+# They run another program of the build, or expect that there is no driver.
+NOT_PACKED = ["program_gpu_replay_test", "cuda.no_driver"]
 
 
 def command_step(name, seconds, command, reads, about=(), needs=None, **environment):
