@@ -79,7 +79,9 @@ inline void RunRevoke(harness::RankContext& context, int by, bool busy, size_t c
   }
   ASSERT_NO_FATAL_FAILURE(MakeAnother(context, clique.comm(), clique.stream(), by % 2 == 0));
   // All may revoke it; those that come later as well.
-  if (!mine) EXPECT_OK(ncclCommRevoke(clique.comm(), NCCL_REVOKE_DEFAULT));
+  if (!mine) {
+    EXPECT_OK(ncclCommRevoke(clique.comm(), NCCL_REVOKE_DEFAULT));
+  }
   ASSERT_NO_FATAL_FAILURE(MakeAnother(context, clique.comm(), clique.stream(), by % 2 != 0));
 }
 

@@ -16,6 +16,7 @@
 #include "tests/cuda/graph.h"
 #include "tests/cuda/words.h"
 #include "tests/harness/case_runner.h"
+#include "tests/harness/gpus_here.h"
 #include "tests/harness/residue.h"
 
 namespace axccl::tests {
@@ -38,7 +39,9 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 RunOptions OnDevices(int devices, const std::string& algorithm, const Variables& more = {}) {
   RunOptions options = SmallGpu(devices);
   options.deadline = std::chrono::seconds(60);
-  options.environment.insert(options.environment.end(), {{"NCCL_NVLS_ENABLE", "1"}, {"NCCL_ALGO", algorithm}});
+  options.environment.insert(
+      options.environment.end(),
+      {{"NCCL_NVLS_ENABLE", "1"}, {"NCCL_ALGO", algorithm}, {harness::kNeedsGpus, std::to_string(devices)}});
   options.environment.insert(options.environment.end(), more.begin(), more.end());
   return options;
 }

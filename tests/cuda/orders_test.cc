@@ -99,9 +99,13 @@ TEST(Orders, OfAGraphIsItsOwnAfterAGroup) {
     const auto call_other = [&] { return Sum(&words[1], &words[1], clique.comm(1), clique.stream(1)); };
     int32_t value = 2;
     for (int round = 0; round < 6; ++round, value *= 2) {
-      if (round % 2 == 0) ASSERT_OK(call_other());
+      if (round % 2 == 0) {
+        ASSERT_OK(call_other());
+      }
       ASSERT_NO_FATAL_FAILURE(graph.Launch(clique.stream()));
-      if (round % 2 != 0) ASSERT_OK(call_other());
+      if (round % 2 != 0) {
+        ASSERT_OK(call_other());
+      }
       if (round % 3 != 2) continue;
       ASSERT_NO_FATAL_FAILURE(SumInAGroup(clique, words));
       value *= 2;

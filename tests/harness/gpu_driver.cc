@@ -24,6 +24,7 @@ const GpuDriver* Load() {
     good = good && *function != nullptr;
   };
   find(&driver.init, "cuInit");
+  find(&driver.count_devices, "cuDeviceGetCount");
   find(&driver.get_device, "cuDeviceGet");
   find(&driver.retain_context, "cuDevicePrimaryCtxRetain");
   find(&driver.set_context, "cuCtxSetCurrent");
@@ -67,10 +68,11 @@ const GpuDriver* EnterGpu() { return EnterGpu(g_entered < 0 ? 0 : g_entered); }
 const GpuDriver* EnterGpu(int ordinal) {
   const GpuDriver* const driver = GpuDriver::Get();
   if (driver == nullptr || g_entered == ordinal) return driver;
-  int device = 0;
+  int device = 0, devices = 0;
   void* context = nullptr;
-  const bool good = driver->get_device(&device, ordinal) == 0 && driver->retain_context(&context, device) == 0 &&
-                    driver->set_context(context) == 0;
+  const bool good = driver->count_devices(&devices) == 0 && devices > 0 &&
+                    driver->get_device(&device, ordinal % devices) == 0 &&
+                    driver->retain_context(&context, device) == 0 && driver->set_context(context) == 0;
   EXPECT_TRUE(good) << "no context on GPU " << ordinal;
   if (good) g_entered = ordinal;
   return good ? driver : nullptr;

@@ -9,6 +9,7 @@ namespace axccl::harness {
 // With the documented types of the driver's binary interface; 0 is success.
 struct GpuDriver {
   int (*init)(unsigned flags);
+  int (*count_devices)(int* count);
   int (*get_device)(int* device, int ordinal);
   int (*retain_context)(void** context, int device);
   int (*set_context)(void* context);
@@ -44,7 +45,8 @@ struct GpuDriver {
   static const GpuDriver* Get();
 };
 
-// Makes the primary context of a device current to the calling thread. Null, with a GoogleTest failure, if that fails.
+// Makes the primary context of a device current to the calling thread; where there are fewer, those that there are take
+// turns. Null, with a GoogleTest failure, if that fails.
 const GpuDriver* EnterGpu(int ordinal);
 // Keeps the device that the thread has entered; device 0 if none.
 const GpuDriver* EnterGpu();

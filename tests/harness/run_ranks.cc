@@ -24,6 +24,7 @@
 #include <thread>
 
 #include "tests/harness/containers.h"
+#include "tests/harness/gpus_here.h"
 #include "tests/harness/networks.h"
 #include "tests/harness/random.h"
 #include "tests/harness/starvation.h"
@@ -453,6 +454,7 @@ std::vector<std::string> RunRanksReport(const Layout& layout, const Body& body, 
 }
 
 void RunRanks(const Layout& layout, const Body& body, const RunOptions& options) {
+  if (const std::string lack = GpusHere::Get().Lack(options.environment); !lack.empty()) GTEST_SKIP() << lack;
   const std::vector<std::string> texts = RunRanksReport(layout, body, options);
   for (const std::string& text : texts) ADD_FAILURE() << text;
   if (!texts.empty()) ADD_FAILURE() << "replay with AXCCL_TEST_SEED=" << Seed();

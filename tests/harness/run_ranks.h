@@ -106,7 +106,8 @@ using Body = std::function<void(RankContext&)>;
 
 // Runs and returns what went wrong, one text per failed rank or process; empty if nothing did.
 std::vector<std::string> RunRanksReport(const Layout& layout, const Body& body, const RunOptions& options = {});
-// Runs and adds a GoogleTest failure for each of those texts.
+// Runs and adds a GoogleTest failure for each of those texts. Skips the test where the GPUs lack what it sets
+// (gpus_here.h).
 void RunRanks(const Layout& layout, const Body& body, const RunOptions& options = {});
 
 // The factor by which everything may take longer under a sanitizer: 1 without.

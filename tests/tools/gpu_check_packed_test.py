@@ -147,13 +147,14 @@ class Packed(unittest.TestCase):
         self.store({**manifest, "steps": first + short[3:]})
         text = self.run_packed("--add", "--budget", "1", status=1)
         self.assertIn("not run, as the budget is spent: 3 of 10 steps", text)
-        self.assertEqual(self.states(), {**states, SHORT[3]: "not run", SHORT[4]: "not run"})
+        self.assertEqual(self.states(), {**states, **dict.fromkeys(SHORT[3:], "not run")})
         self.run_packed("--add", "--budget", "120", status=1)
-        self.assertEqual(self.states(), {**states, SHORT[3]: "passed", SHORT[4]: "passed"})
+        self.assertEqual(self.states(), {**states, **dict.fromkeys(SHORT[3:], "passed")})
         with open(count) as file:
             self.assertEqual(file.read(), "x")
         self.assertIn("it hangs", self.log("hangs"))
-        self.assertIn("PASSED", self.log(SHORT[4]))
+        for name in SHORT[4:]:
+            self.assertIn("PASSED", self.log(name))
 
     def test_a_gpu_that_answers_no_more_ends_the_call(self):
         self.pack()
