@@ -61,8 +61,8 @@ AXCCL_DEVICE_CALL void SealRows(const Move& move);
 AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box);
 AXCCL_DEVICE_CALL void ReduceBox(const Move& move, const Box& box);
 #if defined(AXCCL_CUDA_HAS_BULK)
-// A copy by the first thread alone: `pieces` aligned pieces of 16 bytes from byte `head` on; or a box whose words have
-// 16 bytes.
+// A copy by the issuers alone: `pieces` aligned pieces of 16 bytes from byte `head` on; or a box whose words have 16
+// bytes.
 AXCCL_DEVICE_CALL void CopyRunInBulk(const Move& move, BulkRing* ring, uint32_t pieces, uint32_t head);
 AXCCL_DEVICE_CALL void CopyBoxInBulk(const Move& move, BulkRing* ring, const Box& box);
 #endif

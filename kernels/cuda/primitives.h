@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/ring.h"
 #include "kernels/cuda/switch_fold.h"
 
 #if defined(AXCCL_CUDA_FIBERS)
@@ -214,9 +215,20 @@ AXCCL_DEVICE void StoreWord(uint8_t* p, Word word) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define AXCCL_CUDA_HAS_BULK 1
 
-// The least size for which bulk copies pay, and the size of a stage.
-AXCCL_DEVICE constexpr uint32_t BulkLeast() { return 16 << 10; }
-inline constexpr uint32_t kBulkStages = 8, kBulkStageBytes = 2 << 10;
+AXCCL_DEVICE constexpr uint32_t BulkLeast() { return kBulkLeastBytes; }
+// The first thread of a warp issues copies.
+inline constexpr uint32_t kIssuerThreads = 32;
+
+// The shared memory that the launch has asked for, beyond what the kernel declares.
+AXCCL_DEVICE uint8_t* DynamicShared() {
+  extern __shared__ __align__(128) uint8_t axccl_dynamic_shared[];
+  return axccl_dynamic_shared;
+}
+AXCCL_DEVICE uint32_t DynamicSharedBytes() {
+  uint32_t bytes;
+  asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+  return bytes;
+}
 
 // A gate for one load at a time: it opens when the expected number of bytes has arrived, and counts how often it has
 // opened. In shared memory.

@@ -155,10 +155,10 @@ AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
     return CopyWords<uint8_t>(move, bytes);
   }
 #if defined(AXCCL_CUDA_HAS_BULK)
-  if (16 * pieces.aligned >= BulkLeast()) {
+  if (16 * pieces.aligned >= BulkLeast() && move.ring->stage_bytes != 0) {
     // The last threads copy the ends meanwhile.
     CopyOthers(move, pieces, from, NumThreads() - 1 - ThreadIndex());
-    if (ThreadIndex() == 0) CopyRunInBulk(move, move.ring, pieces.aligned, pieces.head);
+    if (IsBulkIssuer()) CopyRunInBulk(move, move.ring, pieces.aligned, pieces.head);
     return;
   }
 #endif
@@ -271,8 +271,10 @@ AXCCL_DEVICE void CopyBoxOf(const Move& move, const Box& box) {
 
 AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box) {
 #if defined(AXCCL_CUDA_HAS_BULK)
-  if (box.word == 16 && 16 * box.pieces >= BulkLeast() && box.RunBytes() >= kBulkStageBytes) {
-    if (ThreadIndex() == 0) CopyBoxInBulk(move, move.ring, box);
+  // A thread takes several hundred instructions for each run, so all threads together are faster with shorter ones.
+  const uint32_t stage_bytes = move.ring->stage_bytes;
+  if (stage_bytes != 0 && box.word == 16 && 16 * box.pieces >= BulkLeast() && box.RunBytes() >= stage_bytes) {
+    if (IsBulkIssuer()) CopyBoxInBulk(move, move.ring, box);
     return;
   }
 #endif

@@ -72,9 +72,12 @@ struct Gpu {
   // Assumed: of the link, for multimem instructions. At this rate an all-reduce has the bus bandwidth of 480 GB/s that
   // NCCL's NVLS is known for on eight H100, as its ranks send and receive 9/8 of the data each.
   static constexpr double kMulticastBytesPerSecond = 3.1e11;
-  // A block waits for what it has requested: in copies, the 6 stages of 2 KiB that a ring loads ahead (kBulkAhead,
-  // kernels/cuda/bulk.h). Reductions have more, 64 bytes for each of 512 threads (kernels/cuda/reduce.h).
-  static constexpr double kBytesInFlight = 12 << 10;
+  // A block waits for what it has requested: in copies, what its ring loads ahead (kernels/cuda/ring.h; the interpreter
+  // asserts that it is this figure), in reductions 64 bytes for each of 512 threads (kernels/cuda/reduce.h). Plans have
+  // both, and the model has one rate, that of the slower.
+  static constexpr uint32_t kCopyBytesInFlight = 60 << 10, kReduceBytesInFlight = 32 << 10;
+  static constexpr double kBytesInFlight = kReduceBytesInFlight;
+  static_assert(kReduceBytesInFlight <= kCopyBytesInFlight);
   // Until it has come: assumed, of the cache, of the GPU's memory and of another GPU's memory over NVLink under load.
   static constexpr double kCacheSeconds = 3e-7, kMemorySeconds = 5e-7, kLinkSeconds = 1.5e-6;
 };

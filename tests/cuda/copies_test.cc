@@ -1,5 +1,4 @@
 // Large copies of ranks on GPUs, which processors from sm_90 on make in bulk, and older ones do not.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -25,12 +24,14 @@ using harness::RunOptions;
 using harness::RunRanks;
 using harness::Seed;
 
-// Bytes copied in bulk so far; -1 if no software GPU counts them.
-int64_t BulkBytes() {
-  void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-  auto* const count = reinterpret_cast<uint64_t (*)()>(dlsym(library, "softgpu_bulk_bytes"));
+// What the software GPU counts; -1 without one.
+int64_t Counted(const char* name) {
+  const GpuCounter count = CounterOf(name);
   return count == nullptr ? -1 : static_cast<int64_t>(count());
 }
+
+// Bytes copied in bulk so far.
+int64_t BulkBytes() { return Counted("softgpu_bulk_bytes"); }
 
 void ExpectInBulk(bool in_bulk, int64_t before) {
   const int64_t now = BulkBytes();
@@ -75,13 +76,35 @@ TEST_P(CopiesTest, AreRight) {
   RunRanks(GetParam().layout, body, GetParam().options());
 }
 
-// Gathered columns: rows of 4 KiB and more.
-TEST_P(CopiesTest, OfLongRowsAreRight) {
-  const bool in_bulk = GetParam().in_bulk();
-  const auto body = [in_bulk](RankContext& context) {
+// A block loads 8 stages of 10 KiB, the first ones of which take all of a copy.
+TEST_P(CopiesTest, OfAnyNumberOfStagesAreRight) {
+  const auto body = [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    constexpr int64_t kRows = 60, kColumns = 1028;
+    CaseRunner runner(context, clique, size_t{4} << 20);
+    constexpr int64_t kStage = 10 << 10;
+    for (const int64_t stages : {1, 2, 3, 4, 5, 7, 8, 9, 17}) {
+      for (const int64_t more : {-17, -16, -1, 0, 1, 16}) {
+        const auto bytes = static_cast<size_t>(stages * kStage + more);
+        for (const Call call : {Call::kBroadcast, Call::kAllGather})
+          ASSERT_TRUE(runner.Run({call, ncclInt8, Fold::kSum, bytes, 0, Seed()}, {.misaligned = Choice::kNo}));
+      }
+    }
+  };
+  RunRanks(GetParam().layout, body, GetParam().options());
+}
+
+// Gathered columns: rows shorter and longer than a stage.
+class RowsTest : public testing::TestWithParam<std::tuple<Device, int64_t>> {};
+
+TEST_P(RowsTest, AreRight) {
+  const auto& [device, columns] = GetParam();
+  const int64_t kColumns = columns;
+  const bool in_bulk = device.in_bulk(), long_rows = columns * sizeof(int32_t) >= 10 << 10;
+  const auto body = [in_bulk, long_rows, kColumns](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    constexpr int64_t kRows = 60;
     const int n = context.nranks();
     const int64_t before = BulkBytes();
     std::vector<std::unique_ptr<GuardedArena>> arenas;
@@ -105,17 +128,58 @@ TEST_P(CopiesTest, OfLongRowsAreRight) {
       }
     }
     context.Barrier();
-    ExpectInBulk(in_bulk, before);
+    if (long_rows || !in_bulk) ExpectInBulk(in_bulk, before);
+  };
+  RunRanks(device.layout, body, device.options());
+}
+
+// Launches of 512 threads and more shared memory still leave room for a second one.
+TEST_P(CopiesTest, AskForSharedMemoryIfTheyAreLarge) {
+  const int64_t wanted = GetParam().in_bulk() ? 80 << 10 : 0;
+  const auto body = [wanted](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    if (CounterOf("softgpu_last_dynamic_shared") == nullptr) GTEST_SKIP();
+    CaseRunner runner(context, clique, size_t{4} << 20);
+    for (const auto& [bytes, asked] :
+         {std::pair{size_t{8}, int64_t{0}}, {4 << 10, 0}, {1 << 19, wanted}, {8 << 10, 0}}) {
+      ASSERT_TRUE(runner.Run({Call::kAllGather, ncclInt8, Fold::kSum, bytes, 0, Seed()}, {}));
+      context.Barrier();
+      EXPECT_EQ(Counted("softgpu_last_dynamic_shared"), asked) << bytes;
+      EXPECT_GE(Counted("softgpu_last_blocks_together"), 2);
+      context.Barrier();
+    }
   };
   RunRanks(GetParam().layout, body, GetParam().options());
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, CopiesTest,
-                         testing::Values(Device{90, harness::Threads(2)}, Device{90, harness::OneThread(3)},
-                                         Device{80, harness::Threads(2)}),
+const auto kDevices = testing::Values(Device{90, harness::Threads(2)}, Device{90, harness::OneThread(3)},
+                                      Device{80, harness::Threads(2)});
+std::string NameOf(const Device& device) { return "sm_" + std::to_string(device.arch) + "_" + device.layout.Text(); }
+
+INSTANTIATE_TEST_SUITE_P(Devices, CopiesTest, kDevices, [](const auto& info) { return NameOf(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, RowsTest, testing::Combine(kDevices, testing::Values(1028, 2564)),
                          [](const auto& info) {
-                           return "sm_" + std::to_string(info.param.arch) + "_" + info.param.layout.Text();
+                           return NameOf(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
                          });
+
+// With warps that advance side by side, and copies that arrive late.
+TEST(Copies, KeepMostOfTheRingInFlight) {
+  RunOptions options = SmallGpu(2);
+  options.environment.emplace_back("SOFTGPU_BURST", "8");
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    if (CounterOf("softgpu_most_bulk_bytes_in_flight") == nullptr) GTEST_SKIP();
+    CaseRunner runner(context, clique, size_t{4} << 20);
+    ASSERT_TRUE(runner.Run({Call::kAllGather, ncclInt8, Fold::kSum, 1 << 20, 0, Seed()}, {.misaligned = Choice::kNo}));
+    const int64_t ring = Counted("softgpu_last_dynamic_shared"), most = Counted("softgpu_most_bulk_bytes_in_flight");
+    EXPECT_GE(ring, 64 << 10);
+    EXPECT_GE(most, ring * 3 / 4);
+    EXPECT_LE(most, ring);
+  };
+  RunRanks(harness::OneThread(2), body, options);
+}
 
 }  // namespace
 }  // namespace axccl::tests

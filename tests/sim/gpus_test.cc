@@ -48,11 +48,11 @@ double BusBandwidth(const tune::Choice& choice, int lanes) {
 TEST(Gpus, LargeAllReducesFillTheLinks) {
   const tune::Choice choice = Choose("", kScratch);
   EXPECT_EQ(choice.algorithm, "direct");
-  EXPECT_EQ(choice.lanes, kMostLanes);
-  EXPECT_GE(BusBandwidth(choice, choice.lanes), 370);
+  EXPECT_EQ(choice.lanes, kMostLanes / 2);
+  EXPECT_GE(BusBandwidth(choice, choice.lanes), 440);
   EXPECT_LE(BusBandwidth(choice, choice.lanes), Gpu::kLinkBytesPerSecond / 1e9);
-  // The sixteenth of a machine's multiprocessors that a rank once had.
-  EXPECT_LT(BusBandwidth(choice, Gpu::kMultiprocessors / kGpus), 150);
+  // The part of a machine's multiprocessors that a rank once had does not fill them.
+  EXPECT_LT(BusBandwidth(choice, Gpu::kMultiprocessors / kGpus), 370);
 }
 
 // A ring passes data on through scratch, so its lanes need as much of that as NCCL's channels have.
@@ -69,13 +69,13 @@ TEST(Gpus, RingsFillThemIfTheyHaveScratch) {
 TEST(Gpus, TheSwitchAddsIfThereIsScratch) {
   const tune::Choice choice = Choose("", kSwitchScratch, 1, true);
   EXPECT_EQ(choice.algorithm, "nvls");
-  EXPECT_EQ(choice.lanes, kMostLanes);
+  EXPECT_EQ(choice.lanes, kMostLanes / 2);
   EXPECT_GE(BusBandwidth(choice, choice.lanes), 470);
   EXPECT_LE(BusBandwidth(choice, choice.lanes), 2.0 * 7 / 9 * Gpu::kMulticastBytesPerSecond / 1e9);
   EXPECT_EQ(Choose("", kScratch, 1, true).algorithm, "direct");
   EXPECT_EQ(Choose("", kSwitchScratch).algorithm, "direct");
   // An eighth of the lanes does not fill the links.
-  EXPECT_LT(BusBandwidth(choice, kMostLanes / 8), 150);
+  EXPECT_LT(BusBandwidth(choice, kMostLanes / 8), 200);
 }
 
 TEST(Gpus, TheCostModelAgrees) {
@@ -99,7 +99,7 @@ TEST(Gpus, ALaneWithoutALimitOfItsOwnIsAsFastAsItsRank) {
   const double limited = Simulate(q).value().seconds;
   // Each lane reads 7 parts, then 7 blocks, of an eighth of its half.
   EXPECT_NEAR(limited, 14.0 / 8 * kBytes / 2 / q.fabric.lane_link_bytes_per_second, 0.02 * limited);
-  EXPECT_LT(unlimited, limited / 20);
+  EXPECT_LT(unlimited, limited / 8);
 }
 
 }  // namespace

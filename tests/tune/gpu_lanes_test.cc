@@ -40,7 +40,7 @@ TEST(GpuLanes, TakeTimeOnlyFromRanksOfTheirGpu) {
   cost::Machine machine = cost::GpuMachine(132, 1);
   machine.peer_bytes_per_second = machine.gpu_memory_bytes_per_second = 0;  // as if links were as fast as memory
   const auto chooser = Chooser::Create(machine, "", 2 << 20, kMostLanes).value();
-  for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{64} << 20}) {
+  for (const uint64_t bytes : {uint64_t{1} << 20, uint64_t{64} << 20}) {
     const Choice apart = chooser->Choose(Sum(1, bytes)), together = chooser->Choose(Sum(8, bytes));
     EXPECT_GT(apart.lanes, together.lanes);
     EXPECT_LT(apart.seconds, together.seconds);

@@ -32,7 +32,7 @@ namespace axccl::device::cuda {
   X(cuStreamGetId) X(cuThreadExchangeStreamCaptureMode)                                      \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                         \
   X(cuGraphAddEventRecordNode)                                                                                        \
-  X(cuModuleLoadData) X(cuModuleGetFunction)                                                                        \
+  X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuFuncSetAttribute)                            \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernelEx)
 // clang-format on
 

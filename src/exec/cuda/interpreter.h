@@ -11,31 +11,33 @@ namespace axccl::exec {
 
 class CudaInterpreter {
  public:
-  static constexpr unsigned kLeastThreads = 64, kMostThreads = kernels::cuda::kMaxThreads;
-
   static Result<const CudaInterpreter*> Of(const device::cuda::Device& device);
 
-  // Threads of a block of which a strand moves `bytes`: as many as there are words of 16 bytes, so that small calls
-  // have few threads at their barriers. Whole warps, because rows require them.
-  static unsigned ThreadsFor(uint64_t bytes);
-
-  // The blocks that the device runs at a time, with the most threads.
+  // The blocks that the device runs at a time, with the most threads and shared memory.
   uint32_t resident_blocks() const { return resident_blocks_; }
-  // The stream is one of the device, and if its handle stands for a stream of the current context, that is the
-  // device's.
-  Status Launch(kernels::cuda::Launch* launch, unsigned blocks, unsigned threads, CUstream stream) const;
+  // The shared memory of blocks that copy in bulk, beyond what the kernel declares; 0: the device does not.
+  uint32_t ring_bytes() const { return ring_bytes_; }
+  // Strands move `bytes` at most, so small calls have few threads at their barriers, and take no shared memory for
+  // copies in bulk. The stream is one of the device, and if its handle stands for a stream of the current context, that
+  // is the device's.
+  Status Launch(kernels::cuda::Launch* launch, unsigned blocks, uint64_t bytes, CUstream stream) const;
   // Runs the probe and waits for its end.
   Status Run(kernels::cuda::MulticastProbe* probe) const;
 
  private:
-  Status Load(const device::cuda::Device& device);
+  struct Shape {
+    unsigned blocks, threads, dynamic_shared_bytes;
+  };
 
-  Status Launch(CUfunction function, void* parameter, unsigned blocks, unsigned threads, CUstream stream) const;
+  Status Load(const device::cuda::Device& device);
+  Status FindRing(const device::cuda::Device& device);
+  Shape ShapeOf(unsigned blocks, uint64_t bytes) const;
+  Status Launch(CUfunction function, void* parameter, const Shape& shape, CUstream stream) const;
 
   const device::cuda::Device* device_ = nullptr;
   CUfunction run_ = nullptr, run_one_ = nullptr, probe_ = nullptr;
   bool has_domains_ = false;  // of memory: the device orders the accesses of each apart
-  uint32_t resident_blocks_ = 1;
+  uint32_t resident_blocks_ = 1, ring_bytes_ = 0;
 };
 
 }  // namespace axccl::exec

@@ -22,14 +22,14 @@ using device::cuda::Device;
 using device::cuda::Driver;
 namespace cuda = kernels::cuda;
 
-unsigned ThreadsFor(const cuda::Task& task) {
-  if (task.small.does != 0) return CudaInterpreter::ThreadsFor(task.small.items() * 16);
+// What a strand moves, in the places of its rows if it has some.
+uint64_t BytesOfStrand(const cuda::Task& task) {
+  if (task.small.does != 0) return task.small.items() * 16;
   const plan::Partition& cut = task.cut.partition;
   const uint32_t lanes = task.staged == nullptr ? cut.lanes : std::min(cut.lanes, task.staged_cut.partition.lanes);
   const uint64_t bytes = cut.count * ElementSize(task.type) / lanes;
   const bool rows = task.cut.packing == cuda::Packing::kRows;
-  return rows ? CudaInterpreter::ThreadsFor(cuda::StoredRows(bytes) * cuda::kRowPlaces * 16)
-              : CudaInterpreter::ThreadsFor(bytes);
+  return rows ? cuda::StoredRows(bytes) * cuda::kRowPlaces * 16 : bytes;
 }
 
 // The calls of a group on one device.
@@ -144,7 +144,7 @@ class DeviceLaunch {
       waves_[wave].tasks.push_back(task);
       lanes_ =
           std::max({lanes_, task.cut.partition.lanes, task.staged != nullptr ? task.staged_cut.partition.lanes : 1});
-      threads_ = std::max(threads_, ThreadsFor(task));
+      most_bytes_ = std::max(most_bytes_, BytesOfStrand(task));
     }
     return Status();
   }
@@ -218,7 +218,7 @@ class DeviceLaunch {
     uint64_t most = 0;  // as configured
     for (const CudaRank* rank : ranks_) most += rank->most_blocks();
     const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, std::min(share, most)));
-    AXCCL_RETURN_IF_ERROR(interpreter->Launch(&launch, blocks, threads_, streams_[0]));
+    AXCCL_RETURN_IF_ERROR(interpreter->Launch(&launch, blocks, most_bytes_, streams_[0]));
     return launch.more != nullptr ? ranks_[0]->loans().Return(wave.lent, streams_[0]) : Status();
   }
 
@@ -239,8 +239,8 @@ class DeviceLaunch {
   Lent tables_;  // for operands of calls on views
   size_t table_bytes_ = 0;
   uint32_t lanes_ = 1;
-  unsigned threads_ = CudaInterpreter::kLeastThreads;
-  uint64_t capture_ = 0;  // of all calls
+  uint64_t most_bytes_ = 0;  // of a strand
+  uint64_t capture_ = 0;     // of all calls
 };
 
 }  // namespace

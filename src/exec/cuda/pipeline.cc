@@ -142,7 +142,6 @@ Status CudaPipeline::MakeParts(const std::vector<PipelinePart>& parts) {
   std::vector<std::byte> image(bytes_);
   AXCCL_ASSIGN_OR_RETURN(memory_, device_->Take(bytes_));
   AXCCL_ASSIGN_OR_RETURN(shared_, SharedMemory::Take(*device_, shared_bytes));
-  uint64_t most_bytes = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const PipelinePart& part = parts[i];
     if (part.channel == nullptr) {
@@ -151,9 +150,8 @@ Status CudaPipeline::MakeParts(const std::vector<PipelinePart>& parts) {
     }
     AXCCL_RETURN_IF_ERROR(MakePart(part, layouts[i], image.data()));
     lanes_ = std::max(lanes_, static_cast<unsigned>(part.program->lanes.size()));
-    most_bytes = std::max(most_bytes, plan::SlotElements(part.slicing) * ElementSize(part.call.type));
+    most_bytes_ = std::max(most_bytes_, plan::SlotElements(part.slicing) * ElementSize(part.call.type));
   }
-  threads_ = CudaInterpreter::ThreadsFor(most_bytes);
   const uint64_t strands = std::max<uint64_t>(parts_.size() * uint64_t{lanes_}, 1);
   blocks_ = static_cast<unsigned>(
       std::min<uint64_t>({strands, rank_->ShareOf(interpreter_->resident_blocks(), 1, true), rank_->most_blocks()}));

@@ -149,7 +149,8 @@ class CudaPipeline final : public Pipeline {
   std::vector<Plane> zeros_;      // its memory
   const std::shared_ptr<CudaAttended> attended_;
   const CudaInterpreter* interpreter_ = nullptr;
-  unsigned lanes_ = 1, threads_ = 0, blocks_ = 1;
+  unsigned lanes_ = 1, blocks_ = 1;
+  uint64_t most_bytes_ = 0;  // of a strand
   const Events& events() const { return events_[is_captured()]; }
 
   CUstream stream_ = nullptr;

@@ -237,7 +237,7 @@ Status CudaPipeline::Launch(uint32_t stamp, bool captured) {
   launch.lanes = lanes_;
   launch.stamp = stamp;
   launch.in_graph = captured;
-  return interpreter_->Launch(&launch, blocks_, threads_, stream_);
+  return interpreter_->Launch(&launch, blocks_, most_bytes_, stream_);
 }
 
 Status CudaPipeline::FillZeros(uint32_t stamp) {

@@ -1,6 +1,6 @@
-// Copies in bulk for fibers: the unit of a block that makes them, in small pieces, in random order and at random times.
+// Copies in bulk for fibers: what makes those of a thread, in small pieces, in random order and at random times.
 //
-// Used by one thread of the block. The unit accesses memory directly, not the buffer in which the block's stores wait.
+// The unit accesses memory directly, not the buffer in which the block's stores wait.
 // So a copy that starts without the required ordering reads old bytes, and one that starts without a fence since the
 // last barrier is corrupted.
 #pragma once

@@ -110,9 +110,10 @@ struct Block {
   std::unique_ptr<uint64_t[]> shared = std::make_unique<uint64_t[]>(kSharedBytes / 8);
   size_t shared_bytes = 0;
   uint32_t arrived = 0, count = 0, result = 0, left = 0;
-  bool passed = false;  // all have arrived at a barrier
-  char order = 0;       // stands for the block's barriers
-  BulkUnit bulk;
+  bool passed = false;         // all have arrived at a barrier
+  char order = 0;              // stands for the block's barriers
+  std::vector<BulkUnit> bulk;  // by thread
+  alignas(128) std::array<uint8_t, kDynamicSharedBytes> dynamic_shared;
   bool copies_in_bulk = false;
 };
 
@@ -183,6 +184,8 @@ void StartBlock(Progress* progress, const Launch& launch, uint32_t index) {
   const Bulk bulk = machine->options->bulk;
   block->copies_in_bulk = bulk == Bulk::kAlways || (bulk == Bulk::kBySeed && Draw(3) != 0);
   std::memset(block->shared.get(), 0xa5, kSharedBytes);
+  block->dynamic_shared.fill(0xa5);
+  block->bulk.resize(launch.threads);
   for (uint32_t t = 0; t < launch.threads; ++t) {
     Fiber& fiber = block->fibers[t];
     fiber.block = block.get();
@@ -262,10 +265,16 @@ void Drain(Block* block, size_t index) {
   block->pending.erase(block->pending.begin() + static_cast<ptrdiff_t>(index));
 }
 
-void CopyPiece(BulkUnit* bulk) {
-  const BulkUnit::Piece piece = bulk->Next();
-  std::memcpy(piece.to, piece.from, piece.bytes);
-  bulk->End();
+// Of any thread.
+void CopyPiece(std::vector<BulkUnit>* units) {
+  const size_t first = Draw(units->size());
+  for (size_t i = 0; i < units->size(); ++i) {
+    BulkUnit& unit = (*units)[(first + i) % units->size()];
+    if (unit.idle()) continue;
+    const BulkUnit::Piece piece = unit.Next();
+    std::memcpy(piece.to, piece.from, piece.bytes);
+    return unit.End();
+  }
 }
 
 void RunOne(Block* block) {
@@ -277,7 +286,7 @@ void RunOne(Block* block) {
   if (fiber->ended || fiber->waits) Remove(&block->ready, fiber);
   // Also for a block that stores nothing more.
   if (!block->pending.empty() && Draw(16) == 0) Drain(block, Draw(block->pending.size()));
-  if (!kSanitized && !block->bulk.idle() && Draw(3) == 0) CopyPiece(&block->bulk);
+  if (!kSanitized && block->copies_in_bulk && Draw(3) == 0) CopyPiece(&block->bulk);
   if (block->passed) OpenBarrier(block);
   if (fiber->ended && --block->left == 0) EndBlock(block);
 }
@@ -428,6 +437,10 @@ void FenceBulk() {
   machine->now->fenced = true;
 }
 bool IsFenced() { return machine->now->fenced; }
-BulkUnit& UnitOfBlock() { return machine->now->block->bulk; }
+BulkUnit& UnitOfThread() {
+  const Fiber& fiber = *machine->now;
+  return fiber.block->bulk[fiber.thread];
+}
+uint8_t* DynamicShared() { return machine->now->block->dynamic_shared.data(); }
 
 }  // namespace axccl::fibers

@@ -9,8 +9,9 @@
 // random times while the block runs. Rows of bytes that neighbouring threads store together reach it as a whole.
 // Threads see their own stores, and after a barrier those that their whole block made before it. A release store or an
 // atomic operation first flushes what its thread sees; the end of a block flushes everything. Copies in bulk continue
-// by themselves while the block runs (bulk.h). Under ThreadSanitizer memory is not weak: flags are atomics, data is
-// accessed plainly, and ThreadSanitizer reports races; the thread that waits for copies in bulk makes them.
+// by themselves while the block runs (bulk.h), those of each thread apart. Under ThreadSanitizer memory is not weak:
+// flags are atomics, data is accessed plainly, and ThreadSanitizer reports races; the thread that waits for copies in
+// bulk makes them.
 #pragma once
 
 #include <cstddef>
@@ -76,6 +77,9 @@ void StoreRow(void* p, const uint8_t* row);
 bool CopiesInBulk();  // whether the block copies in bulk
 void FenceBulk();     // required before copies that start until the next barrier; also flushes
 bool IsFenced();
-BulkUnit& UnitOfBlock();
+BulkUnit& UnitOfThread();
+// Shared memory for the stages: 8 of 64 bytes.
+inline constexpr uint32_t kDynamicSharedBytes = 8 * 64;
+uint8_t* DynamicShared();
 
 }  // namespace axccl::fibers

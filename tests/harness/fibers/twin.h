@@ -249,15 +249,17 @@ Raw LoadOfAll(const uint8_t* p) {
 #define AXCCL_CUDA_HAS_BULK 1
 
 // Small, so that small calls use all stages.
-inline uint32_t BulkLeast() { return fibers::CopiesInBulk() ? 128 : ~0u; }
-inline constexpr uint32_t kBulkStages = 4, kBulkStageBytes = 64;
+inline uint32_t BulkLeast() { return 128; }
+inline constexpr uint32_t kIssuerThreads = 1;
+inline uint8_t* DynamicShared() { return fibers::DynamicShared(); }
+inline uint32_t DynamicSharedBytes() { return fibers::CopiesInBulk() ? fibers::kDynamicSharedBytes : 0; }
 
 using BulkGate = fibers::BulkGate;
 
 // Copies continue while a thread waits. Here ThreadSanitizer sees them.
 inline void GoOnInBulk() {
 #if defined(__SANITIZE_THREAD__)
-  fibers::BulkUnit& unit = fibers::UnitOfBlock();
+  fibers::BulkUnit& unit = fibers::UnitOfThread();
   if (!unit.idle()) {
     const fibers::BulkUnit::Piece piece = unit.Next();
     for (uint32_t at = 0; at < piece.bytes; at += 8)
@@ -276,22 +278,22 @@ inline void ExpectBulk(BulkGate* gate, uint32_t bytes) {
 }
 inline void LoadBulk(uint8_t* to, const uint8_t* from, uint32_t bytes, BulkGate* gate) {
   fibers::MaybeSwitch();
-  fibers::UnitOfBlock().Load(to, from, bytes, gate, !fibers::IsFenced());
+  fibers::UnitOfThread().Load(to, from, bytes, gate, !fibers::IsFenced());
 }
 inline void AwaitGate(BulkGate* gate, uint32_t parity) {
   while (!gate->HasOpened(parity)) GoOnInBulk();
 }
 inline void StoreBulk(uint8_t* to, const uint8_t* from, uint32_t bytes) {
   fibers::MaybeSwitch();
-  fibers::UnitOfBlock().Store(to, from, bytes, !fibers::IsFenced());
+  fibers::UnitOfThread().Store(to, from, bytes, !fibers::IsFenced());
 }
-inline void CommitBulk() { fibers::UnitOfBlock().Commit(); }
+inline void CommitBulk() { fibers::UnitOfThread().Commit(); }
 template <uint32_t kBut>
 void AwaitBulkRead() {
-  while (!fibers::UnitOfBlock().HaveRead(kBut)) GoOnInBulk();
+  while (!fibers::UnitOfThread().HaveRead(kBut)) GoOnInBulk();
 }
 inline void AwaitBulkWritten() {
-  while (!fibers::UnitOfBlock().HaveWritten()) GoOnInBulk();
+  while (!fibers::UnitOfThread().HaveWritten()) GoOnInBulk();
 }
 
 // ---- conversions ----

@@ -92,8 +92,8 @@ TEST(CudaBulk, CopiesEverySizeFromEveryShift) {
   for (size_t shift = 0; shift < 16; ++shift) {
     for (size_t bytes = kLeast - 2; bytes < kLeast + 40; ++bytes)
       ASSERT_NO_FATAL_FAILURE(Check(Together(bytes, shift)));
-    // Around multiples of the stage size, beyond the number of stages.
-    for (size_t stages = 2; stages <= 13; ++stages) {
+    // Around multiples of the stage size, beyond the number of stages of all issuers.
+    for (size_t stages = 2; stages <= 19; ++stages) {
       for (const size_t bytes : {stages * kStage - 1, stages * kStage, stages * kStage + 17})
         ASSERT_NO_FATAL_FAILURE(Check(Together(bytes, shift)));
     }

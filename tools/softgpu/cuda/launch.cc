@@ -195,13 +195,18 @@ CUresult PackArguments(const Function& function, void** arguments, void** extra,
   return CUDA_SUCCESS;
 }
 
+size_t ReservedSharedMemory(int device) {
+  return static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, device));
+}
+
 int Occupancy(const Function& function, int threads, size_t dynamic_shared) {
   const int device = function.module->context()->device().ordinal;
   if (threads <= 0 || static_cast<uint32_t>(threads) > function.info().max_threads) return 0;
   const int warps = (threads + 31) / 32;
   const int by_threads = Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, device) / (warps * 32);
   const int by_blocks = Attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, device);
-  const size_t shared = function.info().shared_bytes + dynamic_shared;
+  const size_t own = function.info().shared_bytes + dynamic_shared;
+  const size_t shared = own == 0 ? 0 : own + ReservedSharedMemory(device);
   const int of_processor = Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device);
   const int by_shared = shared == 0 ? by_blocks : static_cast<int>(static_cast<size_t>(of_processor) / shared);
   return std::min({by_threads, by_blocks, by_shared});

@@ -48,6 +48,7 @@ FunctionPtr Module::FindFunction(const std::string& name) {
   auto function = std::make_shared<Function>();
   function->module = shared_from_this();
   function->kernel = kernel;
+  function->max_dynamic_shared = std::max((48 << 10) - static_cast<int>(function->info().shared_bytes), 0);
   HandlesOf<Function>().Add(function);
   return functions_[name] = function;
 }

@@ -20,7 +20,8 @@ class Module;
 struct Function {
   std::shared_ptr<Module> module;
   const engine::Kernel* kernel = nullptr;
-  std::atomic<int> max_dynamic_shared{48 << 10};
+  // Unless set, what is left of 48 KiB.
+  std::atomic<int> max_dynamic_shared{0};
   std::atomic<int> shared_carveout{-1};
   std::atomic<bool> launched{false};
 
@@ -103,6 +104,8 @@ struct LaunchShape {
 CUresult CheckLaunch(const Function& function, const LaunchShape& shape);
 // Copies the arguments into one buffer.
 CUresult PackArguments(const Function& function, void** arguments, void** extra, std::vector<std::byte>* packed);
+// What the driver takes of a multiprocessor's shared memory for each block.
+size_t ReservedSharedMemory(int device);
 // How many blocks fit on a multiprocessor.
 int Occupancy(const Function& function, int threads, size_t dynamic_shared);
 

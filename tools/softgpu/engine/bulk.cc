@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kAll = ~0u;
 
-std::atomic<uint64_t> bulk_bytes{0};
+std::atomic<uint64_t> bulk_bytes{0}, most_in_flight{0};
 
 // Copies by words, so that ThreadSanitizer sees them.
 void CopyWords(std::byte* to, const std::byte* from, uint32_t bytes) {
@@ -21,9 +21,11 @@ void CopyWords(std::byte* to, const std::byte* from, uint32_t bytes) {
 }  // namespace
 
 uint64_t BulkBytes() { return bulk_bytes.load(std::memory_order_relaxed); }
+uint64_t MostBulkBytesInFlight() { return most_in_flight.load(std::memory_order_relaxed); }
 
 void BulkUnit::Start(uint32_t shared_bytes, uint32_t threads, bool watches_writes) {
   copies_.clear();
+  in_flight_ = 0;
   open_groups_.assign(threads, 0);
   mbarriers_.clear();
   watches_writes_ = watches_writes;
@@ -41,6 +43,10 @@ void BulkUnit::End() {
 
 void BulkUnit::Begin(BulkCopy copy) {
   copy.data.resize(copy.bytes);
+  if (copy.from_global) in_flight_ += copy.bytes;
+  uint64_t most = most_in_flight.load(std::memory_order_relaxed);
+  while (most < in_flight_ && !most_in_flight.compare_exchange_weak(most, in_flight_, std::memory_order_relaxed)) {
+  }
   copies_.push_back(std::move(copy));
 }
 
@@ -56,6 +62,7 @@ void BulkUnit::Step(BulkCopy* copy, uint32_t most) {
     CopyWords(c.to + at, c.data.data() + at, bytes);
     c.written += bytes;
     if (c.to_global) bulk_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    if (c.from_global) in_flight_ -= bytes;
   }
   if (reads ? c.from_global : c.to_global) {
     const uint64_t address = reinterpret_cast<uintptr_t>(reads ? c.from : c.to) + at;

@@ -80,6 +80,7 @@ class BulkUnit {
   void Forget();
 
   std::vector<BulkCopy> copies_;
+  uint64_t in_flight_ = 0;             // bytes of the loads under way
   std::vector<uint32_t> open_groups_;  // by thread
   std::vector<Known> mbarriers_;
   std::vector<bool> unfenced_;  // by granule

@@ -114,6 +114,8 @@ class Execution {
 
 // The number of bytes that all launches of this process have written to global memory by copies in bulk, for tests.
 uint64_t BulkBytes();
+// The most bytes that a block of this process has requested in bulk from global memory and not received yet.
+uint64_t MostBulkBytesInFlight();
 
 // What the warp of a block that has the most to do does until its last store to global memory (trace.h).
 struct Effort {

@@ -57,7 +57,7 @@ struct Counting<kFunction, kName> {
   X(cuStreamWriteValue32_v2) X(cuStreamGetId) X(cuStreamGetCaptureInfo_v2) X(cuThreadExchangeStreamCaptureMode)     \
   X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                      \
   X(cuGraphAddEventRecordNode)                                                                                      \
-  X(cuModuleLoadData) X(cuModuleGetFunction)                                                                        \
+  X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuFuncSetAttribute)                            \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernelEx)
 // clang-format on
 

@@ -6,6 +6,6 @@
 
 namespace softgpu::cuda {
 
-extern std::atomic<uint64_t> last_blocks;
+extern std::atomic<uint64_t> last_blocks, last_dynamic_shared, last_blocks_together;
 
 }  // namespace softgpu::cuda

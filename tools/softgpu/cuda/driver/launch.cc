@@ -26,6 +26,9 @@ CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream, vo
     t_parameter_bytes += packed.size();
     if (!function->launched.exchange(true)) SynchronizeFor(kSyncFirstLaunch);
     last_blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
+    last_dynamic_shared = shape.shared_bytes;
+    const auto threads = static_cast<int>(shape.block.x * shape.block.y * shape.block.z);
+    last_blocks_together = static_cast<uint64_t>(Occupancy(*function, threads, shape.shared_bytes));
     return Enqueue(found, std::make_shared<KernelOperation>(function, shape, std::move(packed)));
   });
 }
@@ -149,11 +152,12 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUfunc
 
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handle, int blocks, int) {
   return WithLaunchable(handle, [&](const Function& function) {
+    const int device = function.module->context()->device().ordinal;
     int of_processor = 0;
-    DeviceAttribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
-                    function.module->context()->device().ordinal, &of_processor);
+    DeviceAttribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device, &of_processor);
     const size_t share = blocks > 0 ? static_cast<size_t>(of_processor / blocks) : 0;
-    *bytes = share > function.info().shared_bytes ? share - function.info().shared_bytes : 0;
+    const size_t taken = function.info().shared_bytes + ReservedSharedMemory(device);
+    *bytes = share > taken ? share - taken : 0;
     return CUDA_SUCCESS;
   });
 }

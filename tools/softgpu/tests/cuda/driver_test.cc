@@ -226,6 +226,14 @@ TEST_F(Driver, ImpossibleLaunchesAreErrors) {
   OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 100 << 10, nullptr, arguments, nullptr));
   EXPECT_EQ(cuFuncSetAttribute(add, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 300 << 10),
             CUDA_ERROR_INVALID_VALUE);
+  // Without a request, all of a block's shared memory together has 48 KiB.
+  CUfunction shared = Function("shared");
+  EXPECT_EQ(cuLaunchKernel(shared, 1, 1, 1, 1, 1, 1, (16 << 10) + 1, nullptr, nullptr, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  OK(cuLaunchKernel(shared, 1, 1, 1, 1, 1, 1, 16 << 10, nullptr, nullptr, nullptr));
+  EXPECT_EQ(cuFuncSetAttribute(shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (195 << 10) + 1),
+            CUDA_ERROR_INVALID_VALUE);
+  OK(cuFuncSetAttribute(shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 195 << 10));
   EXPECT_EQ(cuLaunchCooperativeKernel(add, 100000, 1, 1, 32, 1, 1, 0, nullptr, arguments),
             CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
   CUlaunchAttribute cluster = {};
@@ -235,6 +243,22 @@ TEST_F(Driver, ImpossibleLaunchesAreErrors) {
   EXPECT_EQ(cuLaunchKernelEx(&config, add, arguments, nullptr), CUDA_ERROR_NOT_SUPPORTED);
   cluster.value.clusterDim = {1, 1, 1};
   OK(cuLaunchKernelEx(&config, add, arguments, nullptr));
+}
+
+// 228 KiB, of which the driver takes 1 KiB for each block.
+TEST_F(Driver, BlocksShareTheMemoryOfAMultiprocessor) {
+  CUfunction shared = Function("shared");  // 32 KiB
+  OK(cuFuncSetAttribute(shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 << 10));
+  const auto blocks = [&](size_t dynamic) {
+    int found = 0;
+    EXPECT_EQ(cuOccupancyMaxActiveBlocksPerMultiprocessor(&found, shared, 32, dynamic), CUDA_SUCCESS);
+    return found;
+  };
+  EXPECT_EQ(blocks(81 << 10), 2);
+  EXPECT_EQ(blocks((81 << 10) + 1), 1);
+  size_t bytes = 0;
+  OK(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, shared, 2, 32));
+  EXPECT_EQ(bytes, 81u << 10);
 }
 
 TEST_F(Driver, ModulesHaveVariablesAndLibrariesKernels) {

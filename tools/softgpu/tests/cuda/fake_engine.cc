@@ -40,6 +40,7 @@ class FakeModule : public Module {
     for (std::sregex_iterator at(text.begin(), text.end(), entry), end; at != end; ++at) {
       KernelInfo& info = module->kernels_[(*at)[1]].info;
       info.name = (*at)[1];
+      if (info.name == "shared") info.shared_bytes = 32 << 10;
       const std::string list = (*at)[2];
       for (std::sregex_iterator p(list.begin(), list.end(), parameter); p != end; ++p) {
         uint32_t bytes = SizeOfType((*p)[1]);
@@ -122,6 +123,7 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, std::string* error) {
 
 const KernelInfo& Info(const Kernel& kernel) { return kernel.info; }
 uint64_t BulkBytes() { return 0; }
+uint64_t MostBulkBytesInFlight() { return 0; }
 Effort LeastEffort() { return {}; }
 void ForgetEfforts() {}
 

@@ -30,6 +30,7 @@ inline constexpr char kPtx[] = R"(
 .entry set_flag(.param .u64 flag) {}
 .entry fail() {}
 .entry touch(.param .u64 at) {}
+.entry shared() {}
 )";
 
 // *to += value
@@ -52,12 +53,16 @@ inline fake::Step Touch(fake::Launch* launch) {
   return launch->allowed(*launch, Argument<uint64_t>(*launch, 0)) ? fake::Step::kDone : fake::Step::kFailed;
 }
 
+// The fake engine gives it 32 KiB of static shared memory.
+inline fake::Step Shared(fake::Launch*) { return fake::Step::kDone; }
+
 inline void RegisterKernels() {
   softgpu_fake_kernel("add", Add);
   softgpu_fake_kernel("wait_flag", WaitFlag);
   softgpu_fake_kernel("set_flag", SetFlag);
   softgpu_fake_kernel("fail", Fail);
   softgpu_fake_kernel("touch", Touch);
+  softgpu_fake_kernel("shared", Shared);
 }
 
 class DriverTest : public testing::Test {

@@ -250,7 +250,7 @@ TEST_F(Runtime, LibrariesHoldKernels) {
   RT(cudaLibraryLoadData(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
   unsigned count = 0;
   RT(cudaLibraryGetKernelCount(&count, library));
-  EXPECT_EQ(count, 5u);
+  EXPECT_EQ(count, 6u);
   void* pointer = nullptr;
   size_t bytes = 0;
   EXPECT_EQ(cudaLibraryGetManaged(&pointer, &bytes, library, "counter"), cudaErrorSymbolNotFound);
