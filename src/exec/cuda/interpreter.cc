@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "kernels/cuda/fatbin.h"
 #include "kernels/cuda/ring.h"
@@ -49,15 +50,15 @@ Status CudaInterpreter::Load(const Device& device) {
   return Check(driver.cuStreamSynchronize(device.stream()), "cuStreamSynchronize");
 }
 
-// A kernel may be launched with more than 48 KiB of shared memory only if the function was told before, up to the
-// attribute ..._PER_BLOCK_OPTIN for what it declares and asks for together (cuFuncSetAttribute, and CUDA's programming
-// guide: "kernels relying on shared memory allocations over 48 KB per block ... must use dynamic shared memory rather
-// than statically sized arrays and require an explicit opt-in"). A launch that asks for less than it was told takes
-// less.
+// What cuda.h promises of a function's attributes. MAX_DYNAMIC_SHARED_SIZE_BYTES: "If the user-specified dynamic shared
+// memory size is larger than this value, the launch will fail"; unless set, it is 48 KiB less what the kernel declares,
+// and "can be increased to CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN -
+// CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES". PREFERRED_SHARED_MEMORY_CARVEOUT: the part of the memory of a multiprocessor
+// that is not cache, "only a hint, and the driver can choose a different ratio if required to execute the function".
 //
-// A multiprocessor divides one memory into shared memory and cache. To run a kernel that needs another division, it may
-// have to become idle first, and our kernels wait for each other. So all ask for the same, whatever their size; the
-// carveout is a hint, and the driver may give more to a launch that needs it.
+// Of another such preference, cuFuncSetCacheConfig, it says: "Launching a kernel with a different preference than the
+// most recent preference setting may insert a device-side synchronization point". Kernels of a rank wait for those of
+// others, so all ask for the same carveout, however much they need.
 Status CudaInterpreter::FindRing(const Device& device) {
   const Driver& driver = Driver::Loaded();
   constexpr int kAllShared = 100;  // percent
