@@ -53,7 +53,10 @@ bool CudaOrders::IsDone(const Order& order) {
   return !pending(order.done) && !pending(order.before);
 }
 
+// The watchdog's thread asks, too, and CUDA counts queries of events among the calls that break the captures of other
+// threads.
 bool CudaOrders::AreDone() const {
+  const Scope scope(*device_);
   return std::all_of(orders_.begin(), orders_.end(), [](const Order& order) { return IsDone(order); });
 }
 
