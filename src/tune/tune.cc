@@ -311,7 +311,8 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
   if (!query.placement.is_flat() || machine_.peer_bytes_per_second > 0)
     turns.insert(turns.end(), std::begin(kLongTurnBytes), std::end(kLongTurnBytes));
   const bool apart = c->multicast && query.multicast_bytes != 0;
-  const uint64_t room = (apart ? query.multicast_bytes : scratch_bytes_) / static_cast<uint64_t>(choice.lanes);
+  const uint64_t shared = query.scratch_bytes != 0 ? query.scratch_bytes : scratch_bytes_;
+  const uint64_t room = (apart ? query.multicast_bytes : shared) / static_cast<uint64_t>(choice.lanes);
   for (uint64_t turn_bytes : turns) {
     const uint64_t tile = TileFor(*c, std::min(turn_bytes, room));
     if (tile == 0) continue;

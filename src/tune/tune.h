@@ -48,6 +48,7 @@ struct Query {
   int sharers = 0;                 // the most of its ranks that share cores (cost::Machine); 0: those of a machine
   Multicast multicast = Multicast::kNone;
   uint64_t multicast_bytes = 0;  // the scratch of those slots, per rotation copy; 0: as much as there is of other
+  uint64_t scratch_bytes = 0;    // the other, per rotation copy; 0: that of the Chooser
 };
 
 struct Choice {

@@ -166,6 +166,7 @@ tune::Query PlanCache::QueryOf(const Call& call, tune::Access access, bool short
                     split_rows,
                     members_.placement(),
                     members_.sharers()};
+  query.scratch_bytes = options_.scratch_bytes / plan::kRotation;
   // Slots of all ranks are read and written in units of 16 bytes.
   if (options_.multicast_bytes == 0 || call.views != nullptr || 16 % element != 0) return query;
   query.multicast = options_.multicast_folds(call) ? tune::Multicast::kFolds : tune::Multicast::kStores;
@@ -254,7 +255,7 @@ Status PlanCache::Fit(const Call& call, uint64_t tile_bytes, int lanes, Prepared
   cut.granule = static_cast<uint32_t>(kCacheLine / element);
   cut.lanes = static_cast<uint32_t>(lanes);
   cut.parts = schedule.parts;
-  const uint64_t scratch_bytes = prepared->program->multicast ? options_.multicast_bytes : layout.scratch_bytes;
+  const uint64_t scratch_bytes = prepared->program->multicast ? options_.multicast_bytes : ScratchBytes();
   if (schedule.slots != 0) {
     const uint64_t room = scratch_bytes / (uint64_t{schedule.slots} * plan::kRotation * schedule.lanes);
     const uint64_t slot = room / kCacheLine * kCacheLine;

@@ -100,6 +100,7 @@ struct PlanOptions {
   bool by_runs = true;                // the choice of plans also depends on the runs of views
   // Sets of slots are used in rotation as long as they fit into this much scratch: the second-level cache of a core.
   uint64_t rotated_bytes = 1u << 20;
+  uint64_t scratch_bytes = 0;  // instead of those of the channel's layout; 0: these
   // Scratch that one operation reaches on all ranks, for plans with slots of all ranks; 0: there are no such plans. And
   // whether that operation folds as the call does.
   uint64_t multicast_bytes = 0;
@@ -177,6 +178,9 @@ class PlanCache {
     return static_cast<uint64_t>(access) * 4 + short_runs * 2 + split_rows;
   }
 
+  uint64_t ScratchBytes() const {
+    return options_.scratch_bytes != 0 ? options_.scratch_bytes : members_.own().layout.scratch_bytes;
+  }
   tune::Query QueryOf(const Call& call, tune::Access access, bool short_runs, bool split_rows) const;
   Result<const Prepared*> Find(const Call& call, tune::Access access, bool may_forget);
   bool Full() const;
