@@ -60,6 +60,7 @@ struct Context {
   bool broken;      // the channel was broken before the strand began
   bool unmet;
   bool multicast;  // the program's slots are in Channel::multicast
+  bool grown;      // they are in grown scratch
   Step window[kStepWindow];
 };
 

@@ -53,15 +53,38 @@ AXCCL_DEVICE void CopyTask(const Launch& launch, uint32_t index, Task* to) {
   }
 }
 
+// The program of an operation for which there are several.
+AXCCL_DEVICE void UseTaken(uint32_t taken, Context* context) {
+  Context& c = *context;
+  if (taken == State::kFirst) return;
+  c.grown = taken == State::kGrown;
+  c.program = c.grown ? c.task.grown : c.task.staged;
+  c.task.cut = c.grown ? c.task.grown_cut : c.task.staged_cut;
+}
+
+// Called by one thread at the end of such an operation.
+AXCCL_DEVICE void CountTaken(const Task& task) {
+  State& state = task.channel->state;
+  Control* const control = task.channel->control;
+  if (state.taken == State::kFirst) {
+    StoreRelaxed(&control->mapped, ++state.mapped);
+  } else if (state.taken == State::kGrown) {
+    StoreRelaxed(&control->grown, ++state.grown);
+  } else if (task.grown != nullptr) {
+    StoreRelaxed(&control->cramped, ++state.cramped);
+  }
+}
+
 // Makes the context of a strand at the start of a stage; its task is there already. Called by one thread. The counters
 // of the channel stay as they are until the last strand of the task has ended.
 AXCCL_DEVICE_CALL inline void Describe(uint32_t lane, Stage stage, Context* in_shared) {
   Context& c = InShared(*in_shared);
   c.lane = lane;
   c.program = c.task.program;
-  const bool offers_two = c.task.staged != nullptr;
+  const bool offers_several = c.task.staged != nullptr;
   c.strands = c.program->lanes;
-  if (offers_two && c.task.staged->lanes > c.strands) c.strands = c.task.staged->lanes;
+  if (offers_several && c.task.staged->lanes > c.strands) c.strands = c.task.staged->lanes;
+  if (c.task.grown != nullptr && c.task.grown->lanes > c.strands) c.strands = c.task.grown->lanes;
   c.has_steps = c.lane < c.strands;
   if (!c.has_steps) return;
   const State& state = c.task.channel->state;
@@ -70,14 +93,12 @@ AXCCL_DEVICE_CALL inline void Describe(uint32_t lane, Stage stage, Context* in_s
   c.unmet = c.task.channel->meeting != nullptr && LoadAcquire(&state.unmet) != 0;
   c.sequence = state.sequence;
   c.turn = state.turn;
-  if (offers_two && stage == Stage::kMain && LoadRelaxed(&state.take_staged) != 0) {
-    c.program = c.task.staged;
-    c.task.cut = c.task.staged_cut;
-  }
+  c.grown = false;
+  if (offers_several && stage == Stage::kMain) UseTaken(LoadRelaxed(&state.taken), &c);
   c.turns = c.task.cut.turns;
   c.signature = c.next_signature = c.task.signature;
   c.barriers = 0;
-  if (offers_two || NeedsBarrier(state.last, RunOf(*c.program, c.task.cut.slot_bytes))) {
+  if (offers_several || NeedsBarrier(state.last, RunOf(*c.program, c.task.cut.slot_bytes))) {
     c.barriers = state.turn + 1;
     if (stage == Stage::kMain) {
       c.turn += 1;

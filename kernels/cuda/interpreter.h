@@ -207,7 +207,7 @@ AXCCL_DEVICE void Interpreter::Advance() {
   state.sequence = c.sequence + 1;
   state.turn = c.turn + c.turns;
   state.last = RunOf(*c.program, task().staged == nullptr ? task().cut.slot_bytes : ~uint64_t{0});
-  if (task().staged != nullptr && c.program != task().staged) StoreRelaxed(&channel().control->mapped, ++state.mapped);
+  if (task().staged != nullptr) CountTaken(task());
   if (c.packing != Packing::kNone && channel().wait != nullptr) {
     const auto index = static_cast<uint32_t>(c.packing) - 1;
     StoreRelaxed(&channel().wait->packed[index], ++state.packed[index]);
@@ -480,19 +480,28 @@ AXCCL_DEVICE void Interpreter::Announce() {
   StoreRelaxed(&announcement->input_map, task().input_map);
   StoreRelaxed(&announcement->output_map, task().output_map);
   StoreRelaxed(&announcement->factor, c.own_factor.u64);
+  StoreRelaxed(&announcement->scratch_map, task().scratch_map);
 }
 
-// Called by all threads after the barrier before a task of two programs: decides which program all ranks use. The end
-// of the barrier passes the decision to other lanes.
+// Called by all threads after the barrier before a task of several programs: decides which one all ranks use. The end
+// of the barrier passes the decision to other lanes, and where grown scratch is.
 AXCCL_DEVICE void Interpreter::Agree() {
-  bool unmapped = false;
+  bool unmapped = false, cramped = task().grown == nullptr;
   for (uint32_t p = ThreadIndex(); p < channel().size; p += NumThreads()) {
     const Announcement* const announcement = channel().AnnouncementOf(p, context().sequence);
     unmapped |= LoadRelaxed(&announcement->input_map) == kUnmapped;
     unmapped |= LoadRelaxed(&announcement->output_map) == kUnmapped;
+    cramped |= LoadRelaxed(&announcement->scratch_map) == kUnmapped;
   }
-  const bool staged = BarrierCount(unmapped) != 0;
-  if (IsFirst()) StoreRelaxed(&channel().state.take_staged, staged ? 1u : 0u);
+  uint32_t taken = State::kFirst;
+  if (BarrierCount(unmapped) != 0) taken = BarrierCount(cramped) != 0 ? State::kStaged : State::kGrown;
+  if (IsFirst()) StoreRelaxed(&channel().state.taken, taken);
+  if (taken != State::kGrown) return;
+  for (uint32_t p = ThreadIndex(); p < channel().size; p += NumThreads()) {
+    Member& member = channel().members()[p];
+    const uint32_t map = LoadRelaxed(&channel().AnnouncementOf(p, context().sequence)->scratch_map);
+    member.scratch[Member::kGrown] = reinterpret_cast<uint8_t*>(LoadRelaxed(&member.maps[map]));
+  }
 }
 
 // Reads the member's announcement once it has arrived. The tokens of lane 0 pass the binding to other lanes.

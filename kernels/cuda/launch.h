@@ -63,15 +63,17 @@ inline constexpr size_t kRowedSlotBytes = StoredRows(kRowedBytes) * kRowBytes;
 inline constexpr uint32_t kRowedEndpoints = 1;
 AXCCL_HD constexpr uint32_t WordedEndpoints(uint32_t ranks) { return ranks > 2 ? ranks - 1 : 1; }
 
-// A rank's announcement of its buffers to its peers, before a direct program or a task of two programs (Task::staged).
-// There is one for each parity of the sequence number. An address is `offset` bytes from the entry `map` of the
-// reader's Member::maps; map 0 is the address space itself.
+// A rank's announcement of its buffers to its peers, before a direct program or a task of several programs
+// (Task::staged). There is one for each parity of the sequence number. An address is `offset` bytes from the entry
+// `map` of the reader's Member::maps; map 0 is the address space itself. Grown scratch begins where its entry says.
 inline constexpr uint32_t kUnmapped = ~0u;  // a value of `map`: not all members can access the buffer
 struct alignas(kCacheLine) Announcement {
   uint64_t input_offset, output_offset;
   uint32_t input_map, output_map;
-  uint64_t factor;  // the Factor of the rank's input
-  uint64_t reserved[4];
+  uint64_t factor;       // the Factor of the rank's input
+  uint32_t scratch_map;  // of the rank's grown scratch; kUnmapped: it has none, or not all members can access it
+  uint32_t reserved0;
+  uint64_t reserved[3];
 };
 static_assert(sizeof(Announcement) == 64);
 
@@ -168,8 +170,8 @@ struct Program {
 
 // How the data of a call is cut, as in exec::Prepared. Slot s of a lane in turn t starts at
 //   t % kRotation * Channel::half_bytes + sets.OffsetOf(t) + (lane * Program::slots + s) * slot_bytes
-// bytes of the rank's scratch (or of its MulticastArea); if slots are packed, it is the packed slot of its endpoint and
-// that turn.
+// bytes of the rank's scratch (or of its grown scratch or MulticastArea, which have other halves); if slots are packed,
+// it is the packed slot of its endpoint and that turn.
 struct Cut {
   plan::Partition partition;
   uint64_t turns = 1;
@@ -192,7 +194,9 @@ struct alignas(kCacheLine) Control {
   uint32_t reserved = 0;
   uint64_t sequence = 0;  // number of the operation
   uint64_t turn = 0;
-  uint64_t mapped = 0;  // operations so far that used the first of two programs (Task::staged)
+  uint64_t mapped = 0;  // operations so far that used the first of several programs (Task::staged)
+  // Those so far that could have used grown scratch, and did not; and that did (Task::grown).
+  uint64_t cramped = 0, grown = 0;
 };
 
 // What an operation waits for, in host memory that the device sees; one for each channel of a rank. A strand whose wait
@@ -249,10 +253,12 @@ struct State {
   uint32_t strands_done = 0;   // of the running operation
   uint32_t broken = 0;         // an operation stopped early: nothing runs on this channel any more
   uint64_t barriers_done = 0;  // 1 + the turn of the last barrier before an operation
-  uint64_t mapped = 0;         // as Control::mapped
-  uint32_t take_staged = 0;    // which of two programs the running operation uses
-  uint64_t unmet = 0;          // 1: Channel::members are not there yet
-  uint64_t packed[2] = {};     // as Wait::packed
+  uint64_t mapped = 0;         // as Control::mapped, and these
+  uint64_t cramped = 0, grown = 0;
+  enum : uint32_t { kFirst, kStaged, kGrown };
+  uint32_t taken = kFirst;  // which of several programs the running operation uses
+  uint64_t unmet = 0;       // 1: Channel::members are not there yet
+  uint64_t packed[2] = {};  // as Wait::packed
 };
 
 // The parts of the member's memory, at the addresses of this rank's device. That of a member on another machine is a
@@ -264,11 +270,14 @@ struct alignas(16) Member {
   uint8_t* packed = nullptr;
   uint8_t* rows = nullptr;
   uint8_t* announcements = nullptr;  // Announcement[2], then Channel::view_bytes of ViewPlace for each parity
-  uint8_t* scratch[2] = {};          // [1]: for slots that ranks of several machines use (Operand::between)
-  const uint64_t* maps = nullptr;    // addresses of its exports, by number; [0] = 0
-  uint8_t* block = nullptr;          // that has all of these but scratch[1]
-  uint32_t rank = 0;                 // in the communicator
-  uint32_t is_far = 0;               // 1: on another machine, and all of these are in a mirror
+  // [1]: for slots that ranks of several machines use (Operand::between). [kGrown]: grown scratch, which kernels put
+  // here as it is announced.
+  static constexpr uint32_t kGrown = 2;
+  uint8_t* scratch[kGrown + 1] = {};
+  const uint64_t* maps = nullptr;  // addresses of its exports, by number; [0] = 0
+  uint8_t* block = nullptr;        // that has all of these but scratch[1]
+  uint32_t rank = 0;               // in the communicator
+  uint32_t is_far = 0;             // 1: on another machine, and all of these are in a mirror
 };
 
 // The addresses of a channel's members, for channels that each member creates by itself. The host finds the members
@@ -306,6 +315,7 @@ struct Channel {
   uint32_t* posted = nullptr;         // entries so far, of all channels of the rank
   uint32_t number = 0;                // in entries of the ring
   uint64_t half_bytes = 0;            // scratch that turns of one parity use
+  uint64_t grown_half_bytes = 0;      // the same of grown scratch
   uint32_t endpoints = 0, lanes = 0;  // of the lines
   uint32_t size = 0, self = 0;
   uint32_t bindings_at = 0;
@@ -443,6 +453,10 @@ struct Task {
   // plan is the same).
   const Program* staged = nullptr;
   Cut staged_cut;
+  // Null, or what runs instead of `staged` if all members announce that all can access their grown scratch, where its
+  // slots are.
+  const Program* grown = nullptr;
+  Cut grown_cut;
   const void* scalar_pointer = nullptr;  // kPreMultiply: an element of `type` in device memory, or null: use `scalar`
   uint64_t scalar = 0;                   // the bytes of an element
   const ViewTable* views = nullptr;      // null: input and output are blocks one after the other
@@ -456,10 +470,19 @@ struct Task {
   Scaling scaling = Scaling::kNone;
   uint8_t group_order = 0;  // contributions are rounded as if they were stored
   Small small;
-};
-static_assert(sizeof(Task) == 264);
+  uint32_t scratch_map = kUnmapped;  // announced
+  uint32_t reserved = 0;
 
-inline constexpr uint32_t kMaxTasks = 15;
+  // Of all programs that it may use: the most lanes.
+  AXCCL_HD uint32_t MostLanes() const {
+    uint32_t most = cut.partition.lanes;
+    if (staged != nullptr && staged_cut.partition.lanes > most) most = staged_cut.partition.lanes;
+    return grown != nullptr && grown_cut.partition.lanes > most ? grown_cut.partition.lanes : most;
+  }
+};
+static_assert(sizeof(Task) == 352);
+
+inline constexpr uint32_t kMaxTasks = 11;
 
 // The kernel's parameters, within the 4 KiB that every driver takes.
 struct Launch {

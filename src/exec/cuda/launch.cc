@@ -26,7 +26,9 @@ namespace cuda = kernels::cuda;
 uint64_t BytesOfStrand(const cuda::Task& task) {
   if (task.small.does != 0) return task.small.items() * 16;
   const plan::Partition& cut = task.cut.partition;
-  const uint32_t lanes = task.staged == nullptr ? cut.lanes : std::min(cut.lanes, task.staged_cut.partition.lanes);
+  uint32_t lanes = cut.lanes;  // the least of all programs
+  if (task.staged != nullptr) lanes = std::min(lanes, task.staged_cut.partition.lanes);
+  if (task.grown != nullptr) lanes = std::min(lanes, task.grown_cut.partition.lanes);
   const uint64_t bytes = cut.count * ElementSize(task.type) / lanes;
   const bool rows = task.cut.packing == cuda::Packing::kRows;
   return rows ? cuda::StoredRows(bytes) * cuda::kRowPlaces * 16 : bytes;
@@ -142,8 +144,7 @@ class DeviceLaunch {
       AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, tables_.At(tables), capture_ != 0));
       tables += TableBytes(*call);
       waves_[wave].tasks.push_back(task);
-      lanes_ =
-          std::max({lanes_, task.cut.partition.lanes, task.staged != nullptr ? task.staged_cut.partition.lanes : 1});
+      lanes_ = std::max(lanes_, task.MostLanes());
       most_bytes_ = std::max(most_bytes_, BytesOfStrand(task));
     }
     return Status();

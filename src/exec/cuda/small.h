@@ -16,7 +16,7 @@ LoweredProgram LowerProgram(const Program& program);
 
 // The numbers of the short way for a task, complete but for this. They say what the program says, so they are right if
 // the plan is. Tasks also go the general way if their slots are not packed in words, or if they have views, slices or
-// two programs.
+// several programs.
 kernels::cuda::Small LowerTask(const LoweredProgram& program, const kernels::cuda::Task& task);
 
 }  // namespace axccl::exec

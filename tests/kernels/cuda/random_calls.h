@@ -28,8 +28,11 @@ inline void Legalize(CallSpec* call) {
   }
   if (call->count == 0) call->in_place = 0;
   const auto& algorithms = algo::Algorithms(call->kind);
-  const bool has_staged = std::find(algorithms.begin(), algorithms.end(), call->staged) != algorithms.end();
-  if (!IsDirect(call->algorithm) || !has_staged) call->staged = {};
+  const auto has = [&](std::string_view name) {
+    return std::find(algorithms.begin(), algorithms.end(), name) != algorithms.end();
+  };
+  if (!IsDirect(call->algorithm) || !has(call->staged)) call->staged = {};
+  if (call->staged.empty() || !has(call->grown)) call->grown = {};
 }
 
 // Puts the call on views.
@@ -58,6 +61,13 @@ inline void OfferStaged(int ranks, int lanes, CallSpec* call, harness::Random* r
   } while (IsDirect(call->staged));
   call->staged_lanes = 1 + static_cast<int>(random->Below(static_cast<uint64_t>(lanes)));
   call->unmapped = random->OneIn(2) ? 0 : static_cast<uint32_t>(random->Below(1u << ranks));
+  call->grown = {};
+  if (random->OneIn(3)) return;
+  do {
+    call->grown = algorithms[random->Below(algorithms.size())];
+  } while (IsDirect(call->grown));
+  call->grown_lanes = 1 + static_cast<int>(random->Below(static_cast<uint64_t>(lanes)));
+  call->cramped = random->OneIn(2) ? 0 : static_cast<uint32_t>(random->Below(1u << ranks));
 }
 
 inline CallSpec RandomCall(int ranks, int lanes, harness::Random* random) {

@@ -40,15 +40,24 @@ std::string RunSequence(Kernel kernel, int ranks, int lanes, const std::vector<C
   const bool rows = std::any_of(calls.begin(), calls.end(), [](const CallSpec& call) { return call.rows; });
   const bool ended = world.Run(kernel, RandomShape(ranks, lanes, together, &random, rows), options);
   std::string wrong = ended ? world.Check() : "hangs";
-  const auto mapped = static_cast<uint64_t>(std::count_if(calls.begin(), calls.end(), [&](const CallSpec& call) {
-    return !call.staged.empty() && (call.unmapped & ((1u << ranks) - 1)) == 0;
-  }));
+  uint64_t mapped = 0, grown = 0, cramped = 0;
+  for (const CallSpec& call : calls) {
+    const uint32_t all = (1u << ranks) - 1;
+    if (call.staged.empty()) continue;
+    if ((call.unmapped & all) == 0) {
+      ++mapped;
+    } else if (!call.grown.empty()) {
+      ++((call.cramped & all) == 0 ? grown : cramped);
+    }
+  }
   for (int rank = 0; rank < ranks && wrong.empty(); ++rank) {
     if (world.control(rank).report != 0) wrong = "rank " + std::to_string(rank) + " reports";
     if (world.state(rank).sequence != calls.size()) wrong = "counts operations wrongly";
     const uint64_t turn = world.state(rank).turn;
     if (turn != world.state(0).turn || (turns != 0 && turn != turns)) wrong = "counts turns wrongly";
-    if (world.control(rank).mapped != mapped) wrong = "takes the wrong one of two programs";
+    const Control& control = world.control(rank);
+    if (control.mapped != mapped || control.grown != grown || control.cramped != cramped)
+      wrong = "takes the wrong one of several programs";
   }
   if (wrong.empty()) return wrong;
   wrong += "; seed " + std::to_string(seed) + ", calls:\n";
@@ -230,7 +239,7 @@ std::string RunOffers(Kernel kernel, uint64_t seed) {
   CallSpec staged = offer;
   staged.algorithm = offer.staged;
   staged.lanes = offer.staged_lanes;
-  staged.staged = {};
+  staged.staged = staged.grown = {};
   std::vector<CallSpec> calls;
   for (uint64_t n = 3 + random.Below(6); n != 0; --n) {
     if (random.OneIn(2)) OfferStaged(ranks, kLanes, &offer, &random);

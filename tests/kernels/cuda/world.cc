@@ -20,7 +20,8 @@ namespace axccl::kernels::cuda {
 namespace {
 
 constexpr uint32_t kEndpoints = 72;
-constexpr uint64_t kScratchBytes = 24 << 10;
+constexpr uint64_t kScratchBytes = 24 << 10, kGrownBytes = 40 << 10;
+constexpr uint32_t kGrownMap = 2;
 constexpr uint64_t kViewBytes = 8 * sizeof(ViewPlace);
 
 template <class T>
@@ -47,7 +48,8 @@ std::shared_ptr<const exec::Program> ProgramOf(const plan::Contract& contract, s
 }
 
 // Prepares calls like exec::Channel, with tiles of the test's choice.
-exec::Prepared Prepare(const CallSpec& call, std::shared_ptr<const exec::Program> program) {
+exec::Prepared Prepare(const CallSpec& call, std::shared_ptr<const exec::Program> program,
+                       uint64_t scratch_bytes = kScratchBytes) {
   const plan::Schedule& schedule = program->plan->schedule;
   const uint64_t element = ElementSize(call.type);
   exec::Prepared prepared;
@@ -57,13 +59,13 @@ exec::Prepared Prepare(const CallSpec& call, std::shared_ptr<const exec::Program
   cut.lanes = schedule.lanes;
   cut.parts = schedule.parts;
   if (schedule.slots != 0) {
-    const uint64_t room = kScratchBytes / (uint64_t{schedule.slots} * plan::kRotation * schedule.lanes) / 64 * 64;
+    const uint64_t room = scratch_bytes / (uint64_t{schedule.slots} * plan::kRotation * schedule.lanes) / 64 * 64;
     uint64_t tile = room / (cut.granule * element) * cut.granule * schedule.parts;
     if (call.tile != 0) tile = std::min(tile, RoundUp(call.tile, cut.granule));
     cut.tile = tile >= plan::LaneSpan(cut, cut.lanes - 1).count ? 0 : tile;
     prepared.slot_bytes = std::max<uint64_t>(RoundUp(plan::SlotElements(cut) * element, 64), 64);
     prepared.sets.bytes = prepared.slot_bytes * schedule.slots * schedule.lanes;
-    prepared.sets.count = std::max<uint64_t>(kScratchBytes / plan::kRotation / prepared.sets.bytes, 1);
+    prepared.sets.count = std::max<uint64_t>(scratch_bytes / plan::kRotation / prepared.sets.bytes, 1);
   }
   prepared.turns = plan::Turns(cut);
   prepared.whole = cut.tile == 0 && cut.lanes == 1 && cut.parts == 1;
@@ -106,16 +108,17 @@ uint32_t SignatureOf(const CallSpec& call, const plan::Plan& plan) {
 }  // namespace
 
 std::string CallSpec::Text() const {
-  char text[240];
+  char text[320];
   std::snprintf(
       text, sizeof(text),
       "%s by %.*s, %d lanes, root %d, count %llu, tile %llu, %s %s, scaling %d, in place %x, packs %d%d, %zu views, "
-      "else by %.*s, %d lanes, unmapped %x, %d slices%s, order %d",
+      "else by %.*s, %d lanes, unmapped %x, or grown by %.*s, %d lanes, cramped %x, %d slices%s, order %d",
       plan::KindName(kind), static_cast<int>(algorithm.size()), algorithm.data(), lanes, root,
       static_cast<unsigned long long>(count), static_cast<unsigned long long>(tile), DataTypeName(type),
       CombineName(combine), static_cast<int>(scaling), in_place, packs, rows, views.size(),
-      static_cast<int>(staged.size()), staged.data(), staged_lanes, unmapped, chunks.slices,
-      chunks.produced ? " produced" : "", static_cast<int>(chunks.order));
+      static_cast<int>(staged.size()), staged.data(), staged_lanes, unmapped, static_cast<int>(grown.size()),
+      grown.data(), grown_lanes, cramped, chunks.slices, chunks.produced ? " produced" : "",
+      static_cast<int>(chunks.order));
   return text;
 }
 
@@ -134,9 +137,11 @@ void World::MakeDevice(int rank) {
   device->rows.resize(words(static_cast<size_t>(kRowedEndpoints) * kRotation * kRowedSlotBytes + kRowBytes));
   device->announcements.resize(words(2 * sizeof(Announcement) + 2 * kViewBytes));
   device->scratch.resize(words(kScratchBytes), 0xcccccccccccccccc);
+  device->grown.resize(words(kGrownBytes), 0xcccccccccccccccc);
   device->bound.resize(words(kScratchBytes), 0xcccccccccccccccc);
-  // A member exports its whole address space, shifted.
-  device->maps = {0, static_cast<uint64_t>(rank + 1) << 20};
+  // A member exports its whole address space, shifted, and its grown scratch.
+  const uint64_t grown = RoundUp(reinterpret_cast<uint64_t>(device->grown.data()), 64);
+  device->maps = {0, static_cast<uint64_t>(rank + 1) << 20, grown};
   const size_t bindings = Channel::MembersAt() + sizeof(Member) * static_cast<size_t>(ranks_);
   device->channel_memory.resize(words(bindings + sizeof(Binding) * static_cast<size_t>(ranks_)));
   device->channel = new (device->channel_memory.data()) Channel;
@@ -160,6 +165,7 @@ void World::FillChannel(int rank) {
   channel.wait = &device.wait;
   channel.barrier = reinterpret_cast<const Program*>(barrier.data());
   channel.half_bytes = kScratchBytes / kRotation;
+  channel.grown_half_bytes = kGrownBytes / kRotation;
   channel.endpoints = kEndpoints;
   channel.lanes = static_cast<uint32_t>(lanes_);
   channel.size = static_cast<uint32_t>(ranks_);
@@ -321,8 +327,19 @@ void World::OfferStaged(Part* part) {
   part->task.staged = reinterpret_cast<const Program*>(part->staged.data());
   const exec::Prepared prepared = Prepare(call, program);
   part->task.staged_cut = exec::MakeCudaCut(prepared, PackingOf(call, prepared));
+  if (!call.grown.empty()) OfferGrown(part);
   if ((call.unmapped >> part->rank & 1) == 0) return;
   (random_.OneIn(2) ? part->task.input_map : part->task.output_map) = kUnmapped;
+}
+
+void World::OfferGrown(Part* part) {
+  const CallSpec& call = part->call;
+  const plan::Contract contract{call.kind, ranks_, call.root};
+  const auto program = ProgramOf(contract, call.grown, call.grown_lanes, part->rank);
+  part->grown = Must(exec::MakeCudaProgram(*program));
+  part->task.grown = reinterpret_cast<const Program*>(part->grown.data());
+  part->task.grown_cut = exec::MakeCudaCut(Prepare(call, program, kGrownBytes), Packing::kNone);
+  if ((call.cramped >> part->rank & 1) == 0) part->task.scratch_map = kGrownMap;
 }
 
 void World::MakeSliced(const exec::Program& program, Part* part) {

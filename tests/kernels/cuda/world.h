@@ -49,6 +49,11 @@ struct CallSpec {
   std::string_view staged;
   int staged_lanes = 1;
   uint32_t unmapped = 0;
+  // The algorithm that runs instead of that in grown scratch, unless a rank in `cramped` reports that not all ranks
+  // reach its grown scratch. Empty: there is none.
+  std::string_view grown;
+  int grown_lanes = 1;
+  uint32_t cramped = 0;
   // A plan with slices, which is not on views and the only plan of its world: how it is cut; 0 slices: another plan.
   algo::Chunking chunks{.slices = 0};
 
@@ -106,7 +111,7 @@ class World {
 
  private:
   struct Device {
-    std::vector<uint64_t> lines, packed, rows, announcements, scratch, bound, channel_memory;
+    std::vector<uint64_t> lines, packed, rows, announcements, scratch, grown, bound, channel_memory;
     std::vector<uint64_t> maps, meeting_memory;
     Channel* channel = nullptr;
     Control control;
@@ -120,7 +125,7 @@ class World {
     uint8_t* input = nullptr;
     uint8_t* output = nullptr;
     std::vector<uint8_t> wanted_input, wanted_output;
-    std::vector<std::byte> program, staged;
+    std::vector<std::byte> program, staged, grown;
     std::vector<uint64_t> view_table;
     std::vector<uint32_t> in, out;          // words of chunks
     std::vector<uint32_t> seen, came;       // their stamps
@@ -137,6 +142,7 @@ class World {
   void MakeBuffers(Part* part);
   void MakeTask(Part* part);
   void OfferStaged(Part* part);
+  void OfferGrown(Part* part);
   void MakeSliced(const exec::Program& program, Part* part);
   // world_views.cc
   struct Tensor;
