@@ -28,6 +28,7 @@ axcclCommInfo_t Describe(comm::Communicator* core) {
   all.verify_seconds = comm::Programs::Process().usage().verify_seconds;
   const exec::DeviceStatistics statistics = core->device().statistics();
   all.mapped = statistics.mapped;
+  all.grown = statistics.grown;
   all.ll = statistics.ll;
   all.ll128 = statistics.ll128;
   all.timeout = core->deadline().seconds;

@@ -100,6 +100,11 @@ std::vector<Info> OwnParameters() {
       Bytes("AXCCL_MAP_BYTES", "512K", 0, kTera,
             "GPU ranks of several processes move data from buffer to buffer in calls of at least so many bytes; rank "
             "0's setting counts"),
+      Bytes("AXCCL_GROW_BYTES", "16M", 0, kTera,
+            "where such calls are of so many bytes and buffers cannot be mapped, GPU ranks take more scratch; rank 0's "
+            "setting counts"),
+      Bytes("AXCCL_GROWN_SCRATCH_BYTES", "16M", 0, kTera,
+            "scratch that a GPU rank takes then, for such calls; 0: none; rank 0's setting counts"),
       Bytes(
           "AXCCL_COPY_BYTES", "8M", 1, kTera,
           "with CTAPolicy zero, copy engines make calls of at least so many bytes, of all ranks together; the largest "

@@ -13,7 +13,8 @@ struct Settings {
   cost::Machine machine;
   NetworkSource network = NetworkSource::kFixed;
   uint64_t scratch_bytes = 0;
-  uint64_t map_bytes = 0;  // AXCCL_MAP_BYTES
+  uint64_t map_bytes = 0;                            // AXCCL_MAP_BYTES
+  uint64_t grow_bytes = 0, grown_scratch_bytes = 0;  // AXCCL_GROW_BYTES, AXCCL_GROWN_SCRATCH_BYTES
   uint32_t lanes = 1, least_lanes = 1;
   uint32_t most_blocks = 64;  // maxCTAs: of a launch on a GPU, for each rank
   uint32_t allow_calls = 1;   // AXCCL_CMA

@@ -81,6 +81,8 @@ Result<Settings> ReadSettings(const SetupOptions& options) {
   } else {
     settings.scratch_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_SCRATCH_BYTES"));
     settings.map_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_MAP_BYTES"));
+    settings.grow_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_GROW_BYTES"));
+    settings.grown_scratch_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_GROWN_SCRATCH_BYTES"));
     settings.allow_calls = param::Get("AXCCL_CMA") != "0";
     settings.group_order = param::Get("AXCCL_ORDER") == "group";
     settings.gpu_channels = static_cast<uint32_t>(param::GetInt("AXCCL_GPU_CHANNELS"));
@@ -414,6 +416,8 @@ class Builder {
     device_options_.spans_machines = spans_machines_;
     device_options_.notice_seconds = settings_.notice_seconds;
     device_options_.map_bytes = settings_.map_bytes;
+    device_options_.grow_bytes = settings_.grow_bytes;
+    device_options_.grown_scratch_bytes = settings_.grown_scratch_bytes;
     AXCCL_ASSIGN_OR_RETURN(device_, platform().Create(device_options_));
     DeviceSetup setup(exchange_, block_.get(), &reaches_);
     return device_->Share(&setup, members_);

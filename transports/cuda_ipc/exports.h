@@ -35,6 +35,7 @@ struct ExportTable {
     Handle handle;
   };
   alignas(kCacheLine) std::atomic<uint64_t> changes;
+  std::atomic<uint32_t> declines;  // the rank will not export what all ranks would have to
   Entry entries[kNumbers];
 
   // This rank's answer for allocation `number` of `rank`: 0 before it has looked; otherwise twice its generation, plus
@@ -74,6 +75,11 @@ class Exports {
   // Allocations that contain `pointer` will not be used soon: peers release them at their next look, and a later use
   // exports them again. No work that uses their numbers may be running. What is kept or held stays.
   void LetGo(CUdeviceptr pointer);
+  // Publishes that this rank will not export what all ranks would have to, and whether one has.
+  void Decline() { own().declines.store(1, std::memory_order_release); }
+  bool Declines(size_t rank) const {
+    return tables_[rank] != nullptr && tables_[rank]->declines.load(std::memory_order_acquire) != 0;
+  }
   // For all ranks of the process: the allocation at `base` is about to be freed, kept or not.
   static void Freed(CUdeviceptr base);
 

@@ -31,8 +31,15 @@ Result<std::vector<int>> DevicesThatReach(const Device& device) {
   return reaching;
 }
 
+}  // namespace
+
 Result<Memory> AllocateMapped(const Device& device, size_t bytes) {
+  const Scope scope(device);
   const Driver& driver = Driver::Loaded();
+  if (!Has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+      !Has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
+    return MakeStatus(Code::kInvalidUsage, "CUDA device %d has no virtual memory that processes can share as a file",
+                      device.ordinal());
   const CUmemAllocationProp properties = ShareableOn(device);
   size_t unit = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(
@@ -49,8 +56,6 @@ Result<Memory> AllocateMapped(const Device& device, size_t bytes) {
   return memory;
 }
 
-}  // namespace
-
 CUmemAllocationProp ShareableOn(const Device& device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -62,14 +67,11 @@ CUmemAllocationProp ShareableOn(const Device& device) {
 
 Result<Memory> Allocate(const Device& device, size_t bytes) {
   const Scope scope(device);
-  if (Has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-      Has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
-    if (const Result<Memory> memory = AllocateMapped(device, bytes); memory.ok()) {
-      const Status cleared = device.Clear(memory.value().address, memory.value().mapped);
-      if (cleared.ok()) return memory;
-      Free(device, memory.value());
-      return cleared;
-    }
+  if (const Result<Memory> memory = AllocateMapped(device, bytes); memory.ok()) {
+    const Status cleared = device.Clear(memory.value().address, memory.value().mapped);
+    if (cleared.ok()) return memory;
+    Free(device, memory.value());
+    return cleared;
   }
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr address, device.Allocate(bytes));
   return Memory{address, 0};

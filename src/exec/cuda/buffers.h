@@ -40,6 +40,10 @@ class CudaBuffers {
     return exports_.Lacks(static_cast<size_t>(rank), place.number);
   }
 
+  // For grown scratch: that this rank can have none, and whether a rank has said so.
+  void Decline() { exports_.Decline(); }
+  bool Declines(int rank) const { return exports_.Declines(static_cast<size_t>(rank)); }
+
   // The buffer will not be used soon, and no running work uses it.
   void LetGo(const void* buffer) { exports_.LetGo(reinterpret_cast<CUdeviceptr>(buffer)); }
   CUdeviceptr maps_of(size_t rank) const { return imports_->maps_of(rank); }

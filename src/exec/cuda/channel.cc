@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/exec/cuda/grown_scratch.h"
 #include "src/exec/cuda/packing.h"
 #include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/program.h"
@@ -27,6 +28,11 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& parts,
     options.multicast_folds = CudaMulticast::Folds;
   }
   on_device->plans_ = std::make_unique<PlanCache>(on_device->members_.get(), options, nullptr);
+  if (const GrownScratch* const grown = parts.links->grown_scratch();
+      grown != nullptr && place == CudaPlace::kDefault) {
+    options.scratch_bytes = grown->bytes();
+    on_device->grown_plans_ = std::make_unique<PlanCache>(on_device->members_.get(), options, nullptr);
+  }
   AXCCL_RETURN_IF_ERROR(on_device->Upload());
   return on_device;
 }
@@ -67,6 +73,7 @@ Status CudaChannel::Upload() {
     number_ = channel.number = proxy->AddChannel(channel_);
   }
   channel.half_bytes = members_->own().layout.scratch_bytes / plan::kRotation;
+  if (grown_plans_ != nullptr) channel.grown_half_bytes = parts_.links->grown_scratch()->bytes() / plan::kRotation;
   channel.endpoints = members_->own().layout.endpoints;
   channel.lanes = members_->own().layout.lanes;
   channel.size = size;
@@ -159,6 +166,22 @@ Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool c
   return Status();
 }
 
+// Whether there is grown scratch or not: ranks count the calls that could use it.
+Status CudaChannel::OfferGrown(const Call& call, cuda::Task* task) {
+  const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(members_->size());
+  if (grown_plans_ == nullptr || bytes < parts_.grow_bytes) return Status();
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, grown_plans_->Prepare(call, tune::Access::kNone));
+  if (prepared->program->multicast) return Status();  // has more scratch of its own
+  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, UploadedOf(*prepared));
+  task->grown = program->on_device();
+  task->grown_cut = MakeCudaCut(*prepared, cuda::Packing::kNone);
+  task->signature += prepared->signature;
+  task->scratch_map = parts_.links->grown_scratch()->Find(*parts_.links->buffers());
+  const bool mapped = task->input_map != cuda::kUnmapped && task->output_map != cuda::kUnmapped;
+  if (!mapped && task->scratch_map != cuda::kUnmapped) channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
+  return Status();
+}
+
 Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table, bool captured) {
   Call call = requested;
   const bool ordered = call.group_order || (channel_ != nullptr && channel_->group_order());
@@ -174,7 +197,10 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
     channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
   task.cut = MakeCudaCut(*prepared, ChoosePackingOf(call, *prepared, program->packing));
-  if (direct != nullptr) AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
+  if (direct != nullptr) {
+    AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
+    AXCCL_RETURN_IF_ERROR(OfferGrown(call, &task));
+  }
   if (!number_) task.small = LowerTask(program->lowered, task);
   return task;
 }

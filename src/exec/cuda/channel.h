@@ -33,8 +33,8 @@ struct CudaParts {
   CudaWaits* waits;
   CudaLinks* links;
   CudaPrograms* programs;
-  uint64_t map_bytes;  // RankOptions::map_bytes
-  bool addresses;      // RankOptions::addresses
+  uint64_t map_bytes, grow_bytes;  // of RankOptions
+  bool addresses;                  // RankOptions::addresses
 };
 
 class CudaChannel {
@@ -82,6 +82,7 @@ class CudaChannel {
   Result<kernels::cuda::Task> TaskOf(const Call& call, const Prepared& prepared, const CudaPrograms::Uploaded& program,
                                      const Lent& table);
   Status OfferDirect(const Call& call, const Prepared& direct, bool captured, kernels::cuda::Task* task);
+  Status OfferGrown(const Call& call, kernels::cuda::Task* task);
   Status Settle();
   Result<int> FindMissing();
   Status CheckMissing(int position) const;
@@ -94,8 +95,8 @@ class CudaChannel {
   Channel* const channel_;  // null: kSelf
   const device::host::TimelinePtr order_;
   const CudaPlace place_;
-  std::unique_ptr<const Members> members_;  // with blocks in device memory
-  std::unique_ptr<PlanCache> plans_;
+  std::unique_ptr<const Members> members_;          // with blocks in device memory
+  std::unique_ptr<PlanCache> plans_, grown_plans_;  // the second, for grown scratch; null if there will be none
   CUdeviceptr memory_ = 0, maps_ = 0;
   kernels::cuda::Wait* wait_ = nullptr;
   uint32_t looks_ = 0;                         // of TellWait

@@ -14,6 +14,8 @@ using plan::Kind;
 
 void CudaWindows::Add(const OwnShare& share, const Window& window) {
   std::erase_if(shares_, [](const Share& known) { return known.life.expired(); });
+  std::erase_if(lives_, [](const auto& life) { return life.expired(); });
+  lives_.push_back(window.life());
   const Places places = window.places();
   const auto begin = reinterpret_cast<uint64_t>(share.memory);
   if (places->symmetric && places->team.size == places->ranks)

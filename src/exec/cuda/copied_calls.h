@@ -32,6 +32,7 @@
 // them so, by a release at the scope of the system. A rank's share of a window and its buffer are one memory.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -68,6 +69,10 @@ class CudaWindows {
   // To be called when nothing is under way. Returns what was kept for that, because unmapping may take long.
   std::vector<Places> TakeKept() { return std::exchange(kept_, {}); }
   bool keeps() const { return !kept_.empty(); }
+  // Whether there are windows, symmetric or not, that are not deregistered.
+  bool any() const {
+    return std::any_of(lives_.begin(), lives_.end(), [](const auto& life) { return !life.expired(); });
+  }
   // Nothing will be enqueued any more.
   void Clear();
 
@@ -77,6 +82,7 @@ class CudaWindows {
     std::weak_ptr<const void> life;
     std::weak_ptr<const WindowPlaces> places;
   };
+  std::vector<std::weak_ptr<const void>> lives_;  // of all windows
   std::vector<Share> shares_;
   std::vector<Places> kept_, kept_for_graphs_;
 };

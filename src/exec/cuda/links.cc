@@ -79,6 +79,9 @@ Status CudaLinks::ShareBuffers(Setup* setup, const std::vector<Member>& members)
   for (size_t rank = 0; rank < shared.size(); ++rank)
     tables.push_back(IsMirror(members[rank]) ? nullptr : shared[rank].memory);
   AXCCL_ASSIGN_OR_RETURN(buffers_, CudaBuffers::Create(*device_, static_cast<size_t>(options_.rank), tables, members));
+  if (options_.grown_scratch_bytes > layout_.channel.scratch_bytes && !options_.spans_machines)
+    grown_scratch_ =
+        std::make_unique<GrownScratch>(*device_, options_.rank, options_.ranks, options_.grown_scratch_bytes);
   return Status();
 }
 

@@ -13,6 +13,7 @@
 #include "src/device/cuda/device.h"
 #include "src/exec/channel/channel.h"
 #include "src/exec/cuda/buffers.h"
+#include "src/exec/cuda/grown_scratch.h"
 #include "src/exec/cuda/layout.h"
 #include "src/exec/cuda/multicast.h"
 #include "src/exec/cuda/proxy.h"
@@ -58,6 +59,8 @@ class CudaLinks {
   CUdeviceptr posted() const { return posted_; }
   // Null if ranks do not announce their buffers.
   CudaBuffers* buffers() const { return buffers_.get(); }
+  // Null if ranks take none.
+  GrownScratch* grown_scratch() const { return grown_scratch_.get(); }
   // Scratch that the switch between the devices reaches; null if there is none.
   const CudaMulticast* multicast() const { return multicast_.get(); }
   // Whether this rank and that one read each other's buffers, at the addresses there or by announcing them.
@@ -90,6 +93,7 @@ class CudaLinks {
   kernels::cuda::ProxyRing* ring_ = nullptr;
   CUdeviceptr posted_ = 0;
   std::unique_ptr<CudaProxy> proxy_;
+  std::unique_ptr<GrownScratch> grown_scratch_;
   std::unique_ptr<CudaBuffers> buffers_;
   std::unique_ptr<CudaMulticast> multicast_;
   uint32_t neighbours_ = 1;

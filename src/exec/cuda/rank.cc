@@ -9,6 +9,7 @@
 #include "src/exec/cuda/pipeline.h"
 #include "src/exec/cuda/pipeline_buffers.h"
 #include "src/exec/cuda/pointers.h"
+#include "src/exec/cuda/ranks.h"
 #include "src/exec/cuda/shared_memory.h"
 #include "src/exec/cuda/window.h"
 
@@ -33,9 +34,12 @@ Status CheckViews(const Device& device, const ViewList& views) {
 }  // namespace
 
 CudaRank::CudaRank(const RankOptions& options, const Device* device)
-    : options_(options), device_(device), links_(options, device), programs_(device), loans_(device), orders_(device) {}
+    : options_(options), device_(device), links_(options, device), programs_(device), loans_(device), orders_(device) {
+  EnterCudaRank(this);
+}
 
 CudaRank::~CudaRank() {
+  LeaveCudaRank(this);
   Disconnect();
   const Scope scope(*device_);
   if (control_ != nullptr) device_->ReturnHost(control_);
@@ -86,7 +90,8 @@ void CudaRank::Disconnect() {
 }
 
 CudaParts CudaRank::Parts() {
-  return {device_, control_, waits_.get(), &links_, &programs_, options_.map_bytes, options_.addresses};
+  return {device_,    control_,           waits_.get(),        &links_,
+          &programs_, options_.map_bytes, options_.grow_bytes, options_.addresses};
 }
 
 Result<CudaChannel*> CudaRank::ChannelOf(Channel* channel, CudaPlace place) {
@@ -145,6 +150,7 @@ const char* CudaRank::LinkName(const Member& peer) const {
 DeviceStatistics CudaRank::statistics() const {
   DeviceStatistics statistics = waits_->packed();
   statistics.mapped = __atomic_load_n(&control_->mapped, __ATOMIC_RELAXED);
+  statistics.grown = __atomic_load_n(&control_->grown, __ATOMIC_RELAXED);
   return statistics;
 }
 
@@ -230,10 +236,24 @@ Status CudaRank::Attend() {
     if (windows_.keeps() && orders_.AreDone()) unused = windows_.TakeKept();
     // Releases memory of peers' pipelines that are gone.
     if (channels_.any_created() && links_.buffers() != nullptr) AXCCL_RETURN_IF_ERROR(links_.buffers()->Look());
+    AttendScratch();
     const std::lock_guard attended(attended_->mutex);
     for (CudaPipeline* pipeline : attended_->pipelines) AXCCL_RETURN_IF_ERROR(pipeline->Attend());
   }
   return CheckDevice();
+}
+
+void CudaRank::AttendScratch() {
+  GrownScratch* const scratch = links_.grown_scratch();
+  if (scratch == nullptr || links_.buffers() == nullptr) return;
+  if (!scratch->IsDue(*links_.buffers(), __atomic_load_n(&control_->cramped, __ATOMIC_RELAXED))) return;
+  const Scope scope(*device_);
+  IfRanksAreIdle(this, [&] { scratch->Attend(links_.buffers()); });
+}
+
+bool CudaRank::idle() const {
+  const std::unique_lock lock(attended_->mutex, std::try_to_lock);
+  return lock.owns_lock() && attended_->pipelines.empty() && !windows_.any() && orders_.AreDone();
 }
 
 void CudaRank::Abort() { __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE); }

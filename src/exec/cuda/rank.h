@@ -74,6 +74,8 @@ class CudaRank final : public RankDevice {
   // How many of the blocks that are resident at a time a launch for `ranks` ranks may have: on created channels, or
   // also on the default one. Other ranks on the device need room for theirs, in launches of their own.
   uint64_t ShareOf(uint64_t resident_blocks, size_t ranks, bool created) const;
+  // Whether no kernel of the rank is under way, and none of the application waits for others by what the rank has made.
+  bool idle() const;
   CudaOrders& orders() { return orders_; }
   CudaLoans& loans() { return loans_; }
   const CudaLinks& links() const { return links_; }
@@ -84,6 +86,7 @@ class CudaRank final : public RankDevice {
  private:
   CudaParts Parts();
   void AwaitKernels();
+  void AttendScratch();
 
   const RankOptions options_;
   const device::cuda::Device* const device_;

@@ -43,6 +43,9 @@ struct RankOptions {
   double notice_seconds = 0;  // after which the user gets a notice about a wait, 0 = never
   // Bytes of a call, for its whole group, from which on buffers of peers in other processes are mapped.
   uint64_t map_bytes = 0;
+  // The same, from which on such ranks take grown scratch for calls whose buffers cannot be mapped; and how much each
+  // takes, 0: none.
+  uint64_t grow_bytes = 0, grown_scratch_bytes = 0;
   bool spans_machines = false;
   bool direct = true;     // false (NCCL_P2P_DISABLE): ranks do not communicate through device memory
   bool addresses = true;  // false (NCCL_P2P_DIRECT_DISABLE): buffers of peers in this process are mapped, too
