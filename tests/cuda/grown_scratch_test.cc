@@ -375,6 +375,38 @@ TEST(GrownScratch, NotWhileAKernelIsUnderWay) {
       Growing());
 }
 
+// By a window, kernels of the application may wait for other ranks, and a driver for these.
+TEST(GrownScratch, NotWhileThereIsAWindow) {
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        Buffers buffers(context.nranks());
+        constexpr size_t kBytes = size_t{2} << 20;
+        void* memory = nullptr;
+        ncclWindow_t window = nullptr;
+        ASSERT_OK(ncclMemAlloc(&memory, kBytes));
+        ASSERT_OK(ncclCommWindowRegister(clique.comm(), memory, kBytes, &window, NCCL_WIN_DEFAULT));
+        ASSERT_TRUE(context.Barrier());
+        const int files = SharedFiles();
+        int round = 0;
+        while (round < 8) ASSERT_NO_FATAL_FAILURE(Round(context, clique.comm(), clique.stream(), ++round, &buffers));
+        EXPECT_EQ(Grown(clique.comm()), 0u);
+        EXPECT_EQ(SharedFiles(), files);
+        ASSERT_TRUE(context.Barrier());
+        ASSERT_OK(ncclCommWindowDeregister(clique.comm(), window));
+        ASSERT_TRUE(context.Barrier());
+        ASSERT_OK(ncclMemFree(memory));
+        constexpr int kMost = 100;
+        while (Grown(clique.comm()) == 0 && round < kMost)
+          ASSERT_NO_FATAL_FAILURE(Round(context, clique.comm(), clique.stream(), ++round, &buffers));
+        EXPECT_NE(Grown(clique.comm()), 0u);
+        ASSERT_TRUE(context.Barrier());
+      },
+      Growing());
+}
+
 // A rank dies, or aborts, while the other one waits in a call that uses it.
 TEST(GrownScratch, Failures) {
   for (const bool dies : {true, false}) {

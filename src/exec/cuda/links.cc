@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/base/sizes.h"
 #include "src/exec/cuda/agree.h"
 #include "src/exec/cuda/rows.h"
 
@@ -80,8 +81,8 @@ Status CudaLinks::ShareBuffers(Setup* setup, const std::vector<Member>& members)
     tables.push_back(IsMirror(members[rank]) ? nullptr : shared[rank].memory);
   AXCCL_ASSIGN_OR_RETURN(buffers_, CudaBuffers::Create(*device_, static_cast<size_t>(options_.rank), tables, members));
   if (options_.grown_scratch_bytes > layout_.channel.scratch_bytes && !options_.spans_machines)
-    grown_scratch_ =
-        std::make_unique<GrownScratch>(*device_, options_.rank, options_.ranks, options_.grown_scratch_bytes);
+    grown_scratch_ = std::make_unique<GrownScratch>(*device_, options_.rank, options_.ranks,
+                                                    RoundUp(options_.grown_scratch_bytes, kPage));
   return Status();
 }
 
