@@ -115,7 +115,18 @@ void Round(RankContext& context, ncclComm_t comm, axcclStream_t stream, int roun
   ASSERT_TRUE(context.Barrier());
 }
 
-// Makes rounds until calls go through grown scratch, which is the same one on all ranks. Returns the last.
+// Makes rounds until one has used grown scratch, which is the same one on all ranks. They take it while they are idle,
+// which they seldom are here, and map it when they get to that.
+void MakeRoundsUntilUsed(RankContext& context, ncclComm_t comm, axcclStream_t stream, Buffers* buffers, int* round) {
+  constexpr int kMost = 1000;
+  const uint64_t grown = Grown(comm);
+  ASSERT_TRUE(context.Barrier());
+  for (const int first = *round; Grown(comm) == grown && *round < first + kMost;)
+    ASSERT_NO_FATAL_FAILURE(Round(context, comm, stream, ++*round, buffers));
+  EXPECT_GT(Grown(comm), grown);
+}
+
+// The same from before there is any.
 void MakeRoundsUntilGrown(RankContext& context, ncclComm_t comm, axcclStream_t stream, Buffers* buffers, int* round) {
   const int before = SharedFiles();
   const uint64_t grown = Grown(comm);
@@ -124,11 +135,7 @@ void MakeRoundsUntilGrown(RankContext& context, ncclComm_t comm, axcclStream_t s
     ASSERT_NO_FATAL_FAILURE(Round(context, comm, stream, ++*round, buffers));
   EXPECT_EQ(Grown(comm), grown);
   Await("there is no more scratch", [&] { return SharedFiles() > before; });
-  constexpr int kMost = 50;
-  ASSERT_TRUE(context.Barrier());
-  for (const int first = *round; Grown(comm) == grown && *round < first + kMost;)
-    ASSERT_NO_FATAL_FAILURE(Round(context, comm, stream, ++*round, buffers));
-  EXPECT_GT(Grown(comm), grown);
+  MakeRoundsUntilUsed(context, comm, stream, buffers, round);
 }
 
 class GrownScratchTest : public testing::TestWithParam<Layout> {};  // one rank a thread
@@ -239,7 +246,7 @@ TEST(GrownScratch, OneRankHasNone) {
           ASSERT_TRUE(context.Barrier());
           while (round < 16) ASSERT_NO_FATAL_FAILURE(Round(context, clique.comm(), clique.stream(), ++round, &buffers));
           EXPECT_EQ(Grown(clique.comm()), 0u);
-          EXPECT_EQ(SharedFiles(), 0);
+          Await("the other rank keeps its own", [] { return SharedFiles() == 0; });
           ASSERT_TRUE(context.Barrier());
         },
         Growing());
@@ -322,10 +329,9 @@ TEST(GrownScratch, Graphs) {
         Await("there is no more scratch", [] { return SharedFiles() != 0; });
         ASSERT_NO_FATAL_FAILURE(end(&meanwhile));
         ASSERT_TRUE(context.Barrier());
-        for (int round = 3; round < 6; ++round)
-          ASSERT_NO_FATAL_FAILURE(Round(context, clique.comm(), clique.stream(), round, &buffers));
+        int round = 3;
+        ASSERT_NO_FATAL_FAILURE(MakeRoundsUntilUsed(context, clique.comm(), clique.stream(), &buffers, &round));
         const uint64_t grown = Grown(clique.comm());
-        EXPECT_NE(grown, 0u);
         ASSERT_NO_FATAL_FAILURE(begin());
         ASSERT_NO_FATAL_FAILURE(end(&after));
         ASSERT_NO_FATAL_FAILURE(replay(before, 6));
@@ -359,7 +365,7 @@ TEST(GrownScratch, NotWhileAKernelIsUnderWay) {
         ASSERT_TRUE(context.Barrier());
         while (round < 8) ASSERT_NO_FATAL_FAILURE(Round(context, clique.comm(), clique.stream(), ++round, &buffers));
         EXPECT_EQ(Grown(clique.comm()), 0u);
-        EXPECT_EQ(SharedFiles(), 1);  // of the rank whose kernels have ended
+        Await("it is that of the rank whose kernels have ended", [] { return SharedFiles() == 1; });
         ASSERT_TRUE(context.Barrier());
         if (!waits) {
           ASSERT_OK(Sum(&one, &one, other.comm(), other.stream()));
@@ -368,8 +374,7 @@ TEST(GrownScratch, NotWhileAKernelIsUnderWay) {
         EXPECT_TRUE(one.AreAll(2));
         if (waits) Await("there is no more scratch", [] { return SharedFiles() == 2; });
         ASSERT_TRUE(context.Barrier());
-        while (round < 12) ASSERT_NO_FATAL_FAILURE(Round(context, clique.comm(), clique.stream(), ++round, &buffers));
-        EXPECT_NE(Grown(clique.comm()), 0u);
+        ASSERT_NO_FATAL_FAILURE(MakeRoundsUntilUsed(context, clique.comm(), clique.stream(), &buffers, &round));
         ASSERT_TRUE(context.Barrier());
       },
       Growing());
@@ -398,10 +403,7 @@ TEST(GrownScratch, NotWhileThereIsAWindow) {
         ASSERT_OK(ncclCommWindowDeregister(clique.comm(), window));
         ASSERT_TRUE(context.Barrier());
         ASSERT_OK(ncclMemFree(memory));
-        constexpr int kMost = 100;
-        while (Grown(clique.comm()) == 0 && round < kMost)
-          ASSERT_NO_FATAL_FAILURE(Round(context, clique.comm(), clique.stream(), ++round, &buffers));
-        EXPECT_NE(Grown(clique.comm()), 0u);
+        ASSERT_NO_FATAL_FAILURE(MakeRoundsUntilUsed(context, clique.comm(), clique.stream(), &buffers, &round));
         ASSERT_TRUE(context.Barrier());
       },
       Growing());
