@@ -79,7 +79,7 @@ std::unique_ptr<Block> ExecutionState::NewBlock() {
   block->local_stride = (program_->local_bytes + kLocalAlignment - 1) / kLocalAlignment * kLocalAlignment;
   block->local_bytes = uint64_t{block->threads} * block->local_stride;
   const uint64_t values = uint64_t{warps} * program_->values;
-  block->storage = program_->spare->Take(values + (block->local_bytes + kLocalAlignment) / sizeof(uint64_t));
+  block->storage = program_->spare.Take(values + (block->local_bytes + kLocalAlignment) / sizeof(uint64_t));
   block->local = Align(reinterpret_cast<std::byte*>(block->storage.words.get() + values), kLocalAlignment);
   block->predicate_storage.resize(uint64_t{warps} * program_->predicates);
   for (uint32_t i = 0; i < warps; ++i) {
@@ -94,7 +94,7 @@ std::unique_ptr<Block> ExecutionState::NewBlock() {
 
 ExecutionState::~ExecutionState() {
   for (auto* const blocks : {&resident_, &spare_}) {
-    for (const auto& block : *blocks) program_->spare->Put(std::move(block->storage));
+    for (const auto& block : *blocks) program_->spare.Put(std::move(block->storage));
   }
 }
 

@@ -188,7 +188,7 @@ struct Program {
   uint64_t const_begin = 0, const_end = 0;  // the module's .const variables
   bool reads_shared_in_bulk = false;
   std::shared_ptr<Decoder> decoder;
-  const std::shared_ptr<SpareMemory> spare = std::make_shared<SpareMemory>();
+  mutable SpareMemory spare;  // of blocks
 
   // Null if the function cannot be run, as `error` says. Thread-safe.
   const Procedure* Ready(int32_t index, std::string* error) const;
