@@ -363,5 +363,28 @@ TEST(Mapped, WhereIpcIsForbidden) {
   }
 }
 
+// Memory of ncclMemAlloc is for adapters, and for other machines where fabric handles can be had.
+TEST(Mapped, MemoryOfTheLibraryIsForAdapters) {
+  for (const int fabric : {0, 1, 2}) {
+    RunOptions options = Small();
+    options.environment.emplace_back("SOFTGPU_FABRIC", std::to_string(fabric));
+    const auto body = [fabric](RankContext&) {
+      ASSERT_NE(EnterGpu(0), nullptr);
+      void* memory = nullptr;
+      ASSERT_OK(ncclMemAlloc(&memory, 1000));
+      CUmemGenericAllocationHandle object = 0;
+      ASSERT_EQ(AXCCL_TEST_DRIVER(cuMemRetainAllocationHandle)(&object, memory), CUDA_SUCCESS);
+      CUmemAllocationProp properties{};
+      ASSERT_EQ(AXCCL_TEST_DRIVER(cuMemGetAllocationPropertiesFromHandle)(&properties, object), CUDA_SUCCESS);
+      ASSERT_EQ(AXCCL_TEST_DRIVER(cuMemRelease)(object), CUDA_SUCCESS);
+      constexpr int kFile = 1, kFabric = 8;  // CUmemAllocationHandleType
+      EXPECT_EQ(static_cast<int>(properties.requestedHandleTypes), fabric == 1 ? kFile | kFabric : kFile);
+      EXPECT_EQ(properties.allocFlags.gpuDirectRDMACapable, 1);
+      ASSERT_OK(ncclMemFree(memory));
+    };
+    RunRanks(harness::Processes(1), body, options);
+  }
+}
+
 }  // namespace
 }  // namespace axccl::tests

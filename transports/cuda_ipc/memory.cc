@@ -10,6 +10,10 @@ using device::cuda::Device;
 using device::cuda::Driver;
 using device::cuda::Scope;
 
+// CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED and CU_MEM_HANDLE_TYPE_FABRIC, which cuda.h has since CUDA 12.3.
+constexpr auto kFabricSupported = static_cast<CUdevice_attribute>(128);
+constexpr int kFabricHandle = 8;
+
 bool Has(const Device& device, CUdevice_attribute attribute) {
   int value = 0;
   return Driver::Loaded().cuDeviceGetAttribute(&value, attribute, device.id()) == CUDA_SUCCESS && value != 0;
@@ -31,6 +35,25 @@ Result<std::vector<int>> DevicesThatReach(const Device& device) {
   return reaching;
 }
 
+// Rounds `bytes` up. Processes of other machines can have the memory, too (fabric handles), where the device says so.
+// Even there, cuMemCreate fails if the user may not open an IMEX channel, and cuda.h does not say by which error.
+Result<CUmemGenericAllocationHandle> CreateObject(const Device& device, size_t* bytes) {
+  const Driver& driver = Driver::Loaded();
+  CUmemAllocationProp properties = ShareableOn(device);
+  size_t unit = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+  *bytes = (*bytes + unit - 1) / unit * unit;
+  CUmemGenericAllocationHandle object = 0;
+  if (Has(device, kFabricSupported)) {
+    CUmemAllocationProp more = properties;
+    more.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(properties.requestedHandleTypes | kFabricHandle);
+    if (driver.cuMemCreate(&object, *bytes, &more, 0) == CUDA_SUCCESS) return object;
+  }
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemCreate(&object, *bytes, &properties, 0));
+  return object;
+}
+
 }  // namespace
 
 Result<Memory> AllocateMapped(const Device& device, size_t bytes) {
@@ -40,15 +63,10 @@ Result<Memory> AllocateMapped(const Device& device, size_t bytes) {
       !Has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
     return MakeStatus(Code::kInvalidUsage, "CUDA device %d has no virtual memory that processes can share as a file",
                       device.ordinal());
-  const CUmemAllocationProp properties = ShareableOn(device);
-  size_t unit = 0;
-  AXCCL_RETURN_IF_CUDA_ERROR(
-      driver.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
   AXCCL_ASSIGN_OR_RETURN(const std::vector<int> devices, DevicesThatReach(device));
   Memory memory;
-  memory.mapped = (bytes + unit - 1) / unit * unit;
-  CUmemGenericAllocationHandle object = 0;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemCreate(&object, memory.mapped, &properties, 0));
+  memory.mapped = bytes;
+  AXCCL_ASSIGN_OR_RETURN(const CUmemGenericAllocationHandle object, CreateObject(device, &memory.mapped));
   const Result<CUdeviceptr> address = MapObject(object, memory.mapped, devices.data(), devices.size());
   driver.cuMemRelease(object);
   if (!address.ok()) return address.status();
@@ -62,6 +80,9 @@ CUmemAllocationProp ShareableOn(const Device& device) {
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties.location.id = device.ordinal();
+  // Adapters may then read and write it (GPUDirect RDMA).
+  properties.allocFlags.gpuDirectRDMACapable =
+      Has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) ? 1 : 0;
   return properties;
 }
 

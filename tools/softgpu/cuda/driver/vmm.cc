@@ -48,11 +48,15 @@ bool OnHost(const CUmemLocation& location) {
 CUresult CheckProperties(const CUmemAllocationProp* properties) {
   if (!Knobs().vmm) return CUDA_ERROR_NOT_SUPPORTED;
   if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if ((properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
-    Explain("memory can be shared by POSIX file descriptors only, handle types %#x are asked for",
+  int possible = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (Knobs().fabric != 0) possible |= CU_MEM_HANDLE_TYPE_FABRIC;
+  if ((properties->requestedHandleTypes & ~possible) != 0) {
+    Explain("memory can be shared by handles of types %#x only, %#x are asked for", static_cast<unsigned>(possible),
             static_cast<unsigned>(properties->requestedHandleTypes));
     return CUDA_ERROR_NOT_SUPPORTED;
   }
+  if ((properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && Knobs().fabric == 2)
+    return CUDA_ERROR_NOT_PERMITTED;
   if (OnHost(properties->location)) return CUDA_SUCCESS;
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   return FindDevice(properties->location.id) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
