@@ -267,10 +267,10 @@ TEST(ExplainTest, NamesTheChoiceTheCandidatesAndTheReason) {
 TEST(ExplainTest, KnowsGpus) {
   const Outcome apart = RunProgram("explain --op all_reduce --bytes 1G --ranks 8 --gpus 8");
   EXPECT_TRUE(Has(apart.text, "machine: 8 GPUs, fixed figures of an H100\n")) << apart.text;
-  EXPECT_TRUE(Has(apart.text, "copies between GPUs 8.2 GB/s by a lane, 450 by a GPU each way")) << apart.text;
-  EXPECT_TRUE(Has(apart.text, "\nchosen: direct, 64 lanes: ")) << apart.text;
+  EXPECT_TRUE(Has(apart.text, "copies between GPUs 21.8 GB/s by a lane, 450 by a GPU each way")) << apart.text;
+  EXPECT_TRUE(Has(apart.text, "\nchosen: direct, 32 lanes: ")) << apart.text;
   const Outcome sharp = RunProgram("explain --op all_reduce --bytes 1G --ranks 8 --gpus 8 --nvls yes");
-  EXPECT_TRUE(Has(sharp.text, "\nchosen: nvls, 64 lanes, ")) << sharp.text;
+  EXPECT_TRUE(Has(sharp.text, "\nchosen: nvls, 32 lanes, ")) << sharp.text;
   const Outcome shared = RunProgram("explain --op all_reduce --bytes 1G --ranks 8 --gpus 1");
   EXPECT_TRUE(Has(shared.text, "\nchosen: direct, 16 lanes: ")) << shared.text;
 }
