@@ -140,9 +140,13 @@ signal.signal(signal.SIGINT, handler)
 
 
 def _interrupt(script):
-    """Runs the script, sends it SIGINT from its "ready" until its "interrupted", and returns what it prints."""
+    """Runs the script, sends it SIGINT from its "ready" until its "interrupted", and returns what it prints.
+
+    It does not end before that: a signal would kill Python, which takes its handlers away when it ends.
+    """
     text = _PRELUDE.format(folder=os.path.dirname(os.path.abspath(__file__))) + textwrap.dedent(script)
-    with subprocess.Popen([sys.executable, "-uc", text], stdout=subprocess.PIPE, text=True) as child:
+    text += "\nsys.stdin.read()\n"
+    with subprocess.Popen([sys.executable, "-uc", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "ready\n"
         lines, interrupted = [], threading.Event()
 
@@ -156,6 +160,7 @@ def _interrupt(script):
         reader.start()
         while not interrupted.wait(0.05):
             child.send_signal(signal.SIGINT)
+        child.stdin.close()
         reader.join()
         return "".join(lines), child.wait()
 
