@@ -76,6 +76,13 @@ function(axccl_read_headers_once target apart)
   endif()
 endfunction()
 
+# axccl_embeds(TARGET SOURCE FILE): the source has the assembler embed a file. ccache does not see which, and would give back
+# an object with an older one; and a unity build forgets on what its sources depend.
+function(axccl_embeds target source file)
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${file} SKIP_UNITY_BUILD_INCLUSION ON)
+  set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "")
+endfunction()
+
 # axccl_hot_code(SOURCE...): code of this folder that every small call runs through is compiled at -O3, and reads its headers
 # itself, because GCC may crash where flags differ from those of precompiled ones.
 function(axccl_hot_code)
