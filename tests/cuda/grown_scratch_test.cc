@@ -337,8 +337,11 @@ TEST(GrownScratch, Graphs) {
         ASSERT_NO_FATAL_FAILURE(replay(before, 6));
         EXPECT_EQ(Grown(clique.comm()), grown);
         ASSERT_NO_FATAL_FAILURE(replay(meanwhile, 7));
+        // The ranks may have mapped it before either of its calls was captured, or not.
+        const uint64_t with_meanwhile = Grown(clique.comm());
+        EXPECT_LE(with_meanwhile, grown + 2);
         ASSERT_NO_FATAL_FAILURE(replay(after, 8));
-        EXPECT_EQ(Grown(clique.comm()), grown + 2);
+        EXPECT_EQ(Grown(clique.comm()), with_meanwhile + 2);
         for (void* const executable : {before, meanwhile, after}) ASSERT_EQ(driver->destroy_executable(executable), 0);
         ASSERT_TRUE(context.Barrier());
       },
