@@ -98,10 +98,10 @@ TEST_P(CopiesTest, OfAnyNumberOfStagesAreRight) {
 class RowsTest : public testing::TestWithParam<std::tuple<Device, int64_t>> {};
 
 TEST_P(RowsTest, AreRight) {
-  const auto& [device, columns] = GetParam();
-  const int64_t kColumns = columns;
+  const Device device = std::get<0>(GetParam());
+  const int64_t columns = std::get<1>(GetParam());
   const bool in_bulk = device.in_bulk(), long_rows = columns * sizeof(int32_t) >= 10 << 10;
-  const auto body = [in_bulk, long_rows, kColumns](RankContext& context) {
+  const auto body = [in_bulk, long_rows, columns](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
     constexpr int64_t kRows = 60;
@@ -112,19 +112,18 @@ TEST_P(RowsTest, AreRight) {
     ASSERT_OK(ncclGroupStart());
     for (int i = 0; i < clique.size(); ++i) {
       arenas.push_back(GuardedArena::Create(harness::Memory::kMalloc, size_t{4} << 20));
-      auto* const in = static_cast<int32_t*>(arenas.back()->Take(kRows * kColumns * sizeof(int32_t), 0));
-      outs.push_back(static_cast<int32_t*>(arenas.back()->Take(n * kRows * kColumns * sizeof(int32_t), 0)));
-      for (int64_t k = 0; k < kRows * kColumns; ++k) in[k] = static_cast<int32_t>(k) + 1'000'000 * clique.rank(i);
-      ASSERT_OK(axcclAllGather(1, View(in, {kRows, kColumns}), View(outs.back(), {kRows, n * kColumns}), 1,
+      auto* const in = static_cast<int32_t*>(arenas.back()->Take(kRows * columns * sizeof(int32_t), 0));
+      outs.push_back(static_cast<int32_t*>(arenas.back()->Take(n * kRows * columns * sizeof(int32_t), 0)));
+      for (int64_t k = 0; k < kRows * columns; ++k) in[k] = static_cast<int32_t>(k) + 1'000'000 * clique.rank(i);
+      ASSERT_OK(axcclAllGather(1, View(in, {kRows, columns}), View(outs.back(), {kRows, n * columns}), 1,
                                axcclDefaultChannel(clique.comm(i)), nullptr, Cuda(clique.stream(i))));
     }
     ASSERT_OK(ncclGroupEnd());
     ASSERT_TRUE(clique.Synchronize());
     for (const int32_t* const out : outs) {
-      for (int64_t k = 0; k < n * kRows * kColumns; ++k) {
-        const int64_t row = k / (n * kColumns), column = k % (n * kColumns);
-        ASSERT_EQ(out[k], row * kColumns + column % kColumns + 1'000'000 * (column / kColumns))
-            << row << ", " << column;
+      for (int64_t k = 0; k < n * kRows * columns; ++k) {
+        const int64_t row = k / (n * columns), column = k % (n * columns);
+        ASSERT_EQ(out[k], row * columns + column % columns + 1'000'000 * (column / columns)) << row << ", " << column;
       }
     }
     context.Barrier();

@@ -8,12 +8,13 @@ void Columns::Begin(Procedure* procedure) {
   procedure_ = procedure;
   next_ = procedure->first_value;
   specials_.clear();
+  overflowed_ = false;
 }
 
 ColumnId Columns::New(uint32_t columns) {
-  const auto bytes = static_cast<ColumnId>(columns * kWarpLanes);
-  overflowed_ |= procedure_->last_value - next_ < bytes;
-  return overflowed_ ? kSinkColumn : std::exchange(next_, next_ + bytes);
+  const auto values = static_cast<ColumnId>(columns * kWarpLanes);
+  overflowed_ |= procedure_->last_value - next_ < values;
+  return overflowed_ ? kSinkColumn : std::exchange(next_, next_ + values);
 }
 
 ColumnId Columns::Constant(uint64_t value) {

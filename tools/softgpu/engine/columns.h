@@ -20,7 +20,7 @@ class Columns {
   ColumnId New(uint32_t columns = 1);
   ColumnId Constant(uint64_t value);
   ColumnId SpecialValue(Special special, int64_t addend);
-  // Whether there was no room for one.
+  // Whether there was no room for one of the procedure's.
   bool overflowed() const { return overflowed_; }
 
  private:

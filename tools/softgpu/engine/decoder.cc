@@ -48,17 +48,21 @@ bool Decoder::Begin(const FunctionIr& entry, std::string* error) {
 bool Decoder::Decode(Procedure* procedure, std::string* error) {
   std::lock_guard lock(mutex_);
   if (procedure->ready.load(std::memory_order_relaxed)) return true;
-  const FunctionIr& function = *procedure->function;
-  if (!ParseBody(places_.module(), function)) {
-    *error = "function '" + function.name + "', " + function.error;
-    return false;
+  if (procedure->error.empty()) {
+    procedure_ = procedure;
+    error_.clear();
+    const FunctionIr& function = *procedure->function;
+    if (!ParseBody(places_.module(), function)) {
+      procedure->error = "function '" + function.name + "', " + function.error;
+    } else if (DecodeProcedure()) {
+      procedure->ready.store(true, std::memory_order_release);
+      return true;
+    } else {
+      procedure->error = error_;
+    }
   }
-  procedure_ = procedure;
-  error_.clear();
-  const bool good = DecodeProcedure();
-  *error = error_;
-  procedure->ready.store(good, std::memory_order_release);
-  return good;
+  *error = procedure->error;
+  return false;
 }
 
 const Procedure* Program::Ready(int32_t index, std::string* error) const {

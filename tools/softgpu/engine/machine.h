@@ -167,6 +167,7 @@ struct Procedure {
   bool recursive = false;
   // What follows exists once it is ready (Program::Ready).
   std::atomic<bool> ready{false};
+  std::string error;  // why it never will be
   std::vector<Instr> code;
   std::vector<SpecialColumn> specials;
   std::vector<std::vector<uint32_t>> branch_tables;

@@ -10,6 +10,13 @@ constexpr uint32_t kFirstPredicate = 3;
 
 uint32_t Align(uint32_t offset, uint32_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
 
+// Returns where the variable is, in memory of which `*end` bytes are taken.
+uint32_t Place(const VariableIr& variable, uint32_t* end) {
+  const uint32_t offset = Align(*end, std::max(variable.align, 1u));
+  *end = offset + static_cast<uint32_t>(variable.bytes);
+  return offset;
+}
+
 }  // namespace
 
 const FunctionIr* ProgramLayout::FunctionNamed(std::string_view name) const {
@@ -69,20 +76,15 @@ void ProgramLayout::VisitAddressed() {
 void ProgramLayout::PlaceShared(const VariableIr& variable) {
   // "extern": its length is set by the launch; all of them begin behind the others.
   if (variable.is_extern || variable.bytes == 0 || shared_offsets_.contains(&variable)) return;
-  const uint32_t offset = Align(program_->shared_bytes, std::max(variable.align, 1u));
-  shared_offsets_[&variable] = offset;
-  program_->shared_bytes = offset + static_cast<uint32_t>(variable.bytes);
+  shared_offsets_[&variable] = Place(variable, &program_->shared_bytes);
 }
 
 // Those that belong to the module, and shared memory that functions declare.
 bool ProgramLayout::PlaceModuleVariables(std::string* error) {
   uint32_t dynamic_alignment = 16;
   const auto place = [&](const VariableIr& variable) {
-    if (variable.space == Space::kLocal && !local_offsets_.contains(&variable)) {
-      const uint32_t offset = Align(program_->local_bytes, std::max(variable.align, 1u));
-      local_offsets_[&variable] = offset;
-      program_->local_bytes = offset + static_cast<uint32_t>(variable.bytes);
-    }
+    if (variable.space == Space::kLocal && !local_offsets_.contains(&variable))
+      local_offsets_[&variable] = Place(variable, &program_->local_bytes);
     if (variable.space != Space::kShared) return;
     PlaceShared(variable);
     if (variable.is_extern) dynamic_alignment = std::max(dynamic_alignment, variable.align);
@@ -163,12 +165,9 @@ void ProgramLayout::PlaceProcedures() {
 }
 
 bool ProgramLayout::LayOut(const FunctionIr& entry, std::string* error) {
-  uint32_t offset = 0;
-  for (const OperandIr& parameter : entry.parameters) {
-    offset = Align(offset, std::max(parameter.variable->align, 1u));
-    entry_parameters_[parameter.variable] = offset;
-    offset += static_cast<uint32_t>(parameter.variable->bytes);
-  }
+  uint32_t parameter_bytes = 0;
+  for (const OperandIr& parameter : entry.parameters)
+    entry_parameters_[parameter.variable] = Place(*parameter.variable, &parameter_bytes);
   Visit(&entry);
   if (calls_by_address_) {
     order_.pop_back();
@@ -192,12 +191,10 @@ bool ProgramLayout::LayOut(const FunctionIr& entry, std::string* error) {
 }
 
 void ProgramLayout::PlaceVariables(const Procedure& procedure) {
-  uint32_t offset = procedure.local_begin;
+  uint32_t end = procedure.local_begin;
   for (const auto& variable : procedure.function->variables) {
-    if (variable->space != Space::kLocal && variable->space != Space::kParam) continue;
-    offset = Align(offset, std::max(variable->align, 1u));
-    local_offsets_[variable.get()] = offset;
-    offset += static_cast<uint32_t>(variable->bytes);
+    if (variable->space == Space::kLocal || variable->space == Space::kParam)
+      local_offsets_[variable.get()] = Place(*variable, &end);
   }
 }
 
