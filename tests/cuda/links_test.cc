@@ -1,17 +1,14 @@
 // The ways in which GPU ranks reach each other's memory: which one is chosen if peer access, processes or the data are
 // obstructed, and that calls work there, too. The software GPU makes the obstructions.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/cuda/words.h"
+#include "tests/harness/rank_logs.h"
 #include "tests/harness/restrict.h"
 
 namespace axccl::tests {
@@ -141,17 +138,11 @@ TEST(Links, TheReasonIsInTheLog) {
        "rank 0 on CUDA device 0 does not read from the memory of rank 1 (device 1) what is written there"},
       {Obstructed("NCCL_P2P_DISABLE", "1"), "NCCL_P2P_DISABLE=1 on rank 0"}};
   for (auto [options, reason] : cases) {
-    const std::string file = testing::TempDir() + "axccl_links." + std::to_string(getpid()) + ".";
-    options.environment.insert(options.environment.end(), {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", file + "%p"}});
-    const auto body = [&file, reason = reason](RankContext& context) {
+    const harness::RankLogs logs;
+    for (const auto& variable : logs.environment()) options.environment.push_back(variable);
+    const auto body = [&logs, reason = reason](RankContext& context) {
       ASSERT_NO_FATAL_FAILURE(ExpectCallsWork(context, "pinned"));
-      const std::string own = file + std::to_string(getpid());
-      std::ifstream stream(own);
-      const std::string log{std::istreambuf_iterator<char>(stream), {}};
-      const size_t at = log.find(reason);
-      EXPECT_NE(at, std::string::npos) << log;
-      EXPECT_EQ(log.find(reason, at + 1), std::string::npos) << log;
-      EXPECT_EQ(std::remove(own.c_str()), 0);
+      EXPECT_EQ(logs.Count(reason), 1u) << logs.Own();
     };
     RunRanks(harness::Processes(2), body, options);
   }

@@ -1,11 +1,7 @@
 // NVLink SHARP: plans with slots of all ranks on GPUs that have multicast, each rank on a device of its own.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -17,6 +13,7 @@
 #include "tests/cuda/words.h"
 #include "tests/harness/case_runner.h"
 #include "tests/harness/gpus_here.h"
+#include "tests/harness/rank_logs.h"
 #include "tests/harness/residue.h"
 
 namespace axccl::tests {
@@ -231,7 +228,6 @@ TEST(Nvls, IsNotUsedWhereItIsMissing) {
 
 // The others do without it, too, whatever the step at which that rank fails, and print why.
 TEST(Nvls, IsNotUsedIfItIsMissingOnOneRank) {
-  const std::string file = testing::TempDir() + "axccl_nvls." + std::to_string(getpid()) + ".";
   struct Obstacle {
     const char *name, *value, *reason;
   };
@@ -240,21 +236,15 @@ TEST(Nvls, IsNotUsedIfItIsMissingOnOneRank) {
                                             {"SOFTGPU_BIND", "0", "cuMulticastBindMem failed"},
                                             {"SOFTGPU_CORRUPT_MULTICAST", "1", "on CUDA device 0 of rank 0"}}) {
     for (const int obstructed : {0, 2}) {
-      const auto body = [&file, name = name, value = value, reason = reason, obstructed](RankContext& context) {
+      const harness::RankLogs logs;
+      const auto body = [&logs, name = name, value = value, reason = reason, obstructed](RankContext& context) {
         if (context.rank() == obstructed) {
           ASSERT_EQ(setenv(name, value, 1), 0);
         }
         ASSERT_NO_FATAL_FAILURE(ExpectUse(context, context.rank(), false));
-        const std::string own = file + std::to_string(getpid());
-        std::ifstream stream(own);
-        const std::string log{std::istreambuf_iterator<char>(stream), {}};
-        const size_t at = log.find(reason);
-        EXPECT_NE(at, std::string::npos) << log;
-        EXPECT_EQ(log.find(reason, at + 1), std::string::npos) << log;
-        EXPECT_EQ(std::remove(own.c_str()), 0);
+        EXPECT_EQ(logs.Count(reason), 1u) << logs.Own();
       };
-      RunRanks(harness::Processes(3), body,
-               OnDevices(3, "nvls", {{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", file + "%p"}}));
+      RunRanks(harness::Processes(3), body, OnDevices(3, "nvls", logs.environment()));
     }
   }
 }

@@ -1,17 +1,15 @@
 // Protocols of GPU ranks: which calls use LL and LL128, that they are right there, and what forbids them.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/cuda/graph.h"
 #include "tests/cuda/words.h"
+#include "tests/harness/rank_logs.h"
 
 namespace axccl::tests {
 namespace {
@@ -320,21 +318,17 @@ TEST(Protocols, UnknownOnesAreErrorsOnAllRanks) {
 }
 
 TEST(Protocols, TheReasonIsInTheLog) {
-  const std::string file = testing::TempDir() + "axccl_protocols." + std::to_string(getpid()) + ".";
-  RunOptions options =
-      Small({{"SOFTGPU_NATIVE_ATOMICS", "0"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", file + "%p"}});
-  const auto body = [&file](RankContext& context) {
+  const harness::RankLogs logs;
+  RunOptions options = Small({{"SOFTGPU_NATIVE_ATOMICS", "0"}});
+  for (const auto& variable : logs.environment()) options.environment.push_back(variable);
+  const auto body = [&logs](RankContext& context) {
     ASSERT_NE(EnterGpu(context.rank() % 2), nullptr);
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const std::string own = file + std::to_string(getpid());
-    std::ifstream stream(own);
-    const std::string log{std::istreambuf_iterator<char>(stream), {}};
     const std::string wanted =
         "rank " + std::to_string(context.rank()) +
         ": blocks of up to 512 bytes go by LL (yes), of up to 8192 bytes by LL128 (no: CUDA devices ";
-    EXPECT_NE(log.find(wanted), std::string::npos) << log;
-    EXPECT_EQ(std::remove(own.c_str()), 0);
+    EXPECT_EQ(logs.Count(wanted), 1u) << logs.Own();
     ASSERT_TRUE(context.Barrier());
   };
   RunRanks(harness::Processes(2), body, options);

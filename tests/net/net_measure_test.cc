@@ -15,6 +15,7 @@
 #include "tests/harness/client.h"
 #include "tests/harness/explained.h"
 #include "tests/harness/folder.h"
+#include "tests/harness/rank_logs.h"
 #include "tests/harness/residue.h"
 #include "tests/harness/test_hosts.h"
 #include "tests/harness/timing.h"
@@ -48,15 +49,13 @@ class NetMeasureTest : public testing::Test {
     RunOptions options;
     options.hosts = hosts_.get();
     options.deadline = std::chrono::seconds(60);
-    options.environment = {{"AXCCL_NET_MEASURE", measure},
-                           {"AXCCL_CACHE_DIR", folder_.Path("cache")},
-                           {"NCCL_DEBUG", "INFO"},
-                           {"NCCL_DEBUG_FILE", folder_.Path("log.%p")}};
+    options.environment = {{"AXCCL_NET_MEASURE", measure}, {"AXCCL_CACHE_DIR", folder_.Path("cache")}};
+    for (const auto& variable : logs_.environment()) options.environment.push_back(variable);
     RunRanks(harness::Processes(ranks), body, options);
   }
 
   // The log of this process, in the body of a run.
-  std::string Log() const { return harness::Contents(folder_.Path("log." + std::to_string(getpid()))); }
+  std::string Log() const { return logs_.Own(); }
   Known LastKnown() const {
     const std::string log = Log(), mark = "plans are chosen for messages of ";
     Known known;
@@ -94,6 +93,7 @@ class NetMeasureTest : public testing::Test {
   }
 
   const harness::Folder folder_;
+  const harness::RankLogs logs_;
   std::unique_ptr<TestHosts> hosts_;
 };
 
