@@ -15,9 +15,11 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/format.h"
@@ -164,6 +166,7 @@ class Reach {
     bool of_peer = false;                // of the peer's block, as it is here; otherwise of this rank's block
     bool guarded = false;                // the first word is a sequence number, 0 while the rest is being written
     const std::byte* content = nullptr;  // what the peer is to see there; null: what is there
+    bool on_device = false;              // in the part of an area that is on devices (Area::SetDevice)
   };
   static constexpr uint64_t kNoLine = ~uint64_t{0};
   static constexpr size_t kLineBytes = 64;
@@ -176,10 +179,33 @@ class Reach {
   };
   static constexpr size_t kLargeBytes = 16u << 10;
 
+  // Memory of a device that has the same slots as an area, and which a transport reads and writes by itself (GPUDirect
+  // RDMA). It must stay while `sending`.
+  class DevicePart {
+   public:
+    virtual ~DevicePart() = default;
+    // Where bytes of this rank's area, or of the peer's mirror, are there; null: not there.
+    virtual std::byte* At(bool of_peer, uint64_t offset, uint64_t bytes) const = 0;
+    // Makes a call of the transport with the device's context.
+    virtual void Call(const std::function<void()>& call) const = 0;
+    // What an adapter has written there is visible to kernels that see what the calling thread stores from now on.
+    virtual Status Land() const = 0;
+  };
+  // Whether areas can have such parts, as far as the transport here knows: no; yes, but whether an adapter is used is
+  // not known; or yes, by an adapter.
+  enum class Devices : uint8_t { kNo, kSomehow, kByAdapter };
+  virtual Devices devices() const { return Devices::kNo; }
+
   // Keeps a mirror of memory beside the block.
   class Area {
    public:
     virtual ~Area() = default;
+    // Must precede all messages, on both sides, and devices() allow it there.
+    void SetDevice(std::shared_ptr<const DevicePart> device) { device_ = std::move(device); }
+    const DevicePart* device() const { return device_.get(); }
+
+   private:
+    std::shared_ptr<const DevicePart> device_;
   };
 
   virtual ~Reach() = default;

@@ -134,6 +134,7 @@ typedef struct axcclCommInfo {
   uint64_t ll, ll128;    /* GPU ranks: operations that used these protocols so far (NCCL_PROTO) */
   double timeout;        /* seconds that a wait may last, 0: forever (axcclCommSetTimeout) */
   uint64_t grown;        /* GPU ranks of several processes: operations that went through grown scratch so far */
+  uint64_t gpudirect;    /* GPU ranks of several machines: slots that adapters read from the device so far */
 } axcclCommInfo_t;
 ncclResult_t axcclCommGetInfo(ncclComm_t comm, axcclCommInfo_t* info);
 

@@ -179,7 +179,8 @@ struct Cut {
   plan::SlotSets sets;
   Packing packing = Packing::kNone;  // how slots are packed, if the program's slots may be
   uint8_t whole = 0;                 // every move is of a whole block: no partition to resolve
-  uint8_t reserved[6] = {};
+  uint8_t between = 1;               // where slots that ranks of several machines use are: an index of Member::scratch
+  uint8_t reserved[5] = {};
 };
 static_assert(sizeof(Cut) == 72);
 
@@ -231,6 +232,7 @@ struct alignas(kCacheLine) ProxyRing {
     uint32_t position = 0;   // of the member, in the group of the channel
     uint32_t channel = 0;    // Channel::number
     uint32_t of_member = 0;  // 1: a slot of the member's block
+    uint32_t on_device = 0;  // 1: a slot in memory of the device
     uint32_t number = 0;     // of the entry, from 1; stored last
   };
 
@@ -263,19 +265,20 @@ struct State {
 
 // The parts of the member's memory, at the addresses of this rank's device. That of a member on another machine is a
 // mirror in host memory. The others have theirs on their devices, if they reach each other's, and then scratch[1] alone
-// is in host memory, where it is sent from and arrives.
+// is in host memory, where it is sent from and arrives; if adapters reach the devices, it may be scratch[kAdapters].
 struct alignas(16) Member {
   uint8_t* lines = nullptr;  // Line[plan::LineIndex]
   // For lane 0: [(endpoint * kRotation + copy) * kPackedSlotBytes] and [(...) * kRowedSlotBytes].
   uint8_t* packed = nullptr;
   uint8_t* rows = nullptr;
   uint8_t* announcements = nullptr;  // Announcement[2], then Channel::view_bytes of ViewPlace for each parity
-  // [1]: for slots that ranks of several machines use (Operand::between). [kGrown]: grown scratch, which kernels put
-  // here as it is announced.
-  static constexpr uint32_t kGrown = 2;
-  uint8_t* scratch[kGrown + 1] = {};
+  // [1], [kAdapters]: for slots that ranks of several machines use (Operand::between, Cut::between); [kAdapters], on
+  // the devices, is [0] or the mirror of a member on another machine. [kGrown]: grown scratch, which kernels put here
+  // as it is announced.
+  static constexpr uint32_t kGrown = 2, kAdapters = 3;
+  uint8_t* scratch[4] = {};
   const uint64_t* maps = nullptr;  // addresses of its exports, by number; [0] = 0
-  uint8_t* block = nullptr;        // that has all of these but scratch[1]
+  uint8_t* block = nullptr;        // that has all of these but scratch[1] and later ones
   uint32_t rank = 0;               // in the communicator
   uint32_t is_far = 0;             // 1: on another machine, and all of these are in a mirror
 };

@@ -30,7 +30,8 @@ AXCCL_DEVICE uint8_t* PlaceOfSlot(const Context& c, const Operand& operand, cons
     const auto endpoint = static_cast<uint32_t>(operand.endpoint);
     return Tagged(PackedSlot(channel, operand.rank, endpoint, portion.turn, rows), rows);
   }
-  uint8_t* const scratch = channel.members()[operand.rank].scratch[c.grown ? Member::kGrown : operand.between];
+  uint8_t* const scratch =
+      channel.members()[operand.rank].scratch[c.grown ? Member::kGrown : operand.between * c.task.cut.between];
   const uint64_t half = c.grown ? channel.grown_half_bytes : channel.half_bytes;
   const uint64_t slot = uint64_t{operand.slot} + portion.part;
   return scratch + OffsetOfSlot(c, half, slot, portion.turn) + portion.offset * c.element;

@@ -23,8 +23,8 @@ AXCCL_DEVICE ProxyRing::Entry* NextPlace(Channel& channel, uint32_t* number) {
   return &ring.entries[before % ProxyRing::kEntries];
 }
 
-AXCCL_DEVICE_CALL inline void PostSlot(Channel& channel, uint32_t rank, uint32_t of_member, uint64_t offset,
-                                       uint32_t bytes) {
+AXCCL_DEVICE_CALL inline void PostSlot(Channel& channel, uint32_t rank, uint32_t of_member, uint32_t on_device,
+                                       uint64_t offset, uint32_t bytes) {
   uint32_t number = 0;
   ProxyRing::Entry* const place = NextPlace(channel, &number);
   if (place == nullptr) return;
@@ -32,6 +32,7 @@ AXCCL_DEVICE_CALL inline void PostSlot(Channel& channel, uint32_t rank, uint32_t
   StoreRelaxed(&place->bytes, bytes);
   StoreRelaxed(&place->rank, rank);
   StoreRelaxed(&place->of_member, of_member);
+  StoreRelaxed(&place->on_device, on_device);
   StoreRelease(&place->number, number);
 }
 
@@ -58,7 +59,7 @@ AXCCL_DEVICE_CALL inline void PostFarSlot(const Context& c, const FarSlot& slot,
       cut.whole != 0 ? cut.partition.count : plan::Resolve(cut.partition, c.lane, turn - c.turn, slot.data_part).count;
   if (count == 0) return;
   const Member& owner = channel.members()[slot.of_reader != 0 ? slot.reader : channel.self];
-  PostSlot(channel, channel.members()[slot.reader].rank, slot.of_reader,
+  PostSlot(channel, channel.members()[slot.reader].rank, slot.of_reader, cut.between == Member::kAdapters,
            static_cast<uint64_t>(owner.scratch[0] - owner.block) + OffsetOfSlot(c, channel.half_bytes, slot.slot, turn),
            static_cast<uint32_t>(count * c.element));
 }

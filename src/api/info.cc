@@ -29,6 +29,7 @@ axcclCommInfo_t Describe(comm::Communicator* core) {
   const exec::DeviceStatistics statistics = core->device().statistics();
   all.mapped = statistics.mapped;
   all.grown = statistics.grown;
+  all.gpudirect = statistics.gpudirect;
   all.ll = statistics.ll;
   all.ll128 = statistics.ll128;
   all.timeout = core->deadline().seconds;

@@ -52,6 +52,8 @@ std::vector<Info> CommonParameters() {
       Word("NCCL_NET", "", "IB|Socket",
            "the network between machines: InfiniBand and RoCE, or TCP; empty: the best one to each peer"),
       Int("NCCL_IB_DISABLE", "0", 0, 1, "1: no InfiniBand and no RoCE"),
+      Word("NCCL_NET_GDR_LEVEL", "", "LOC|PIX|PXB|PHB|SYS|0|1|2|3|4|5",
+           "LOC or 0: adapters do not access memory of GPUs; other values have no effect"),
       Text("NCCL_IB_HCA", "",
            "ports of InfiniBand and RoCE adapters to use, as \"mlx5_0:1,mlx5_2\": prefixes, = first for exact names, ^ "
            "to exclude; empty: all that are active"),
@@ -109,6 +111,11 @@ std::vector<Info> OwnParameters() {
           "AXCCL_COPY_BYTES", "8M", 1, kTera,
           "with CTAPolicy zero, copy engines make calls of at least so many bytes, of all ranks together; the largest "
           "setting of the ranks counts"),
+      Word("AXCCL_GPUDIRECT", "", "never|always",
+           "whether adapters access memory of GPUs (GPUDirect RDMA); empty: where UCX uses adapters and knows of CUDA; "
+           "always: whatever UCX uses"),
+      Bytes("AXCCL_GPUDIRECT_BYTES", "16K", 1, kTera,
+            "they do so in calls whose slots have so many bytes; the largest setting of the ranks counts"),
       Word("AXCCL_ORDER", "any", "any|group",
            "group: all reductions fold in group order, as with axcclGroupOrder; rank 0's setting counts"),
       Word("AXCCL_CMA", "auto", "auto|0", "0: never copy between processes by system call"),

@@ -53,9 +53,9 @@ class CudaProxyTest : public testing::Test {
     entry.number = posted_ + 1;
     ring_->entries[posted_++ % ProxyRing::kEntries] = entry;
   }
-  void PostSlot(uint64_t offset, uint32_t bytes, bool of_member = false) {
+  void PostSlot(uint64_t offset, uint32_t bytes, bool of_member = false, bool on_device = false) {
     ProxyRing::Entry entry;
-    entry.offset = offset, entry.bytes = bytes, entry.of_member = of_member;
+    entry.offset = offset, entry.bytes = bytes, entry.of_member = of_member, entry.on_device = on_device;
     Post(entry);
   }
   // `sequence`: of the call, from 1.
@@ -97,6 +97,24 @@ TEST_F(CudaProxyTest, SlotsGoWithTheLineBehindThem) {
   EXPECT_EQ(stretches[2].offset, 1088u);
   EXPECT_TRUE(stretches[2].of_peer);
   EXPECT_EQ(far_.sent[0].line, 2048u);
+}
+
+TEST_F(CudaProxyTest, SlotsOnTheDeviceAreOthersThanThoseBesideThem) {
+  PostSlot(0, 64);
+  PostSlot(64, 64, false, true);
+  PostSlot(128, 64, false, true);
+  PostSlot(192, 64);
+  PostLine(2048, 5);
+  EXPECT_TRUE(proxy_.SendPosted());
+  ASSERT_EQ(far_.sent.size(), 1u);
+  const std::vector<Reach::Stretch>& stretches = far_.sent[0].stretches;
+  ASSERT_EQ(stretches.size(), 3u);
+  EXPECT_FALSE(stretches[0].on_device);
+  EXPECT_TRUE(stretches[1].on_device);
+  EXPECT_EQ(stretches[1].offset, 64u);
+  EXPECT_EQ(stretches[1].bytes, 128u);
+  EXPECT_FALSE(stretches[2].on_device);
+  EXPECT_EQ(proxy_.sent_from_device(), 2u);
 }
 
 // The kernel may have signalled again, and written the slots that belong to that.

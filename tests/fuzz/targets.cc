@@ -355,6 +355,7 @@ void Message(const uint8_t* data, size_t size) {
   for (const remote::WireStretch& stretch : message.stretches()) {
     Check(Wide{stretch.offset} + stretch.bytes <= sizes[0], "a stretch leaves the memory");
     Check(stretch.guarded == 0 || stretch.bytes >= 8, "a guarded stretch has no first word");
+    Check(stretch.on_device == 0 || message.head.stretches == 1, "a stretch on a device among others");
     sum += stretch.bytes;
   }
   Check(sum == sizes[1], "data of another size");

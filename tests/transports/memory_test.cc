@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
 #include <vector>
+
+#include "transports/remote/outgoing.h"
 
 namespace axccl::remote {
 namespace {
@@ -15,7 +20,7 @@ class MemoryTest : public testing::Test {
  protected:
   // Adds a stretch, whose bytes are all `value`.
   void Add(uint64_t offset, uint32_t bytes, int value, bool of_receiver, bool guarded) {
-    message_.stretch[message_.head.stretches++] = {offset, bytes, of_receiver, guarded, {}};
+    message_.stretch[message_.head.stretches++] = {offset, bytes, of_receiver, guarded, 0, 0};
     data_.insert(data_.end(), bytes, static_cast<std::byte>(value));
   }
   static std::vector<std::byte> Of(const std::byte* where, uint64_t offset, size_t bytes) {
@@ -72,8 +77,69 @@ TEST_F(MemoryTest, AMirrorOfAnAreaIsMappedAndEmpty) {
   EXPECT_EQ(memory.key(), 5u);
   EXPECT_EQ(memory.bytes(), kBytes);
   EXPECT_EQ(Of(memory.mirror(), 0, kBytes), Filled(kBytes, 0));
-  EXPECT_EQ(memory.PlaceOf({8, 4, 1, 0, {}}), own_ + 8);
-  EXPECT_EQ(memory.PlaceOf({8, 4, 0, 0, {}}), memory.mirror() + 8);
+  EXPECT_EQ(memory.PlaceOf({8, 4, 1, 0, 0, 0}), own_ + 8);
+  EXPECT_EQ(memory.PlaceOf({8, 4, 0, 0, 0, 0}), memory.mirror() + 8);
+}
+
+// ---- parts on devices ----
+
+// The second half of both memories is on a device, too, where it is the first half of something else.
+class FakePart final : public transport::Reach::DevicePart {
+ public:
+  std::byte* At(bool of_peer, uint64_t offset, uint64_t bytes) const override {
+    if (offset < kBytes / 2 || bytes > kBytes - offset) return nullptr;
+    return (of_peer ? mirror_ : own_) + (offset - kBytes / 2);
+  }
+  void Call(const std::function<void()>& call) const override { call(); }
+  Status Land() const override { return Status(); }
+
+ private:
+  mutable std::byte own_[kBytes / 2]{}, mirror_[kBytes / 2]{};
+};
+
+TEST_F(MemoryTest, StretchesOnADeviceBelongThere) {
+  const auto part = std::make_shared<const FakePart>();
+  memory_.SetDevice(part);
+  EXPECT_EQ(memory_.PlaceOf({2048 + 8, 4, 1, 0, 1, 0}), part->At(false, 2048 + 8, 4));
+  EXPECT_EQ(memory_.PlaceOf({2048 + 8, 4, 0, 0, 1, 0}), part->At(true, 2048 + 8, 4));
+  EXPECT_EQ(memory_.PlaceOf({2048 + 8, 4, 0, 0, 0, 0}), mirror_ + 2048 + 8);
+}
+
+TEST_F(MemoryTest, StretchesOnADeviceMustFitIt) {
+  const auto fits = [&](uint64_t offset, uint32_t bytes, bool guarded = false) {
+    message_.head.stretches = 1;
+    message_.head.line = transport::Reach::kNoLine;
+    message_.stretch[0] = {offset, bytes, 0, guarded, 1, 0};
+    return memory_.Fits(message_, bytes);
+  };
+  EXPECT_FALSE(fits(2048, 64)) << "there is no device";
+  memory_.SetDevice(std::make_shared<const FakePart>());
+  EXPECT_TRUE(fits(2048, 64));
+  EXPECT_TRUE(fits(2048, 2048));
+  EXPECT_FALSE(fits(2048, 64, true)) << "the processor would have to store it";
+  EXPECT_FALSE(fits(2047, 64));
+  EXPECT_FALSE(fits(2049, 2048));
+  EXPECT_FALSE(fits(~uint64_t{0} - 7, 16));
+  message_.stretch[1] = {0, 64, 0, 0, 0, 0};
+  message_.stretch[0] = {2048, 64, 0, 0, 1, 0};
+  message_.head.stretches = 2;
+  EXPECT_FALSE(memory_.Fits(message_, 128)) << "it is fetched alone";
+}
+
+TEST_F(MemoryTest, StretchesOnADeviceAreMessagesOfTheirOwn) {
+  using Stretch = transport::Reach::Stretch;
+  const std::vector<Stretch> stretches = {
+      {0, 8},   {64, 8}, {2048, 600, false, false, nullptr, true}, {3000, 8, false, false, nullptr, true},
+      {128, 8}, {192, 8}};
+  std::vector<size_t> counts;
+  std::vector<bool> lines;
+  CutIntoMessages(stretches, 256, 512, [&](std::span<const Stretch> some, transport::Reach::LineAt line) {
+    counts.push_back(some.size());
+    lines.push_back(line.offset == 256);
+    for (const Stretch& stretch : some) EXPECT_EQ(stretch.on_device, some.size() == 1);
+  });
+  EXPECT_EQ(counts, (std::vector<size_t>{2, 1, 1, 2}));
+  EXPECT_EQ(lines, (std::vector<bool>{false, false, false, true}));
 }
 
 }  // namespace

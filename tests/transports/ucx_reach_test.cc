@@ -1,9 +1,7 @@
 // The order in which one sender's messages take effect, whatever the order of their arrival.
 #include "transports/ucx/reach.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -14,6 +12,7 @@
 
 #include "tests/harness/networks.h"
 #include "tests/harness/process_ids.h"
+#include "tests/transports/ucx_loopback.h"
 #include "transports/ucx/connect.h"
 #include "transports/ucx/rail.h"
 #include "transports/ucx/worker.h"
@@ -30,22 +29,15 @@ class ReachTest : public testing::Test {
  protected:
   void SetUp() override {
     if (access(harness::kNetworks, F_OK) != 0) GTEST_SKIP() << harness::kNoNetworks;
-    remote::SelfOptions self;
-    self.rails.resize(1);
-    self.rails[0].devices = "lo";
-    self.process = harness::ProcessId(2);
-    auto* const local = reinterpret_cast<sockaddr_in*>(&self.rails[0].local);
-    local->sin_family = AF_INET;
-    local->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const Result<remote::NetworkAddress> address = SelfAddress(self);
-    ASSERT_TRUE(address.ok()) << address.status().message();
+    const remote::NetworkAddress address = LoopbackAddress(2);
+    ASSERT_FALSE(address.rails.empty());
     worker_ = Worker::Get({}).value();
     static uint64_t comm = 0;
     remote::ConnectOptions options;
     options.comm = ++comm;
     options.peer = 1;
     options.process = harness::ProcessId(1);
-    options.address = address.value();
+    options.address = address;
     options.block = own_.data();
     options.block_bytes = kBlockBytes;
     options.arrived = [this] { seen_.push_back({WordAt(0), WordAt(kData)}); };
@@ -73,7 +65,7 @@ class ReachTest : public testing::Test {
     message.head.line = word != 0 ? 0 : kNoLine;
     std::memcpy(message.head.line_bytes, &word, sizeof word);
     message.head.stretches = bytes != 0;
-    message.stretch[0] = {kData, static_cast<uint32_t>(bytes), 0, 0, {}};
+    message.stretch[0] = {kData, static_cast<uint32_t>(bytes), 0, 0, 0, 0};
     std::vector<std::byte> data(bytes);
     if (bytes != 0) std::memcpy(data.data(), &first, sizeof first);
     std::lock_guard lock(worker_->mutex());

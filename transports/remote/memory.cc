@@ -61,6 +61,15 @@ Memory::~Memory() {
   if (mapped_) munmap(mirror_, bytes_);
 }
 
+bool Memory::Fits(const Message& message, uint64_t data_bytes) const {
+  if (!FitsMemory(message, bytes_, data_bytes)) return false;
+  for (const WireStretch& stretch : message.stretches()) {
+    if (stretch.on_device != 0 && (device() == nullptr || PlaceOf(stretch) == nullptr || stretch.guarded != 0))
+      return false;
+  }
+  return true;
+}
+
 void Memory::Store(const Message& message, const void* data) const {
   const auto* from = static_cast<const std::byte*>(data);
   for (const WireStretch& stretch : message.stretches()) {

@@ -21,7 +21,7 @@ void OutgoingHeader::Write(const Direction& direction, uint32_t turn, const Memo
   std::memcpy(bytes.data(), &head, sizeof(head));
   size = sizeof(head);
   for (const Stretch& s : stretches) {
-    const WireStretch wire{s.offset, s.bytes, s.of_peer, s.guarded, {}};
+    const WireStretch wire{s.offset, s.bytes, s.of_peer, s.guarded, s.on_device, 0};
     std::memcpy(bytes.data() + size, &wire, sizeof(wire));
     size += sizeof(wire);
   }

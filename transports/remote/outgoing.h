@@ -53,11 +53,13 @@ class LaneChoice {
 // The bytes of a stretch of this rank's block, or of the peer's as they are here.
 inline const std::byte* BytesOf(const Memory& memory, const transport::Reach::Stretch& stretch) {
   if (stretch.content != nullptr) return stretch.content;
+  if (stretch.on_device) return memory.device()->At(stretch.of_peer, stretch.offset, stretch.bytes);
   return (stretch.of_peer ? memory.mirror() : memory.own()) + stretch.offset;
 }
 
 // Divides stretches into messages of kMaxStretches and `most_bytes` at most (more where a stretch must not be divided)
-// and passes each to `send`, the line with the last one, which may have no stretches.
+// and passes each to `send`, the line with the last one, which may have no stretches. A stretch on a device is a
+// message of its own.
 template <class Send>  // (std::span<const Stretch>, LineAt)
 void CutIntoMessages(std::span<const transport::Reach::Stretch> stretches, transport::Reach::LineAt line,
                      size_t most_bytes, const Send& send) {
@@ -69,12 +71,13 @@ void CutIntoMessages(std::span<const transport::Reach::Stretch> stretches, trans
     count = bytes = 0;
   };
   const auto add = [&](const Stretch& stretch) {
-    if (count == kMaxStretches) pass(transport::Reach::kNoLine);
+    const bool alone = stretch.on_device || (count > 0 && some[0].on_device);
+    if (count == kMaxStretches || (count > 0 && alone)) pass(transport::Reach::kNoLine);
     some[count++] = stretch;
     bytes += stretch.bytes;
   };
   for (Stretch rest : stretches) {
-    while (!rest.guarded && bytes + rest.bytes > most_bytes) {
+    while (!rest.guarded && !rest.on_device && bytes + rest.bytes > most_bytes) {
       const auto first = static_cast<uint32_t>(most_bytes - std::min(bytes, most_bytes));
       if (first > 0) add({rest.offset, first, rest.of_peer, false, rest.content});
       if (rest.content != nullptr) rest.content += first;

@@ -99,7 +99,7 @@ std::string Reach::DescribeLoss(int self, int peer) const {
 bool Reach::Admit(const Message& message, size_t bytes, Admission* admitted) {
   if (lost_) return false;  // given up, so its messages are ignored
   admitted->memory = Find(message.head.area);
-  bool fits = admitted->memory == nullptr || FitsMemory(message, admitted->memory->bytes(), bytes);
+  bool fits = admitted->memory == nullptr || admitted->memory->Fits(message, bytes);
   // Ranks that differ in what they have created have areas of different sizes. The comparison of their calls says so.
   if (!fits && message.head.area != 0) {
     admitted->memory = nullptr;
@@ -142,7 +142,7 @@ void Reach::TakeStored(const Admission& admitted, const Message& message) {
 
 void Reach::TakeState(const Message& message, const void* data, size_t bytes) {
   if (lost_ || detached_) return;
-  if (message.head.area != 0 || !FitsMemory(message, block_->bytes(), bytes)) return Lose(kNonsense);
+  if (message.head.area != 0 || !block_->Fits(message, bytes)) return Lose(kNonsense);
   block_->Store(message, data);
   Deliver(*block_, message.head);
 }

@@ -34,6 +34,7 @@ bool FitsMemory(const Message& message, uint64_t memory_bytes, uint64_t data_byt
   uint64_t sum = 0;
   for (const WireStretch& stretch : message.stretches()) {
     if (!Within(stretch.offset, stretch.bytes, memory_bytes)) return false;
+    if (stretch.on_device != 0 && !message.on_device()) return false;
     if (stretch.guarded != 0 && (stretch.bytes < sizeof(uint64_t) || stretch.offset % sizeof(uint64_t) != 0))
       return false;
     sum += stretch.bytes;

@@ -26,7 +26,8 @@ struct WireStretch {
   uint32_t bytes;
   uint8_t of_receiver;  // of the receiver's block; otherwise of the sender's
   uint8_t guarded;
-  uint8_t reserved[2];
+  uint8_t on_device;  // in the part on devices, which the receiver fetches
+  uint8_t reserved;
 };
 static_assert(sizeof(WireStretch) == 16);
 
@@ -48,10 +49,13 @@ struct Message {
   std::array<WireStretch, kMaxStretches> stretch;
 
   std::span<const WireStretch> stretches() const { return {stretch.data(), head.stretches}; }
+  // Such a message has no other stretch.
+  bool on_device() const { return head.stretches == 1 && stretch[0].on_device != 0; }
 };
 // Returns false if it is not a message. Memory ranges in it are still unchecked.
 bool ParseMessage(const void* header, size_t bytes, Message* message);
-// Whether it stays within memory of that size, and has the right amount of data.
+// Whether it stays within memory of that size, and has the right amount of data, and no stretch on a device among
+// others.
 bool FitsMemory(const Message& message, uint64_t memory_bytes, uint64_t data_bytes);
 
 // Whether a message of number `turn` may arrive when all before `next` have; returns its number in full.

@@ -50,6 +50,10 @@ Status Rail::Start(const std::string& families) {
   }
   ucx_.ucp_config_release(config);
   AXCCL_RETURN_IF_ERROR(status);
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  adapters_to_devices_ = HasAdapters(options_.devices) && ucx_.ucp_context_query(context_, &attributes) == UCS_OK &&
+                         (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
   AXCCL_RETURN_IF_ERROR(CreateWorker());
   AXCCL_INFO(kNet, "UCX %s over %s: an address takes %zu bytes", ucx_.ucp_get_version_string(), name().c_str(),
              address_.size());

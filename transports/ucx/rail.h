@@ -36,6 +36,14 @@ class Rail {
   size_t most_bytes() const;
   // Whether its peers are greeted before messages are sent to them (endpoint.h).
   bool greets() const;
+  // Whether adapters read and write memory of CUDA devices by it, as far as UCX says.
+  bool reaches_devices() const { return adapters_to_devices_; }
+  // Says that the data of an operation are in memory of a CUDA device, if UCX knows of that.
+  void NameMemory(ucp_request_param_t* param) const {
+    if (!adapters_to_devices_) return;
+    param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param->memory_type = UCS_MEMORY_TYPE_CUDA;
+  }
 
   // Calls `handler` with this rail as its argument for every active message of that id.
   Status Receive(unsigned id, ucp_am_recv_callback_t handler);
@@ -58,6 +66,7 @@ class Rail {
   ucp_worker_h worker_ = nullptr;
   std::vector<std::byte> address_;
   int event_fd_ = -1;
+  bool adapters_to_devices_ = false;
 };
 
 }  // namespace axccl::ucx

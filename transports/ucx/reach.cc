@@ -1,5 +1,7 @@
 #include "transports/ucx/reach.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,6 +57,13 @@ void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> 
   LoseOn(sender_.Send(memory, stretches, line));
 }
 
+transport::Reach::Devices Reach::devices() const {
+  std::lock_guard lock(worker_->mutex());
+  const auto by_adapter = [](const Endpoint::Lane& lane) { return lane.rail->reaches_devices(); };
+  const bool all = std::all_of(endpoint_->lanes.begin(), endpoint_->lanes.end(), by_adapter);
+  return all ? Devices::kByAdapter : Devices::kSomehow;
+}
+
 void Reach::SendDelayed() { LoseOn(sender_.SendDelayed()); }
 
 // ---- receiving ----
@@ -62,6 +71,10 @@ void Reach::SendDelayed() { LoseOn(sender_.SendDelayed()); }
 ucs_status_t Reach::Take(const Rail& rail, const remote::Message& came, void* data, size_t bytes, bool to_fetch) {
   Admission admitted;
   if (!Admit(came, bytes, &admitted)) return UCS_OK;
+  if (came.on_device() && !to_fetch) {
+    Lose("it sent data for a device that cannot be fetched");
+    return UCS_OK;
+  }
   if (!to_fetch || admitted.memory == nullptr || bytes == 0) {
     remote::Reach::Take(admitted, came, data, bytes);
     return UCS_OK;
@@ -89,20 +102,35 @@ ucs_status_t Reach::Fetch(const Rail& rail, std::shared_ptr<Fetched> message, vo
     to = message->places.data();
     count = message->places.size();
   }
-  const ucs_status_ptr_t request = worker_->ucx().ucp_am_recv_data_nbx(rail.handle(), data, to, count, &param);
+  ucs_status_ptr_t request = nullptr;
+  const auto receive = [&] { request = worker_->ucx().ucp_am_recv_data_nbx(rail.handle(), data, to, count, &param); };
+  if (message->message.on_device()) {
+    rail.NameMemory(&param);
+    message->memory->device()->Call(receive);
+  } else {
+    receive();
+  }
   if (UCS_PTR_IS_ERR(request)) {
     message->owner = nullptr;
     LoseOn(UCS_PTR_STATUS(request));
     return UCS_INPROGRESS;
   }
-  message->here = request == nullptr;
-  if (message->here) {
+  if (request == nullptr) {
     message->owner = nullptr;
-    Settle();
+    EndFetch(message.get());
   } else {
     fetching_.fetch_add(1, std::memory_order_relaxed);
   }
   return UCS_INPROGRESS;
+}
+
+void Reach::EndFetch(Fetched* message) {
+  if (message->message.on_device()) {
+    const Status landed = message->memory->device()->Land();
+    if (!landed.ok()) return Lose(std::string(landed.message()));
+  }
+  message->here = true;
+  Settle();
 }
 
 void Reach::OnFetched(void* request, ucs_status_t status, size_t, void* arg) {
@@ -111,8 +139,7 @@ void Reach::OnFetched(void* request, ucs_status_t status, size_t, void* arg) {
   self->worker_->ucx().ucp_request_free(request);
   self->fetching_.fetch_sub(1, std::memory_order_release);
   if (status != UCS_OK) return self->LoseOn(status);
-  message->here = true;
-  self->Settle();
+  self->EndFetch(message);
 }
 
 // ---- flushes ----

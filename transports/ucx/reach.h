@@ -20,6 +20,7 @@ class Reach final : public remote::Reach {
 
   const char* Name() const override { return "ucx"; }
   transport::Inbox* inbox() const override { return worker_; }
+  Devices devices() const override;
   void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
   bool sending() const override { return fetching_.load(std::memory_order_acquire) != 0 || sender_.busy(); }
   void Detach() override;
@@ -36,6 +37,8 @@ class Reach final : public remote::Reach {
   // Gives the peer up if `status` is an error of UCX.
   void LoseOn(ucs_status_t status);
   ucs_status_t Fetch(const Rail& rail, std::shared_ptr<Fetched> message, void* data, size_t bytes);
+  // UCX has stored the data of a message.
+  void EndFetch(Fetched* message);
   static void OnFetched(void* request, ucs_status_t status, size_t bytes, void* fetched);
   void DropUnsent() override { sender_.DropDelayed(); }
   void AnswerFlush(const void* rail, const remote::WireControl& answer) override;

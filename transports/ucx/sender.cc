@@ -16,6 +16,7 @@ struct Sender::Outgoing {
   std::vector<ucp_dt_iov_t> data;
   remote::WireControl flush{};  // kind 0: none
   size_t lane = 0, bytes = 0;
+  bool on_device = false;
 };
 
 Sender::Sender(Worker* worker, uint64_t comm, uint32_t self, uint32_t peer)
@@ -47,6 +48,7 @@ ucs_status_t Sender::SendOne(const std::shared_ptr<remote::Memory>& memory, std:
   for (const Stretch& s : stretches) {
     message->data.push_back({const_cast<std::byte*>(remote::BytesOf(*memory, s)), s.bytes});
     message->bytes += s.bytes;
+    message->on_device = s.on_device;
   }
   message->memory = memory;
   return Post(std::move(message));
@@ -94,8 +96,20 @@ ucs_status_t Sender::Post(std::unique_ptr<Outgoing> message) {
   }
   message->lane = endpoint_->Choose(message->bytes);
   Endpoint::Lane& lane = endpoint_->lanes[message->lane];
-  const ucs_status_ptr_t request = worker_->ucx().ucp_am_send_nbx(lane.ep, kMessage, message->header.bytes.data(),
-                                                                  message->header.size, data, count, &param);
+  ucs_status_ptr_t request = nullptr;
+  const auto send = [&] {
+    request = worker_->ucx().ucp_am_send_nbx(lane.ep, kMessage, message->header.bytes.data(), message->header.size,
+                                             data, count, &param);
+  };
+  if (message->on_device) {
+    // The receiver fetches it to where it belongs, because this process's processor does not reach it there.
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_AM_SEND_FLAG_RNDV;
+    lane.rail->NameMemory(&param);
+    message->memory->device()->Call(send);
+  } else {
+    send();
+  }
   if (request == nullptr) {  // the usual case
     message->memory = nullptr;
     message->data.clear();

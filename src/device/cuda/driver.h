@@ -20,7 +20,7 @@ namespace axccl::device::cuda {
   X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice)           \
   X(cuCtxEnablePeerAccess) X(cuCtxSynchronize)                                                                      \
   X(cuMemAlloc) X(cuMemFree) X(cuMemFreeAsync) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemHostAlloc)            \
-  X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer)                                          \
+  X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) X(cuFlushGPUDirectRDMAWrites)             \
   X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemcpy2DAsync)                                     \
   X(cuMemsetD8Async) X(cuMemsetD2D8Async) X(cuMemsetD32Async)                                                       \
   X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) X(cuMemRetainAllocationHandle)                    \

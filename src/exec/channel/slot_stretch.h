@@ -13,7 +13,8 @@ namespace axccl::exec {
 inline bool Extend(transport::Reach::Stretch* last, const transport::Reach::Stretch& next) {
   const uint64_t end = last->offset + last->bytes;
   if (next.offset < end || next.offset - end >= kCacheLine) return false;
-  if (last->of_peer != next.of_peer || last->guarded || next.guarded) return false;
+  if (last->of_peer != next.of_peer || last->on_device != next.on_device) return false;
+  if (last->guarded || next.guarded) return false;
   last->bytes = static_cast<uint32_t>(next.offset + next.bytes - last->offset);
   return true;
 }

@@ -103,6 +103,11 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   on_device.announcements = block + member.layout.announcements;
   on_device.scratch[0] = block + member.layout.scratch;
   on_device.scratch[1] = parts_.links->BetweenOf(member.rank) + member.layout.scratch;
+  if (parts_.links->adapter_slots() != nullptr && !IsInArea(place_) && place_ != CudaPlace::kSelf)
+    on_device.scratch[cuda::Member::kAdapters] =
+        IsMirror(member)
+            ? reinterpret_cast<uint8_t*>(parts_.links->adapter_slots()->ScratchOf(member.rank, member.layout))
+            : on_device.scratch[0];
   on_device.block = block;
   on_device.rank = static_cast<uint32_t>(member.rank);
   on_device.is_far = IsMirror(member);
@@ -118,6 +123,12 @@ cuda::Packing CudaChannel::ChoosePackingOf(const Call& call, const Prepared& pre
   const bool has_room = of_program != cuda::Packing::kWords || place_ == CudaPlace::kDefault;
   if (members_->inbox() != nullptr || call.views != nullptr || !has_room) return cuda::Packing::kNone;
   return ChoosePacking(prepared, call.count * ElementSize(call.type), call.kind, parts_.links->protocols());
+}
+
+// Whether the slots between machines are on the devices. The same on all ranks.
+bool CudaChannel::HasAdapterSlots(const Prepared& prepared) const {
+  return number_ && !IsInArea(place_) && parts_.links->adapter_slots() != nullptr &&
+         prepared.slot_bytes >= parts_.links->adapter_bytes();
 }
 
 // Whether members access each other's buffers at the addresses that the caller passes.
@@ -197,6 +208,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
     channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
   task.cut = MakeCudaCut(*prepared, ChoosePackingOf(call, *prepared, program->packing));
+  if (HasAdapterSlots(*prepared)) task.cut.between = cuda::Member::kAdapters;
   if (direct != nullptr) {
     AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
     AXCCL_RETURN_IF_ERROR(OfferGrown(call, &task));

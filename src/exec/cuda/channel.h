@@ -76,6 +76,7 @@ class CudaChannel {
         place_(place) {}
   Status Upload();
   // `direct`: the result of PrepareDirect, which stays in the cache.
+  bool HasAdapterSlots(const Prepared& prepared) const;
   bool AddressesBuffers() const;
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
   Result<const Prepared*> PrepareDirect(const Call& call);

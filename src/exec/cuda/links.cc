@@ -27,6 +27,7 @@ struct Wishes {
   Protocols protocols;
   uint32_t reserved = 0;
   uint64_t copy_bytes = UINT64_MAX;
+  uint64_t adapter_bytes = 0;
   uint64_t key = 0;
 };
 
@@ -94,8 +95,29 @@ Status CudaLinks::ShareHost(Setup* setup, const std::vector<Member>& members, co
     blocks.push_back(shared[rank].memory);
     if (IsMirror(members[rank])) far[rank] = {members[rank].reach, std::move(shared[rank].area)};
   }
-  if (options_.spans_machines) AXCCL_RETURN_IF_ERROR(StartProxy(std::move(far)));
+  if (options_.spans_machines) {
+    AXCCL_RETURN_IF_ERROR(ShareAdapterSlots(setup, far));
+    AXCCL_RETURN_IF_ERROR(StartProxy(std::move(far)));
+  }
   return blocks_.MapHost(blocks, hosts);
+}
+
+Status CudaLinks::ShareAdapterSlots(Setup* setup, const std::vector<CudaProxy::Far>& far) {
+  Status mine = MakeStatus(Code::kInvalidUsage, "ranks meet in memory of the host");
+  if (blocks_.on_devices()) {
+    Result<std::unique_ptr<AdapterSlots>> slots =
+        AdapterSlots::Make(*device_, options_, layout_, of(options_.rank).block(), far);
+    mine = slots.status();
+    if (mine.ok()) adapter_slots_ = std::move(slots).value();
+  }
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, FirstFailure(setup, far.size(), mine));
+  if (!reason.empty()) {
+    adapter_slots_ = nullptr;
+    AXCCL_INFO(kInit, "rank %d: no GPUDirect RDMA: %s", options_.rank, reason.c_str());
+    return Status();
+  }
+  adapter_slots_->Use(far);
+  return Status();
 }
 
 uint8_t* CudaLinks::BetweenOf(int rank) const {
@@ -133,7 +155,7 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup) {
   Protocols mine = options_.protocols;
   if (!blocks_.on_devices() || !no_rows_.empty()) mine.ll128 = 0;
   const bool copies = options_.spares_blocks && options_.ranks > 1 && blocks_.on_devices() && !options_.spans_machines;
-  const Wishes wishes{mine, 0, copies ? options_.copy_bytes : UINT64_MAX, NextKey()};
+  const Wishes wishes{mine, 0, copies ? options_.copy_bytes : UINT64_MAX, options_.adapter_bytes, NextKey()};
   std::vector<Wishes> all(static_cast<size_t>(options_.ranks));
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&wishes, sizeof(wishes), all.data()));
   protocols_ = all[0].protocols;
@@ -142,7 +164,11 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup) {
   for (const Wishes& other : all) {
     protocols_ = protocols_ & other.protocols;
     copy_bytes_ = std::max(copy_bytes_, other.copy_bytes);
+    adapter_bytes_ = std::max(adapter_bytes_, other.adapter_bytes);
   }
+  if (adapter_slots_ != nullptr)
+    AXCCL_INFO(kInit, "rank %d: adapters read and write slots of %llu bytes or more on devices (GPUDirect RDMA)",
+               options_.rank, static_cast<unsigned long long>(adapter_bytes_));
   if (copies)
     AXCCL_INFO(kInit, "rank %d: copy engines %s", options_.rank,
                copy_bytes_ == UINT64_MAX ? "make no calls: some ranks have another CTAPolicy"

@@ -12,6 +12,7 @@
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
 #include "src/exec/channel/channel.h"
+#include "src/exec/cuda/adapter_slots.h"
 #include "src/exec/cuda/buffers.h"
 #include "src/exec/cuda/grown_scratch.h"
 #include "src/exec/cuda/layout.h"
@@ -63,6 +64,10 @@ class CudaLinks {
   GrownScratch* grown_scratch() const { return grown_scratch_.get(); }
   // Scratch that the switch between the devices reaches; null if there is none.
   const CudaMulticast* multicast() const { return multicast_.get(); }
+  // Slots that adapters reach on the devices; null if there are none.
+  const AdapterSlots* adapter_slots() const { return adapter_slots_.get(); }
+  // The bytes of a slot from which on it is one of these.
+  uint64_t adapter_bytes() const { return adapter_bytes_; }
   // Whether this rank and that one read each other's buffers, at the addresses there or by announcing them.
   bool ReadsBuffersOf(int rank) const {
     return of(rank).addresses() || (buffers_ != nullptr && of(rank).inbox() == nullptr);
@@ -81,6 +86,7 @@ class CudaLinks {
   Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts);
   Result<std::string> TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts);
   Status StartProxy(std::vector<CudaProxy::Far> far);
+  Status ShareAdapterSlots(Setup* setup, const std::vector<CudaProxy::Far>& far);
   Status ShareHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts);
   Status ShareBuffers(Setup* setup, const std::vector<Member>& members);
   Status AgreeOnProtocols(Setup* setup);
@@ -96,6 +102,8 @@ class CudaLinks {
   std::unique_ptr<GrownScratch> grown_scratch_;
   std::unique_ptr<CudaBuffers> buffers_;
   std::unique_ptr<CudaMulticast> multicast_;
+  std::unique_ptr<AdapterSlots> adapter_slots_;
+  uint64_t adapter_bytes_ = 0;
   uint32_t neighbours_ = 1;
   bool one_process_ = true;  // all ranks are in one process
   std::string no_rows_;      // why this rank cannot use rows

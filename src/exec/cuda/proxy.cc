@@ -202,7 +202,8 @@ void CudaProxy::Take(const Entry& entry) {
     if (entry.offset >= cleared_from_) waiting.lines.insert(entry.offset);
     return send({entry.offset, &line});
   }
-  const Stretch slot{entry.offset, entry.bytes, entry.of_member != 0, false};
+  if (entry.on_device != 0) sent_from_device_.fetch_add(1, std::memory_order_relaxed);
+  const Stretch slot{entry.offset, entry.bytes, entry.of_member != 0, false, nullptr, entry.on_device != 0};
   if (waiting.count > 0 && Extend(&waiting.slots[waiting.count - 1], slot)) return;
   if (waiting.count == waiting.slots.size()) send(transport::Reach::kNoLine);
   waiting.slots[waiting.count++] = slot;

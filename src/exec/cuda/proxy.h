@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -61,6 +62,8 @@ class CudaProxy {
   // Lines of this rank's block become 0 in all mirrors, before anything that is sent from now on takes effect. Nothing
   // posts to them meanwhile.
   void ClearLines(uint64_t begin, uint64_t end);
+  // Slots that were sent from memory of the device so far.
+  uint64_t sent_from_device() const { return sent_from_device_.load(std::memory_order_relaxed); }
   // An error of sending that is not the peer's.
   Status status() const;
 
@@ -99,6 +102,7 @@ class CudaProxy {
   std::vector<Waiting> waiting_;
   std::deque<Posting> channels_;  // which stay where they are
   uint32_t taken_ = 0;
+  std::atomic<uint64_t> sent_from_device_{0};
   Status status_;
 };
 

@@ -150,6 +150,7 @@ const char* CudaRank::LinkName(const Member& peer) const {
 DeviceStatistics CudaRank::statistics() const {
   DeviceStatistics statistics = waits_->packed();
   statistics.mapped = __atomic_load_n(&control_->mapped, __ATOMIC_RELAXED);
+  if (links_.proxy() != nullptr) statistics.gpudirect = links_.proxy()->sent_from_device();
   statistics.grown = __atomic_load_n(&control_->grown, __ATOMIC_RELAXED);
   return statistics;
 }

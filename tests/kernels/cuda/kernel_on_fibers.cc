@@ -14,7 +14,7 @@ void PostAll(Channel& channel, const ProxyRing::Entry* entries, size_t count) {
   if (!IsFirst()) return;
   for (size_t i = 0; i < count; ++i) {
     if (entries[i].bytes != 0) {
-      PostSlot(channel, BlockIndex(), entries[i].of_member, entries[i].offset, entries[i].bytes);
+      PostSlot(channel, BlockIndex(), entries[i].of_member, entries[i].on_device, entries[i].offset, entries[i].bytes);
     } else {
       PostLine(channel, BlockIndex(), BlockIndex(), entries[i].offset, entries[i].value, entries[i].call);
     }

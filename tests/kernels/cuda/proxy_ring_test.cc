@@ -26,6 +26,7 @@ struct Rig {
       entry.offset = i;
       entry.bytes = i % 3 == 2 ? 0 : static_cast<uint32_t>(11 * i + 1);
       entry.of_member = i % 2;
+      entry.on_device = i % 5 < 2;
       if (entry.bytes != 0) continue;
       entry.value = 3 * i + 1;
       entry.call = 7 * i;
@@ -47,6 +48,7 @@ struct Rig {
         ASSERT_EQ(entry.position, entry.rank);
       } else {
         ASSERT_EQ(entry.of_member, i % 2);
+        ASSERT_EQ(entry.on_device, entries[i].on_device);
       }
       __atomic_store_n(&ring->taken, ++taken, __ATOMIC_RELEASE);
     }

@@ -101,6 +101,16 @@ bool DeviceAttribute(CUdevice_attribute attribute, int device, int* value) {
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
       *value = knobs.vmm ? 1 : 0;
       return true;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
+      *value = knobs.gpudirect != 0 ? 1 : 0;
+      return true;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
+      *value = knobs.gpudirect != 0 ? CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST : 0;
+      return true;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
+      *value =
+          knobs.gpudirect == 2 ? CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER : CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE;
+      return true;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
       *value = knobs.vmm && knobs.fabric != 0 ? 1 : 0;
       return true;

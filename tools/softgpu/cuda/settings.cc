@@ -81,6 +81,7 @@ Settings Read() {
   s.corrupt_peer = Flag("SOFTGPU_CORRUPT_PEER", false);
   s.ipc = Flag("SOFTGPU_IPC", true);
   s.vmm = Flag("SOFTGPU_VMM", true);
+  s.gpudirect = static_cast<int>(Number("SOFTGPU_GPUDIRECT", 1));
   s.fabric = static_cast<int>(Number("SOFTGPU_FABRIC", 0));
   s.multicast = Flag("SOFTGPU_MULTICAST", true);
   s.bind = Flag("SOFTGPU_BIND", true);

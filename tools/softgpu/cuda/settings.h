@@ -30,6 +30,7 @@ struct Settings {
   bool corrupt_peer = false;        // SOFTGPU_CORRUPT_PEER=1: data to and from peers' memory is silently lost
   bool ipc = true;                  // SOFTGPU_IPC=0: no cuIpc* handles
   bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
+  int gpudirect = 1;                // SOFTGPU_GPUDIRECT=0: no GPUDirect RDMA; 2: devices order what adapters write
   int fabric = 0;                   // SOFTGPU_FABRIC=1: memory may have fabric handles; 2: this user's may not
   bool multicast = true;            // SOFTGPU_MULTICAST=0: no multicast objects
   bool bind = true;                 // SOFTGPU_BIND=0: nothing can be bound to multicast objects

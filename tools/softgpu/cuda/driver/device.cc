@@ -117,7 +117,3 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* activ
     return CUDA_SUCCESS;
   });
 }
-
-CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget, CUflushGPUDirectRDMAWritesScope) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}

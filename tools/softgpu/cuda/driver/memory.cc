@@ -140,6 +140,17 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* pointer, unsigned
   });
 }
 
+// There is nothing to do, because what threads of the host write is visible at once. As with CUDA, it waits for no
+// kernel.
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope) {
+  return WithContext([&](const ContextPtr&) {
+    if (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX) return CUDA_ERROR_INVALID_VALUE;
+    if (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER && scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES)
+      return CUDA_ERROR_INVALID_VALUE;
+    return Knobs().gpudirect != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  });
+}
+
 CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
   return WithContext([&](const ContextPtr&) {
     const std::optional<Range> range = AddressSpace::Get().Find(Address(pointer));

@@ -1,0 +1,137 @@
+#include "src/exec/cuda/adapter_slots.h"
+
+#include <algorithm>
+
+namespace axccl::exec {
+namespace {
+
+using device::cuda::Check;
+using device::cuda::Current;
+using device::cuda::Device;
+using device::cuda::Driver;
+using Devices = transport::Reach::Devices;
+
+int Attribute(const Device& device, CUdevice_attribute attribute) {
+  int value = 0;
+  return Driver::Loaded().cuDeviceGetAttribute(&value, attribute, device.id()) == CUDA_SUCCESS ? value : 0;
+}
+
+bool OrdersWrites(const Device& device) {
+  return Attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+         CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+}
+
+Status CheckDevice(const Device& device) {
+  if (Attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) == 0)
+    return MakeStatus(Code::kInvalidUsage, "CUDA device %d does not support it", device.ordinal());
+  const int flushes = Attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
+  if (!OrdersWrites(device) && (flushes & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) == 0)
+    return MakeStatus(Code::kInvalidUsage, "CUDA device %d neither orders what adapters write nor can be told to",
+                      device.ordinal());
+  return Status();
+}
+
+Status CheckLinks(const RankOptions& options, const std::vector<CudaProxy::Far>& far) {
+  if (options.adapters == RankOptions::Adapters::kNever)
+    return MakeStatus(Code::kInvalidUsage, "AXCCL_GPUDIRECT or NCCL_NET_GDR_LEVEL on rank %d excludes it",
+                      options.rank);
+  const bool proven = options.adapters != RankOptions::Adapters::kAlways;
+  for (size_t rank = 0; rank < far.size(); ++rank) {
+    if (far[rank].reach == nullptr) continue;
+    const Devices devices = far[rank].reach->devices();
+    if (devices == Devices::kNo)
+      return MakeStatus(Code::kInvalidUsage, "rank %d reaches rank %zu by %s", options.rank, rank,
+                        far[rank].reach->Name());
+    if (devices == Devices::kSomehow && proven)
+      return MakeStatus(Code::kInvalidUsage, "UCX uses no adapter from rank %d to rank %zu, or knows nothing of CUDA",
+                        options.rank, rank);
+  }
+  return Status();
+}
+
+}  // namespace
+
+class AdapterSlots::Part final : public transport::Reach::DevicePart {
+ public:
+  // `mirror`: where the peer's scratch, and behind it that for messages between the two, are here.
+  Part(const Device& device, const CudaLayout& layout, std::byte* own_block, std::byte* mirror, uint32_t self)
+      : device_(device),
+        own_{layout.channel.scratch, layout.areas - layout.channel.scratch, own_block + layout.channel.scratch},
+        default_{layout.channel.scratch, layout.channel.scratch_bytes, mirror},
+        messages_{layout.pair_scratch + self * layout.pair_scratch_bytes, layout.pair_scratch_bytes,
+                  mirror + layout.channel.scratch_bytes},
+        orders_writes_(OrdersWrites(device)) {}
+
+  static uint64_t MirrorBytes(const CudaLayout& layout) {
+    return layout.channel.scratch_bytes + layout.pair_scratch_bytes;
+  }
+
+  std::byte* At(bool of_peer, uint64_t offset, uint64_t bytes) const override {
+    if (!of_peer) return own_.At(offset, bytes);
+    std::byte* const at = default_.At(offset, bytes);
+    return at != nullptr ? at : messages_.At(offset, bytes);
+  }
+  void Call(const std::function<void()>& call) const override {
+    const Current current(device_);
+    call();
+  }
+  Status Land() const override {
+    if (orders_writes_) return Status();
+    const Current current(device_);
+    return Check(Driver::Loaded().cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                                             CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+                 "cuFlushGPUDirectRDMAWrites");
+  }
+
+ private:
+  struct Range {
+    uint64_t offset, bytes;  // in a block
+    std::byte* here;
+
+    std::byte* At(uint64_t from, uint64_t length) const {
+      const bool within = from >= offset && from - offset <= bytes && length <= bytes - (from - offset);
+      return within ? here + (from - offset) : nullptr;
+    }
+  };
+
+  const Device& device_;
+  const Range own_, default_, messages_;
+  const bool orders_writes_;
+};
+
+Result<std::unique_ptr<AdapterSlots>> AdapterSlots::Make(const Device& device, const RankOptions& options,
+                                                         const CudaLayout& layout, std::byte* own_block,
+                                                         const std::vector<CudaProxy::Far>& far) {
+  AXCCL_RETURN_IF_ERROR(CheckLinks(options, far));
+  AXCCL_RETURN_IF_ERROR(CheckDevice(device));
+  std::unique_ptr<AdapterSlots> slots(new AdapterSlots(device));
+  const uint64_t bytes = Part::MirrorBytes(layout);
+  const auto is_far = [](const CudaProxy::Far& rank) { return rank.reach != nullptr; };
+  const auto count = static_cast<uint64_t>(std::count_if(far.begin(), far.end(), is_far));
+  AXCCL_ASSIGN_OR_RETURN(slots->mirrors_, device.Allocate(count * bytes));
+  auto* mirror = reinterpret_cast<std::byte*>(slots->mirrors_);
+  slots->parts_.resize(far.size());
+  for (size_t rank = 0; rank < far.size(); ++rank) {
+    if (!is_far(far[rank])) continue;
+    slots->parts_[rank] =
+        std::make_shared<const Part>(device, layout, own_block, mirror, static_cast<uint32_t>(options.rank));
+    mirror += bytes;
+  }
+  return slots;
+}
+
+AdapterSlots::~AdapterSlots() {
+  if (mirrors_ != 0) device_.Free(mirrors_);
+}
+
+void AdapterSlots::Use(const std::vector<CudaProxy::Far>& far) const {
+  for (size_t rank = 0; rank < far.size(); ++rank) {
+    if (parts_[rank] != nullptr) far[rank].block->SetDevice(parts_[rank]);
+  }
+}
+
+std::byte* AdapterSlots::ScratchOf(int rank, const ChannelLayout& layout) const {
+  return parts_[static_cast<size_t>(rank)]->At(true, layout.scratch, layout.scratch_bytes);
+}
+
+}  // namespace axccl::exec
