@@ -6,6 +6,7 @@
 #include "src/api/context.h"
 #include "src/api/device_types.h"
 #include "src/api/export.h"
+#include "src/base/log.h"
 #include "src/comm/call_group.h"
 #include "src/comm/create.h"
 #include "src/exec/platform/rank_device.h"
@@ -15,10 +16,18 @@ namespace {
 
 using comm::CommHandle;
 
-// Enqueues nothing, but waits for the other ranks: at once, at the end of the open group, or in the background.
+// Enqueues nothing, but waits for the other ranks: at once, at the end of the open group, or in the background. As with
+// NCCL, programs get no window, and no error, where kernels could not use one.
 Status RegisterForKernels(const char* call, const std::shared_ptr<CommHandle>& comm, const exec::OwnShare& share,
                           ncclWindow_t* win) {
   AXCCL_RETURN_IF_ERROR(comm->Ready(call).status());
+  const exec::RankDevice& device = comm->core()->device();
+  if (const Status why = device.WhyNoWindows(); !why.ok()) {
+    if (share.bytes != 0)
+      AXCCL_RETURN_IF_ERROR(Prefixed(call, device.CheckMemory(share.memory, share.bytes, "argument buff")));
+    AXCCL_INFO(kReg, "%s gives no window (NULL): %s", call, why.message().data());
+    return Status();
+  }
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<comm::MakingCall> making,
                          Prefixed(call, comm::BeginWithAll(comm->core(), comm::Making::kWindow)));
   auto run = [=] { return comm->AddWindow(call, making, share, reinterpret_cast<void**>(win)); };

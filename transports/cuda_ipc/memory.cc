@@ -59,8 +59,7 @@ Result<CUmemGenericAllocationHandle> CreateObject(const Device& device, size_t* 
 Result<Memory> AllocateMapped(const Device& device, size_t bytes) {
   const Scope scope(device);
   const Driver& driver = Driver::Loaded();
-  if (!Has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
-      !Has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
+  if (!HasMapped(device))
     return MakeStatus(Code::kInvalidUsage, "CUDA device %d has no virtual memory that processes can share as a file",
                       device.ordinal());
   AXCCL_ASSIGN_OR_RETURN(const std::vector<int> devices, DevicesThatReach(device));
@@ -72,6 +71,11 @@ Result<Memory> AllocateMapped(const Device& device, size_t bytes) {
   if (!address.ok()) return address.status();
   memory.address = address.value();
   return memory;
+}
+
+bool HasMapped(const Device& device) {
+  return Has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+         Has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 }
 
 CUmemAllocationProp ShareableOn(const Device& device) {

@@ -14,6 +14,8 @@ struct Memory {
   size_t mapped = 0;  // bytes of address space that belong to it; 0: made by cuMemAlloc
 };
 
+// Whether there is virtual memory that processes can share as a file.
+bool HasMapped(const device::cuda::Device& device);
 // Virtual memory that processes can share as a file, in whole pages of the device and with any content; an error if the
 // device has none. Kernels of all devices that can be peers of this one can access it.
 Result<Memory> AllocateMapped(const device::cuda::Device& device, size_t bytes);

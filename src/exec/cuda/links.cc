@@ -11,6 +11,7 @@
 #include "src/base/sizes.h"
 #include "src/exec/cuda/agree.h"
 #include "src/exec/cuda/rows.h"
+#include "transports/cuda_ipc/memory.h"
 
 namespace axccl::exec {
 namespace {
@@ -25,7 +26,7 @@ bool HaveDevicesOfTheirOwn(const std::vector<Member>& members) {
 // What ranks have to agree on, sent as bytes.
 struct Wishes {
   Protocols protocols;
-  uint32_t reserved = 0;
+  uint32_t windows = 0;  // or 1
   uint64_t copy_bytes = UINT64_MAX;
   uint64_t adapter_bytes = 0;
   uint64_t key = 0;
@@ -155,7 +156,8 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup) {
   Protocols mine = options_.protocols;
   if (!blocks_.on_devices() || !no_rows_.empty()) mine.ll128 = 0;
   const bool copies = options_.spares_blocks && options_.ranks > 1 && blocks_.on_devices() && !options_.spans_machines;
-  const Wishes wishes{mine, 0, copies ? options_.copy_bytes : UINT64_MAX, options_.adapter_bytes, NextKey()};
+  const Wishes wishes{mine, blocks_.on_devices() && cuda_ipc::HasMapped(*device_),
+                      copies ? options_.copy_bytes : UINT64_MAX, options_.adapter_bytes, NextKey()};
   std::vector<Wishes> all(static_cast<size_t>(options_.ranks));
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&wishes, sizeof(wishes), all.data()));
   protocols_ = all[0].protocols;
@@ -165,6 +167,7 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup) {
     protocols_ = protocols_ & other.protocols;
     copy_bytes_ = std::max(copy_bytes_, other.copy_bytes);
     adapter_bytes_ = std::max(adapter_bytes_, other.adapter_bytes);
+    windows_ &= other.windows != 0;
   }
   if (adapter_slots_ != nullptr)
     AXCCL_INFO(kInit, "rank %d: adapters read and write slots of %llu bytes or more on devices (GPUDirect RDMA)",

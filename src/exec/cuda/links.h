@@ -68,6 +68,8 @@ class CudaLinks {
   const AdapterSlots* adapter_slots() const { return adapter_slots_.get(); }
   // The bytes of a slot from which on it is one of these.
   uint64_t adapter_bytes() const { return adapter_bytes_; }
+  // Whether memory can become windows on all ranks.
+  bool windows() const { return windows_; }
   // Whether this rank and that one read each other's buffers, at the addresses there or by announcing them.
   bool ReadsBuffersOf(int rank) const {
     return of(rank).addresses() || (buffers_ != nullptr && of(rank).inbox() == nullptr);
@@ -104,6 +106,7 @@ class CudaLinks {
   std::unique_ptr<CudaMulticast> multicast_;
   std::unique_ptr<AdapterSlots> adapter_slots_;
   uint64_t adapter_bytes_ = 0;
+  bool windows_ = true;
   uint32_t neighbours_ = 1;
   bool one_process_ = true;  // all ranks are in one process
   std::string no_rows_;      // why this rank cannot use rows

@@ -176,13 +176,16 @@ Status CudaRank::CheckMemory(const void* memory, size_t bytes, const char* name)
   return CheckPointer(*device_, static_cast<const std::byte*>(memory) + bytes - 1, name);
 }
 
+Status CudaRank::WhyNoWindows() const {
+  if (links_.windows()) return Status();
+  return MakeStatus(Code::kInvalidUsage, "%s",
+                    links_.on_devices() ? "the device of a rank has no virtual memory that processes can share"
+                                        : "ranks do not reach the memory of each other's devices");
+}
+
 Result<std::unique_ptr<Window>> CudaRank::MakeWindow(Gather* gather, const std::vector<Member>& members,
                                                      const OwnShare& share) {
-  Status ready = share.bytes == 0 ? Status() : CheckMemory(share.memory, share.bytes, "argument buff");
-  if (ready.ok() && !links_.on_devices() && LsaTeamOf(members, rank()).size > 1)
-    ready = MakeStatus(Code::kInvalidUsage,
-                       "ranks do not reach the memory of each other's devices (NCCL_DEBUG=INFO says why when the "
-                       "communicator is made), so kernels could not use a window; use ncclCommRegister");
+  const Status ready = share.bytes == 0 ? Status() : CheckMemory(share.memory, share.bytes, "argument buff");
   AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Window> window,
                          MakeCudaWindow(gather, *device_, members, rank(), ready, share));
   const std::lock_guard lock(launching_);

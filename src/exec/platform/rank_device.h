@@ -80,6 +80,8 @@ class RankDevice : public StateMaker {
                                                      const OwnShare& /*share*/) {
     return MakeStatus(Code::kInternalError, "ranks on %s have no windows", platform().log_name());
   }
+  // Why no memory can become a window, on any rank; ok if some can.
+  virtual Status WhyNoWindows() const { return Status(); }
   // Checks and launches one call, on the caller's thread as far as it can go without waiting.
   virtual Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) = 0;
 
