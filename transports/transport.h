@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "src/base/format.h"
+#include "src/base/pci_distance.h"
 #include "src/base/sizes.h"
 #include "src/base/status.h"
 
@@ -191,16 +192,20 @@ class Reach {
     // What an adapter has written there is visible to kernels that see what the calling thread stores from now on.
     virtual Status Land() const = 0;
   };
-  // Whether areas can have such parts, as far as the transport here knows: no; yes, but whether an adapter is used is
-  // not known; or yes, by an adapter.
+  // Whether areas can have such parts on the device at an address on PCI ("0000:65:00.0"), as far as the transport here
+  // knows: no; yes, but whether an adapter is used is not known; or yes, by an adapter at that distance.
   enum class Devices : uint8_t { kNo, kSomehow, kByAdapter };
-  virtual Devices devices() const { return Devices::kNo; }
+  struct DeviceAccess {
+    Devices how = Devices::kNo;
+    PciDistance distance = PciDistance::kSys;
+  };
+  virtual DeviceAccess AccessTo(const std::string& /*pci_address*/) const { return {}; }
 
   // Keeps a mirror of memory beside the block.
   class Area {
    public:
     virtual ~Area() = default;
-    // Must precede all messages, on both sides, and devices() allow it there.
+    // Must precede all messages, on both sides, and AccessTo the device allow it there.
     void SetDevice(std::shared_ptr<const DevicePart> device) { device_ = std::move(device); }
     const DevicePart* device() const { return device_.get(); }
 

@@ -52,8 +52,9 @@ std::vector<Info> CommonParameters() {
       Word("NCCL_NET", "", "IB|Socket",
            "the network between machines: InfiniBand and RoCE, or TCP; empty: the best one to each peer"),
       Int("NCCL_IB_DISABLE", "0", 0, 1, "1: no InfiniBand and no RoCE"),
-      Word("NCCL_NET_GDR_LEVEL", "", "LOC|PIX|PXB|PHB|SYS|0|1|2|3|4|5",
-           "LOC or 0: adapters do not access memory of GPUs; other values have no effect"),
+      Word(
+          "NCCL_NET_GDR_LEVEL", "", "LOC|PIX|PXB|PHB|SYS|0|1|2|3|4|5",
+          "how far an adapter may be from a GPU whose memory it accesses (GPUDirect RDMA); PXB unless set; LOC: never"),
       Text("NCCL_IB_HCA", "",
            "ports of InfiniBand and RoCE adapters to use, as \"mlx5_0:1,mlx5_2\": prefixes, = first for exact names, ^ "
            "to exclude; empty: all that are active"),

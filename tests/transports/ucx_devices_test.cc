@@ -55,6 +55,30 @@ TEST_F(DevicesTest, PortsAreListedWithTheirTrouble) {
 
 TEST_F(DevicesTest, NoneWithoutSuchHardware) { EXPECT_TRUE(ListPorts(root_).empty()); }
 
+TEST_F(DevicesTest, TheNearestAdapterCounts) {
+  const std::string bridge = "sys/devices/pci0000:15/0000:15:01.0/", far = "sys/devices/pci0000:80/0000:80:01.0/";
+  const auto link = [&](const std::string& from, const std::string& to) {
+    fs::create_directories(root_ / to);
+    Write(to + "/numa_node", to.starts_with(far) ? "1" : "0");
+    fs::create_directories((root_ / from).parent_path());
+    fs::create_symlink(root_ / to, root_ / from);
+  };
+  link("sys/bus/pci/devices/0000:16:00.0", bridge + "0000:16:00.0");
+  link("sys/class/infiniband/mlx5_0/device", far + "0000:81:00.0");
+  link("sys/class/infiniband/mlx5_1/device", bridge + "0000:16:00.1");
+  for (const char* const adapter : {"mlx5_0", "mlx5_1"}) {
+    AddAdapter(adapter, "1: CA", "uverbs0", true);
+    AddPort(adapter, 1, "4: ACTIVE");
+  }
+  const auto nearest = [&](const std::string& devices) { return NearestAdapter(devices, "0000:16:00.0", root_); };
+  EXPECT_EQ(nearest("mlx5_0:1"), PciDistance::kSys);
+  EXPECT_EQ(nearest("mlx5_1:1"), PciDistance::kPix);
+  EXPECT_EQ(nearest("mlx5_0:1,mlx5_1:1,eth0"), PciDistance::kPix);
+  EXPECT_EQ(nearest(""), PciDistance::kPix);
+  EXPECT_EQ(nearest("mlx5_11:1"), PciDistance::kSys);
+  EXPECT_EQ(NearestAdapter("", "0000:99:00.0", root_), PciDistance::kSys);
+}
+
 struct Choice {
   const char* name;
   bool adapters;  // whether the machine has adapters

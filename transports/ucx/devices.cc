@@ -91,4 +91,15 @@ Result<std::vector<std::string>> SelectDevices(const std::vector<Port>& ports,
   return names;
 }
 
+PciDistance NearestAdapter(const std::string& devices, const std::string& pci_address, const std::string& root) {
+  PciDistance nearest = PciDistance::kSys;
+  for (const Port& port : ListPorts(root)) {
+    const std::string listed = "," + devices + ",";
+    if (!devices.empty() && listed.find("," + port.Name() + ",") == std::string::npos) continue;
+    nearest = std::min(nearest, DistanceOnPci(root + "/sys/class/infiniband/" + port.adapter + "/device",
+                                              root + "/sys/bus/pci/devices/" + pci_address));
+  }
+  return nearest;
+}
+
 }  // namespace axccl::ucx

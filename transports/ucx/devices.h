@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/pci_distance.h"
 #include "src/base/status.h"
 
 namespace axccl::ucx {
@@ -34,5 +35,8 @@ struct DeviceWishes {
 // only if there are any.
 Result<std::vector<std::string>> SelectDevices(const std::vector<Port>& ports,
                                                const std::vector<std::string>& interfaces, const DeviceWishes& wishes);
+
+// Of the adapters among UCX's devices (all, if there are no names), how far the nearest is from a device on PCI.
+PciDistance NearestAdapter(const std::string& devices, const std::string& pci_address, const std::string& root);
 
 }  // namespace axccl::ucx

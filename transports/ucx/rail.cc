@@ -7,6 +7,7 @@
 
 #include "src/base/log.h"
 #include "transports/remote/wire.h"
+#include "transports/ucx/devices.h"
 
 namespace axccl::ucx {
 namespace {
@@ -30,6 +31,12 @@ Result<std::unique_ptr<Rail>> Rail::Create(Worker* owner, const Library& ucx, co
 }
 
 bool Rail::greets() const { return !HasAdapters(options_.devices); }
+
+PciDistance Rail::DistanceTo(const std::string& pci_address) {
+  const auto [known, first] = distances_.try_emplace(pci_address, PciDistance::kSys);
+  if (first) known->second = NearestAdapter(options_.devices, pci_address, "");
+  return known->second;
+}
 
 size_t Rail::most_bytes() const { return HasAdapters(options_.devices) ? ~size_t{0} : kPieceOfTcp; }
 

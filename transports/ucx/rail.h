@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "src/base/pci_distance.h"
 #include "src/base/status.h"
 #include "transports/ucx/connect.h"
 #include "transports/ucx/library.h"
@@ -38,6 +40,8 @@ class Rail {
   bool greets() const;
   // Whether adapters read and write memory of CUDA devices by it, as far as UCX says.
   bool reaches_devices() const { return adapters_to_devices_; }
+  // Of its nearest adapter to a device on PCI.
+  PciDistance DistanceTo(const std::string& pci_address);
   // Says that the data of an operation are in memory of a CUDA device, if UCX knows of that.
   void NameMemory(ucp_request_param_t* param) const {
     if (!adapters_to_devices_) return;
@@ -67,6 +71,7 @@ class Rail {
   std::vector<std::byte> address_;
   int event_fd_ = -1;
   bool adapters_to_devices_ = false;
+  std::map<std::string, PciDistance> distances_;  // that have been asked for
 };
 
 }  // namespace axccl::ucx

@@ -57,11 +57,15 @@ void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> 
   LoseOn(sender_.Send(memory, stretches, line));
 }
 
-transport::Reach::Devices Reach::devices() const {
+// The farthest lane counts.
+transport::Reach::DeviceAccess Reach::AccessTo(const std::string& pci_address) const {
   std::lock_guard lock(worker_->mutex());
-  const auto by_adapter = [](const Endpoint::Lane& lane) { return lane.rail->reaches_devices(); };
-  const bool all = std::all_of(endpoint_->lanes.begin(), endpoint_->lanes.end(), by_adapter);
-  return all ? Devices::kByAdapter : Devices::kSomehow;
+  DeviceAccess access{Devices::kByAdapter, PciDistance::kLoc};
+  for (const Endpoint::Lane& lane : endpoint_->lanes) {
+    if (!lane.rail->reaches_devices()) return {Devices::kSomehow, PciDistance::kSys};
+    access.distance = std::max(access.distance, lane.rail->DistanceTo(pci_address));
+  }
+  return access;
 }
 
 void Reach::SendDelayed() { LoseOn(sender_.SendDelayed()); }

@@ -1,6 +1,8 @@
 #include "src/exec/cuda/adapter_slots.h"
 
 #include <algorithm>
+#include <cctype>
+#include <string>
 
 namespace axccl::exec {
 namespace {
@@ -31,20 +33,33 @@ Status CheckDevice(const Device& device) {
   return Status();
 }
 
-Status CheckLinks(const RankOptions& options, const std::vector<CudaProxy::Far>& far) {
+// "0000:65:00.0", as Linux writes it; "": not known.
+std::string AddressOnPci(const Device& device) {
+  char text[64] = {};
+  if (Driver::Loaded().cuDeviceGetPCIBusId(text, sizeof(text) - 1, device.id()) != CUDA_SUCCESS) return "";
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+Status CheckLinks(const Device& device, const RankOptions& options, const std::vector<CudaProxy::Far>& far) {
   if (options.adapters == RankOptions::Adapters::kNever)
     return MakeStatus(Code::kInvalidUsage, "AXCCL_GPUDIRECT or NCCL_NET_GDR_LEVEL on rank %d excludes it",
                       options.rank);
   const bool proven = options.adapters != RankOptions::Adapters::kAlways;
+  const std::string address = AddressOnPci(device);
   for (size_t rank = 0; rank < far.size(); ++rank) {
     if (far[rank].reach == nullptr) continue;
-    const Devices devices = far[rank].reach->devices();
-    if (devices == Devices::kNo)
+    const transport::Reach::DeviceAccess access = far[rank].reach->AccessTo(address);
+    if (access.how == Devices::kNo)
       return MakeStatus(Code::kInvalidUsage, "rank %d reaches rank %zu by %s", options.rank, rank,
                         far[rank].reach->Name());
-    if (devices == Devices::kSomehow && proven)
+    if (access.how == Devices::kSomehow && proven)
       return MakeStatus(Code::kInvalidUsage, "UCX uses no adapter from rank %d to rank %zu, or knows nothing of CUDA",
                         options.rank, rank);
+    if (access.distance > options.adapter_distance && proven)
+      return MakeStatus(Code::kInvalidUsage,
+                        "the adapters of rank %d are too far from CUDA device %d (%s; NCCL_NET_GDR_LEVEL allows %s)",
+                        options.rank, device.ordinal(), Name(access.distance), Name(options.adapter_distance));
   }
   return Status();
 }
@@ -102,7 +117,7 @@ class AdapterSlots::Part final : public transport::Reach::DevicePart {
 Result<std::unique_ptr<AdapterSlots>> AdapterSlots::Make(const Device& device, const RankOptions& options,
                                                          const CudaLayout& layout, std::byte* own_block,
                                                          const std::vector<CudaProxy::Far>& far) {
-  AXCCL_RETURN_IF_ERROR(CheckLinks(options, far));
+  AXCCL_RETURN_IF_ERROR(CheckLinks(device, options, far));
   AXCCL_RETURN_IF_ERROR(CheckDevice(device));
   std::unique_ptr<AdapterSlots> slots(new AdapterSlots(device));
   const uint64_t bytes = Part::MirrorBytes(layout);

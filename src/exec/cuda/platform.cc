@@ -14,12 +14,15 @@ using device::cuda::Device;
 
 constexpr int kMaxLanes = kernels::cuda::kMaxLanes;
 
-RankOptions::Adapters ReadAdapters() {
+void ReadAdapters(RankOptions* options) {
   using Adapters = RankOptions::Adapters;
   const std::string own = param::Get("AXCCL_GPUDIRECT");
-  if (!own.empty()) return own == "always" ? Adapters::kAlways : Adapters::kNever;
-  const std::string level = param::Get("NCCL_NET_GDR_LEVEL");
-  return level == "LOC" || level == "0" ? Adapters::kNever : Adapters::kAuto;
+  options->adapter_distance = ParsePciDistance(param::Get("NCCL_NET_GDR_LEVEL")).value_or(options->adapter_distance);
+  options->adapter_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_GPUDIRECT_BYTES"));
+  options->adapters = own == "always"                                  ? Adapters::kAlways
+                      : own == "never"                                 ? Adapters::kNever
+                      : options->adapter_distance == PciDistance::kLoc ? Adapters::kNever
+                                                                       : Adapters::kAuto;
 }
 
 class CudaPlatform final : public CudaKind {
@@ -49,8 +52,7 @@ class CudaPlatform final : public CudaKind {
     options->addresses = param::GetInt("NCCL_P2P_DIRECT_DISABLE") == 0;
     options->nvls = static_cast<RankOptions::Nvls>(param::GetInt("NCCL_NVLS_ENABLE"));
     options->nvls_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_NVLS_BYTES"));
-    options->adapters = ReadAdapters();
-    options->adapter_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_GPUDIRECT_BYTES"));
+    ReadAdapters(options);
     return Status();
   }
   Result<std::unique_ptr<RankDevice>> Create(const RankOptions& options) const override {

@@ -53,8 +53,9 @@ struct RankOptions {
   // NVLink SHARP (NCCL_NVLS_ENABLE): never, wherever the devices have it, or there and where it pays.
   enum class Nvls : uint8_t { kOff, kOn, kAuto } nvls = Nvls::kOff;
   uint64_t nvls_bytes = 0;  // of the device, for the slots that it reaches
-  // GPUDirect RDMA: never, where UCX uses adapters and knows of CUDA, or with whatever UCX does.
+  // GPUDirect RDMA: never, where UCX uses adapters that are near enough and knows of CUDA, or with whatever UCX does.
   enum class Adapters : uint8_t { kNever, kAuto, kAlways } adapters = Adapters::kNever;
+  PciDistance adapter_distance = PciDistance::kPxb;
   uint64_t adapter_bytes = 0;  // of a slot, from which on it is used; the largest of the ranks' counts
 };
 

@@ -44,7 +44,7 @@ struct Counting<kFunction, kName> {
   X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuCtxGetDevice)     \
   X(cuCtxEnablePeerAccess) X(cuCtxSynchronize)                                                                      \
   X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemFreeAsync) X(cuMemGetInfo_v2) X(cuMemGetAddressRange_v2)                  \
-  X(cuFlushGPUDirectRDMAWrites)                                                                                     \
+  X(cuFlushGPUDirectRDMAWrites) X(cuDeviceGetPCIBusId)                                                              \
   X(cuMemHostAlloc) X(cuMemHostRegister_v2) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer_v2)                  \
   X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyAsync) X(cuMemcpy2DAsync_v2)                            \
   X(cuMemsetD8Async) X(cuMemsetD2D8Async) X(cuMemsetD32Async)                                                       \
