@@ -273,8 +273,8 @@ class Reach {
   // The same for what does not need to be fast: it takes no connection for data where there is none.
   virtual void PublishAside(std::span<const Stretch> stretches, LineAt line) { Publish(nullptr, stretches, line); }
   // The same for what every peer is told, whether or not it is ever told anything else, and which misleads nobody
-  // however late it comes: it takes no connection at all, and no turn if nothing was published before. A peer may not
-  // get it if a process of its machine has died, or is stopped.
+  // however late it comes: it takes no connection at all, and no turn if nothing was published before. It never
+  // replaces a newer one of the same place. A peer may not get it if a process of its machine has died, or is stopped.
   virtual void PublishState(std::span<const Stretch> stretches, LineAt line) { Publish(nullptr, stretches, line); }
   // Publishes what is kept. Returns whether there was anything.
   virtual bool PublishKept() { return false; }

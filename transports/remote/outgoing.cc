@@ -7,14 +7,15 @@ namespace axccl::remote {
 using Stretch = transport::Reach::Stretch;
 
 void OutgoingHeader::Write(const Direction& direction, uint32_t turn, const Memory& memory,
-                           std::span<const Stretch> stretches, transport::Reach::LineAt line) {
+                           std::span<const Stretch> stretches, transport::Reach::LineAt line, bool state) {
   WireHeader head{};
   head.comm = direction.comm;
   head.from = direction.from;
   head.to = direction.to;
   head.area = memory.key();
   head.line = line.offset;
-  head.stretches = static_cast<uint32_t>(stretches.size());
+  head.stretches = static_cast<uint16_t>(stretches.size());
+  head.state = state ? 1 : 0;
   head.turn = turn;
   const void* const content = line.content != nullptr ? line.content : memory.own() + line.offset;
   if (line.offset != transport::Reach::kNoLine) std::memcpy(head.line_bytes, content, transport::Reach::kLineBytes);

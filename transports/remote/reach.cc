@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint32_t kOwnerDied = 0x40000000u;   // what the kernel sets in a robust futex
 constexpr std::chrono::milliseconds kLook(5);  // while waiting for a flush
+constexpr size_t kMostStates = 64;             // places that states are about
 constexpr const char* kNonsense = "it sent what is no message";
 
 }  // namespace
@@ -130,7 +131,8 @@ void Reach::TakeStored(const Admission& admitted, const Message& message) {
   if (!arrivals_.Expects(message.head.turn, &number)) return Lose(kNonsense);  // another with its number came meanwhile
   if (arrivals_.IsNext(admitted.number)) {
     arrivals_.Pass();
-    if (admitted.memory != nullptr) Deliver(*admitted.memory, message.head);
+    if (message.head.state != 0) (void)NoteState(message, kInTurn);
+    if (admitted.memory != nullptr) Deliver(*admitted.memory, message);
     return Settle();
   }
   auto incoming = std::make_shared<Incoming>();
@@ -143,8 +145,9 @@ void Reach::TakeStored(const Admission& admitted, const Message& message) {
 void Reach::TakeState(const Message& message, const void* data, size_t bytes) {
   if (lost_ || detached_) return;
   if (message.head.area != 0 || !block_->Fits(message, bytes)) return Lose(kNonsense);
+  if (!NoteState(message, message.head.turn)) return;
   block_->Store(message, data);
-  Deliver(*block_, message.head);
+  Deliver(*block_, message);
 }
 
 void Reach::Settle() {
@@ -152,14 +155,24 @@ void Reach::Settle() {
     if (next->flush.kind != 0) {
       AnswerFlush(next->way, Answer(next->flush));
     } else if (!detached_ && next->memory != nullptr) {
+      if (next->message.head.state != 0) (void)NoteState(next->message, kInTurn);
       if (!next->kept.empty()) next->memory->Store(next->message, next->kept.data());
-      Deliver(*next->memory, next->message.head);
+      Deliver(*next->memory, next->message);
     }
   }
 }
 
-void Reach::Deliver(const Memory& memory, const WireHeader& header) {
-  memory.StoreLine(header);
+// Whether it is newer than what has come of its place.
+bool Reach::NoteState(const Message& message, uint32_t number) {
+  uint32_t& newest = states_[PlaceOfState(message.stretches(), message.head.line)];
+  if (states_.size() > kMostStates) return Lose(kNonsense), false;
+  if (number <= newest) return false;
+  newest = number;
+  return true;
+}
+
+void Reach::Deliver(const Memory& memory, const Message& message) {
+  memory.StoreLine(message.head);
   options_.arrived();
 }
 

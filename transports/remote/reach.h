@@ -64,7 +64,8 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   void Take(const Admission& admitted, const Message& message, const void* data, size_t bytes);
   // The data of one that was admitted are where they belong, and it takes effect in its turn.
   void TakeStored(const Admission& admitted, const Message& message);
-  // One without a turn.
+  // A state without a turn. It may have been passed on by another process, and come late, or repeatedly. It is ignored
+  // if a newer one of the same place has come, as all are that have a turn.
   void TakeState(const Message& message, const void* data, size_t bytes);
   // A flush, or the answer to one, has come that way.
   void TakeControl(const void* way, const WireControl& control);
@@ -92,7 +93,7 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
 
   // Applies all messages up to the first that is missing.
   void Settle();
-  void Deliver(const Memory& memory, const WireHeader& header);
+  void Deliver(const Memory& memory, const Message& message);
 
   std::mutex& mutex() const { return *mutex_; }
   const ConnectOptions options_;
@@ -101,12 +102,16 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   bool detached_ = false, lost_ = false;
 
  private:
+  static constexpr uint32_t kInTurn = ~uint32_t{0};
+
   std::shared_ptr<Memory> Find(uint64_t area) const;
+  bool NoteState(const Message& message, uint32_t number);
 
   std::mutex* const mutex_;
   const std::shared_ptr<Mirror> mirror_;
   const std::shared_ptr<Memory> block_;
   std::map<uint64_t, std::weak_ptr<Memory>> areas_;
+  std::map<uint64_t, uint32_t> states_;  // the newest so far, by place; kInTurn: one with a turn
   std::string trouble_;
   uint32_t flushes_ = 0, flushed_ = 0;
 };

@@ -2,7 +2,8 @@
 // the other. In the byte order of the machine (little-endian only). The receiver checks all of it.
 //
 // What one rank sends to another is numbered from 0, messages and flushes alike, because it may travel over several
-// rails, and it takes effect in that order. Numbers wrap.
+// rails, and it takes effect in that order. Numbers wrap. States that go without a turn, because nothing was sent
+// before, have numbers of their own, from 1 (Reach::TakeState).
 #pragma once
 
 #include <array>
@@ -36,8 +37,9 @@ struct WireHeader {
   uint32_t from, to;  // ranks
   uint64_t area;      // the memory to which offsets refer: the key of an area; 0: the block
   uint64_t line;      // offset; ~0: none
-  uint32_t stretches;
-  uint32_t turn;  // number of the message
+  uint16_t stretches;
+  uint16_t state;  // 1: a state, with or without a turn
+  uint32_t turn;   // number of the message
   std::byte line_bytes[64];
 };
 static_assert(sizeof(WireHeader) == 104);
@@ -57,6 +59,12 @@ bool ParseMessage(const void* header, size_t bytes, Message* message);
 // Whether it stays within memory of that size, and has the right amount of data, and no stretch on a device among
 // others.
 bool FitsMemory(const Message& message, uint64_t memory_bytes, uint64_t data_bytes);
+
+// What a state is about: its line, or where its first stretch is.
+template <class AnyStretch>
+uint64_t PlaceOfState(std::span<const AnyStretch> stretches, uint64_t line) {
+  return line != transport::Reach::kNoLine || stretches.empty() ? line : stretches[0].offset;
+}
 
 // Whether a message of number `turn` may arrive when all before `next` have; returns its number in full.
 bool MayCome(uint32_t turn, uint64_t next, uint64_t* number);

@@ -39,12 +39,13 @@ void Reach::DropUnsent() { peer_->DropDelayed(this); }
 
 template <class Send>
 void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line,
-                       const Send& send) {
+                       const Send& send, bool state, bool in_turn) {
   const auto memory = area != nullptr ? std::static_pointer_cast<remote::Memory>(area) : block_memory();
   const remote::Direction direction{options_.comm, options_.self, options_.peer};
   remote::CutIntoMessages(stretches, line, peer_->most_bytes(), [&](std::span<const Stretch> some, LineAt with_line) {
     remote::OutgoingHeader header;
-    header.Write(direction, static_cast<uint32_t>(sent_++), *memory, some, with_line);
+    const uint64_t number = in_turn ? sent_++ : ++states_sent_;
+    header.Write(direction, static_cast<uint32_t>(number), *memory, some, with_line, state);
     std::unique_ptr<Outgoing> frame = peer_->TakeSpare();
     frame->Begin(FrameKind::kMessage, header.bytes.data(), header.size);
     for (const Stretch& stretch : some) frame->Add(remote::BytesOf(*memory, stretch), stretch.bytes);
@@ -73,15 +74,15 @@ void Reach::PublishAside(std::span<const Stretch> stretches, LineAt line) {
   MakeFrames(nullptr, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendAside(std::move(frame)); });
 }
 
+// With a turn, once anything has had one.
 void Reach::PublishState(std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  const bool first = sent_ == 0 && !peer_->called();
+  const bool in_turn = sent_ != 0 || peer_->called();
   const auto send = [&](std::unique_ptr<Outgoing> frame) {
-    first ? peer_->SendState(std::move(frame)) : peer_->SendAside(std::move(frame));
+    in_turn ? peer_->SendAside(std::move(frame)) : peer_->SendState(std::move(frame));
   };
-  MakeFrames(nullptr, stretches, line, send);
-  if (first) sent_ = 0;
+  MakeFrames(nullptr, stretches, line, send, true, in_turn);
 }
 
 bool Reach::PublishKept() {

@@ -36,7 +36,8 @@ class Reach final : public remote::Reach {
  private:
   Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror);
   template <class Send>  // (std::unique_ptr<Outgoing>)
-  void MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line, const Send& send);
+  void MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line, const Send& send,
+                  bool state = false, bool in_turn = true);
   void DropUnsent() override;
   void AnswerFlush(const void* connection, const remote::WireControl& answer) override;
   std::condition_variable& changed() override;
@@ -47,7 +48,8 @@ class Reach final : public remote::Reach {
 
   Worker* const worker_;
   const std::shared_ptr<Peer> peer_;
-  uint64_t sent_ = 0;  // messages and flushes
+  uint64_t sent_ = 0;         // messages and flushes
+  uint64_t states_sent_ = 0;  // without a turn
   std::atomic<int> held_{0};
 };
 

@@ -1,0 +1,126 @@
+// States (Reach::TakeState) that are passed on by others and so come in any order, repeatedly or not at all, among
+// messages that have a turn: none ever replaces what is newer.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transports/remote/reach.h"
+
+namespace axccl::remote {
+namespace {
+
+constexpr uint64_t kBlockBytes = 4096;
+
+class TestReach final : public Reach {
+ public:
+  static std::shared_ptr<TestReach> Make(std::mutex* mutex) {
+    ConnectOptions options;
+    options.block_bytes = kBlockBytes;
+    options.arrived = [] {};
+    auto mirror = MakeMirror(options).value();
+    return std::shared_ptr<TestReach>(new TestReach(mutex, std::move(options), std::move(mirror)));
+  }
+  const char* Name() const override { return "test"; }
+
+ private:
+  TestReach(std::mutex* mutex, ConnectOptions options, std::shared_ptr<Mirror> mirror)
+      : Reach(mutex, std::move(options), std::move(mirror)) {}
+  bool sending() const override { return false; }
+  void DropUnsent() override {}
+  void AnswerFlush(const void*, const WireControl&) override {}
+  std::condition_variable& changed() override { return changed_; }
+  bool failed() const override { return false; }
+  size_t lanes() const override { return 0; }
+  void SendFlush(size_t, uint32_t) override {}
+  void ReceiveOnce(std::unique_lock<std::mutex>*) override {}
+
+  std::condition_variable changed_;
+};
+
+// What a rank sends: a word for one of two places of states, or of anything else.
+struct Sent {
+  bool in_turn;
+  uint32_t number;
+  uint64_t place, value;
+  auto operator<=>(const Sent&) const = default;
+};
+constexpr uint64_t kFirst = 64, kSecond = 512, kOther = 1024;
+
+void Arrive(Reach* reach, const Sent& sent) {
+  Message message{};
+  message.head.line = transport::Reach::kNoLine;
+  message.head.stretches = 1;
+  message.head.turn = sent.number;
+  message.head.state = sent.place != kOther;
+  message.stretch[0] = {sent.place, sizeof sent.value, 0, 0, {}};
+  if (!sent.in_turn) return reach->TakeState(message, &sent.value, sizeof sent.value);
+  Reach::Admission admitted;
+  ASSERT_TRUE(reach->Admit(message, sizeof sent.value, &admitted));
+  reach->Take(admitted, message, &sent.value, sizeof sent.value);
+}
+
+uint64_t ValueAt(const Reach& reach, uint64_t place) {
+  uint64_t value = 0;
+  std::memcpy(&value, reach.block() + place, sizeof value);
+  return value;
+}
+
+// In every order.
+void ExpectNewest(std::vector<Sent> sent, uint64_t first, uint64_t second) {
+  std::mutex mutex;
+  std::sort(sent.begin(), sent.end());
+  do {
+    const auto reach = TestReach::Make(&mutex);
+    uint64_t before = 0;
+    for (const Sent& each : sent) {
+      Arrive(reach.get(), each);
+      const uint64_t now = ValueAt(*reach, kFirst);
+      ASSERT_GE(now, before);
+      before = now;
+    }
+    ASSERT_EQ(ValueAt(*reach, kFirst), first);
+    ASSERT_EQ(ValueAt(*reach, kSecond), second);
+  } while (std::next_permutation(sent.begin(), sent.end()));
+}
+
+TEST(StatesTest, TheNewestOfEachPlaceStays) {
+  ExpectNewest({{false, 1, kFirst, 1}, {false, 2, kFirst, 2}, {false, 3, kSecond, 1}, {false, 4, kFirst, 3}}, 3, 1);
+}
+
+TEST(StatesTest, RepeatedOnesAreIgnored) {
+  ExpectNewest({{false, 1, kFirst, 1},
+                {false, 1, kFirst, 1},
+                {false, 2, kFirst, 2},
+                {false, 2, kFirst, 2},
+                {false, 3, kSecond, 1}},
+               2, 1);
+}
+
+TEST(StatesTest, NoneReplacesOneThatHadATurnAndOthersStillCount) {
+  ExpectNewest({{false, 1, kFirst, 1},
+                {false, 2, kFirst, 2},
+                {false, 3, kSecond, 1},
+                {true, 0, kOther, 7},
+                {true, 1, kFirst, 3},
+                {true, 2, kFirst, 4}},
+               4, 1);
+}
+
+TEST(StatesTest, AboutTooManyPlacesAreNonsense) {
+  std::mutex mutex;
+  const auto reach = TestReach::Make(&mutex);
+  for (uint32_t i = 0; i < 65; ++i) {
+    EXPECT_FALSE(reach->Died()) << i;
+    Arrive(reach.get(), {false, i + 1, 8 * i, 1});
+  }
+  EXPECT_TRUE(reach->Died());
+}
+
+}  // namespace
+}  // namespace axccl::remote
