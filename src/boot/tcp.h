@@ -9,7 +9,7 @@
 
 namespace axccl::boot {
 
-// Disables delays of small frames, and makes the kernel notice within about 3 s that a peer has vanished. Between many
+// Disables delays of small frames, and makes the kernel notice within about 10 s that a peer has vanished. Between many
 // ranks, which have megabytes for each other and may be slow to read them, that takes longer while some of it is on its
 // way: the kernel cannot tell a peer that does not read from one that is gone.
 void TuneSocket(int fd, int nranks = 1);

@@ -1,5 +1,6 @@
 // Ranks on several hosts that do not find each other: each gets an error that gives the remedy.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -114,6 +115,35 @@ TEST_P(LateNetworkTest, UnreachableHostIsCalledAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Nics, LateNetworkTest, testing::Values(0, 1));
+
+// A rank that has come waits for the last one, with nothing to send. The network is interrupted for longer than two
+// probes of the kernel take.
+TEST(IdleMeeting, BearsAnInterruption) {
+  constexpr int kLate = 2, kHere = 20;
+  RunOnHosts(2, 3, [](const TestHosts& hosts, RankContext& context) {
+    ncclUniqueId id;
+    ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+    std::thread watcher;
+    if (context.rank() == 1) {
+      watcher = std::thread([&context] {
+        while (TestHosts::Connections().empty() && !context.AnyFailed()) usleep(1000);
+        context.Set(kHere, 1);
+      });
+    } else if (context.rank() == kLate) {
+      context.Await(kHere);
+      usleep(500'000);  // of quiet
+      EXPECT_TRUE(hosts.Cut(1, TestHosts::Way::kBoth));
+      usleep(4'000'000);
+      EXPECT_TRUE(hosts.Heal(1));
+    }
+    ncclComm_t comm = nullptr;
+    EXPECT_OK(ncclCommInitRank(&comm, context.nranks(), id, context.rank()));
+    if (watcher.joinable()) watcher.join();
+    if (comm == nullptr) return;
+    harness::ExpectShape(comm, context.nranks(), context.rank());
+    EXPECT_OK(ncclCommDestroy(comm));
+  });
+}
 
 // For example in a chroot in which /sys is not mounted.
 TEST(WithoutSys, TcpNeedsNone) {
