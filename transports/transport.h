@@ -282,7 +282,8 @@ class Reach {
   virtual bool sending() const { return false; }
   // Asks the peer's process to answer when it has received everything that was published.
   virtual void BeginFlush() {}
-  // Waits until it has answered what it was asked last, it is dead, or the time is over.
+  // Waits until it has answered what it was asked last, or, if there is no connection for data, what it was told is on
+  // its way; until it is dead, or the time is over.
   virtual void AwaitFlush(std::chrono::milliseconds) {}
   // Whatever arrives from now on is dropped; memory of this rank's block is not written any more.
   virtual void Detach() {}

@@ -3,9 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "tests/harness/channels.h"
 #include "tests/harness/client.h"
 #include "tests/harness/timing.h"
 #include "tests/net/run_on_hosts.h"
@@ -23,6 +27,15 @@ int Connections() { return static_cast<int>(TestHosts::Connections().size()); }
 bool Settles(RankContext& context, int expected) {
   while (Connections() != expected && !context.AnyFailed()) usleep(1000);
   return Connections() == expected;
+}
+
+void AwaitEnd(RankContext& context, uint64_t process) {
+  const auto ended = [&] {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    const std::string stat{std::istreambuf_iterator<char>(file), {}};
+    return stat.empty() || stat.find(") Z ") != std::string::npos;
+  };
+  while (!ended() && !context.AnyFailed()) usleep(1000);
 }
 
 void AllReduce(const harness::Clique& clique, ncclComm_t comm, size_t count) {
@@ -149,6 +162,46 @@ TEST(LinesTest, TheEndOfACommunicatorIsKnownWithoutADataLine) {
                  }
                }
                ASSERT_TRUE(context.Barrier());  // its process has not ended
+             },
+             {{"AXCCL_NET_MEASURE", "never"}});
+}
+
+// A rank has told one that it has no connection to of a channel, so it has to call it before it can tell it anything
+// else. The first packet of the call is lost, and the process ends before the kernel sends another one.
+TEST(LinesTest, WhoEndsAtOnceHasToldThoseThatItHadToCall) {
+  constexpr int kEnds = 0, kHears = 3, kPid = 21;
+  RunOnHosts(2, 4,
+             [](const TestHosts& hosts, RankContext& context) {
+               {
+                 harness::Clique clique;
+                 ASSERT_TRUE(clique.Init(context));
+                 ASSERT_TRUE(Settles(context, 1)) << Connections();
+                 ASSERT_TRUE(context.Barrier());
+                 std::thread healer;
+                 if (context.rank() == kEnds) {
+                   EXPECT_TRUE(hosts.Cut(0, TestHosts::Way::kBoth));
+                   (void)harness::MakeChannel(clique.comm(), context.nranks(), {{kEnds, kHears}, {1, 2}}, 7);
+                   healer = std::thread([&hosts] {
+                     usleep(200'000);
+                     EXPECT_TRUE(hosts.Heal(0));
+                   });
+                   EXPECT_OK(ncclCommDestroy(clique.comm()));
+                   clique.ForgetComms();
+                   healer.join();
+                   context.Set(kPid, static_cast<uint64_t>(getpid()));
+                 } else if (context.rank() == kHears) {
+                   AwaitEnd(context, context.Await(kPid));
+                   int data = 1;
+                   EXPECT_NE(harness::AwaitCall(
+                                 ncclRecv(&data, 1, ncclInt32, kEnds, clique.comm(), harness::Cuda(clique.stream())),
+                                 clique.stream(), clique.comm()),
+                             ncclSuccess);
+                   EXPECT_TRUE(LastErrorHas("has destroyed or aborted its communicator")) << ncclGetLastError(nullptr);
+                 }
+                 if (context.rank() != kEnds) {
+                   ASSERT_TRUE(context.Barrier(1, 3));
+                 }
+               }
              },
              {{"AXCCL_NET_MEASURE", "never"}});
 }

@@ -145,7 +145,7 @@ void Lines::AwaitLifelines(const ProcessId& process, service::Clock::time_point 
                        [](const auto& entry) { return entry.first.use != LineUse::kLife || entry.second.stands; });
   };
   std::unique_lock lock(mutex_);
-  stand_.wait_until(lock, limit, stand);
+  changed_.wait_until(lock, limit, stand);
 }
 
 // The process may have called already.
@@ -251,7 +251,7 @@ void Lines::Stand(const Key& key) {
     line.stands = true;
     Send(&line);
   }
-  stand_.notify_all();
+  changed_.notify_all();
   (void)loop_->Watch(line.fd.get(), EPOLLIN | EPOLLRDHUP, [this, key](uint32_t events) { OnEvent(key, events); }).ok();
   WatchUnsent(key.process);
 }
@@ -329,12 +329,46 @@ bool Lines::Take(const ProcessId& from, const Notice& notice) {
 // What comes after it does not overtake it, or has a turn.
 bool Lines::CallAndTell(const ProcessId& process, const Notice& notice) {
   if (Tell(process, notice)) return true;
-  if (IsLost(process)) return false;
-  return PostAbout(process, [this, process, notice] {
-    const Status status = HasLifeline(process) ? Status() : CallLifeline(process);
-    if (!status.ok()) return End(process, std::string(status.message()));
+  {
+    std::lock_guard lock(mutex_);
+    if (lost_.contains(process)) return false;
+    ++to_tell_;
+  }
+  const Status posted = loop_->Post([this, process, notice] { CallToTell(process, notice); });
+  if (posted.ok()) return true;
+  AXCCL_WARN("%s", posted.message().data());
+  std::lock_guard lock(mutex_);
+  --to_tell_;
+  return false;
+}
+
+void Lines::CallToTell(const ProcessId& process, const Notice& notice) {
+  const Status told = CatchAll("telling another process", [&] {
+    if (!known_.contains(process) || IsLost(process)) return Status();
+    const Status called = HasLifeline(process) ? Status() : CallLifeline(process);
+    if (!called.ok()) return End(process, std::string(called.message())), Status();
     (void)Tell(process, notice);
+    return Status();
   });
+  if (!told.ok()) AXCCL_WARN("%s", told.message().data());
+  {
+    std::lock_guard lock(mutex_);
+    --to_tell_;
+  }
+  changed_.notify_all();
+}
+
+void Lines::AwaitTold(const ProcessId& process, service::Clock::time_point limit) {
+  std::unique_lock lock(mutex_);
+  const auto machine = machines_.find(process);
+  if (machine == machines_.end()) return;
+  const auto has_more = [&](const auto& entry) {
+    const auto& [key, line] = entry;
+    return !line.ending && !line.cut && !(line.notices.empty() && line.unsent.empty()) &&
+           machines_.at(key.process) == machine->second;
+  };
+  changed_.wait_until(lock, limit,
+                      [&] { return to_tell_ == 0 && std::none_of(lines_.begin(), lines_.end(), has_more); });
 }
 
 bool Lines::IsLost(const ProcessId& process) {
@@ -365,12 +399,17 @@ void Lines::Send(Line* line) {
   if (line->unsent.empty() || !line->fd) return;
   const ssize_t sent = send(line->fd.get(), line->unsent.data(), line->unsent.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent > 0) line->unsent.erase(line->unsent.begin(), line->unsent.begin() + sent);
+  if (line->unsent.empty()) changed_.notify_all();
 }
 
 void Lines::EndSoon(const Key& key, const std::string& why) {
   Line& line = lines_[key];
   loop_->Unwatch(line.fd.get());
-  if (std::exchange(line.ending, true)) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(line.ending, true)) return;
+  }
+  changed_.notify_all();
   TellMates(key.process);
   const int number = line.fd.get();
   const auto words = line.call != nullptr ? line.call->last_words : kLastWords;
@@ -391,7 +430,7 @@ void Lines::End(const ProcessId& process, const std::string& why) {
     }
     lines_.erase(ended.begin(), ended.end());
   }
-  stand_.notify_all();
+  changed_.notify_all();
   TellMates(process);
   for (const User& user : users_) user.lost(process, why);
   WatchAnother(process);
@@ -427,6 +466,7 @@ void Lines::Cut(const ProcessId& process) {
     line.cut = true;
     if (line.fd) shutdown(line.fd.get(), SHUT_RDWR);
   }
+  changed_.notify_all();
 }
 
 bool Lines::HaveEnded(const ProcessId& process) {

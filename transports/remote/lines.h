@@ -98,6 +98,9 @@ class Lines {
   // The same, and by way of the other processes of its machine that there are lifelines to: for what may come twice,
   // and in any order. Calls only if there is no lifeline to the machine.
   bool TellSomehow(const ProcessId& process, const Notice& notice);
+  // Waits until this process's kernel has all that its machine was told so far, those lines have ended, or `limit`. Not
+  // on the service thread.
+  void AwaitTold(const ProcessId& process, service::Clock::time_point limit);
   // The object that Get has made; null before.
   static Lines* Made();
 
@@ -210,7 +213,8 @@ class Lines {
   bool Take(const ProcessId& from, const Notice& notice);
   bool PassOn(const ProcessId& from, const Notice& notice);
   void HearMate(const Mates::Head& head, std::span<const std::byte> bytes);
-  static void Send(Line* line);
+  void Send(Line* line);
+  void CallToTell(const ProcessId& process, const Notice& notice);
   bool IsLost(const ProcessId& process);
   void TellMates(const ProcessId& lost);
   void EndSoon(const Key& key, const std::string& why);
@@ -234,9 +238,10 @@ class Lines {
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;                                       // on the service thread
   std::mutex mutex_;
-  std::condition_variable stand_;           // a lifeline stands, or has ended
+  std::condition_variable changed_;         // a lifeline stands, has sent all that it had, or has ended
   std::map<ProcessId, uint64_t> machines_;  // of known_
   std::set<ProcessId> lost_;                // of known_, since they were met last
+  size_t to_tell_ = 0;                      // notices for which the service thread is about to call
   std::map<Key, Line> lines_;               // changed on the service thread and under mutex_
 };
 

@@ -202,7 +202,10 @@ void Reach::BeginFlush() {
 void Reach::AwaitFlush(std::chrono::milliseconds patience) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(*mutex_);
-  if (lanes() == 0) return;
+  if (lanes() == 0) {
+    lock.unlock();
+    return AwaitAside(limit);
+  }
   const uint32_t number = flushes_;
   while (flushed_ < number && !failed()) {
     if (std::chrono::steady_clock::now() > limit) {

@@ -88,6 +88,8 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   // 0: nothing can be sent any more, or nothing has been.
   virtual size_t lanes() const = 0;
   virtual void SendFlush(size_t lane, uint32_t number) = 0;
+  // Waits until what was sent without a lane is on its way, or the peer is lost.
+  virtual void AwaitAside(std::chrono::steady_clock::time_point) {}
   // Receives what has come, and leaves what follows to the transport's thread. May release the lock meanwhile.
   virtual void ReceiveOnce(std::unique_lock<std::mutex>* lock) = 0;
 

@@ -108,6 +108,10 @@ void Reach::SendFlush(size_t lane, uint32_t number) {
   peer_->SendControl(lane, flush, std::static_pointer_cast<Reach>(shared_from_this()));
 }
 
+void Reach::AwaitAside(std::chrono::steady_clock::time_point limit) {
+  remote::Lines::Made()->AwaitTold(peer_->process(), limit);
+}
+
 std::condition_variable& Reach::changed() { return peer_->changed(); }
 bool Reach::failed() const { return peer_->failed(); }
 size_t Reach::lanes() const { return peer_->called() ? peer_->lanes() : 0; }

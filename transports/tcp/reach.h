@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <span>
 
@@ -44,6 +45,7 @@ class Reach final : public remote::Reach {
   bool failed() const override;
   size_t lanes() const override;
   void SendFlush(size_t lane, uint32_t number) override;
+  void AwaitAside(std::chrono::steady_clock::time_point limit) override;
   void ReceiveOnce(std::unique_lock<std::mutex>* lock) override;
 
   Worker* const worker_;
