@@ -1,5 +1,6 @@
 // How many connections the processes of several hosts hold, and what they learn of those that they have none with.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,13 +30,14 @@ bool Settles(RankContext& context, int expected) {
   return Connections() == expected;
 }
 
-void AwaitEnd(RankContext& context, uint64_t process) {
-  const auto ended = [&] {
+// "T": stopped; "Z": ended.
+void AwaitState(RankContext& context, uint64_t process, char state) {
+  const auto there = [&] {
     std::ifstream file("/proc/" + std::to_string(process) + "/stat");
     const std::string stat{std::istreambuf_iterator<char>(file), {}};
-    return stat.empty() || stat.find(") Z ") != std::string::npos;
+    return stat.empty() || stat.find(std::string(") ") + state) != std::string::npos;
   };
-  while (!ended() && !context.AnyFailed()) usleep(1000);
+  while (!there() && !context.AnyFailed()) usleep(1000);
 }
 
 void AllReduce(const harness::Clique& clique, ncclComm_t comm, size_t count) {
@@ -190,7 +192,7 @@ TEST(LinesTest, WhoEndsAtOnceHasToldThoseThatItHadToCall) {
                    healer.join();
                    context.Set(kPid, static_cast<uint64_t>(getpid()));
                  } else if (context.rank() == kHears) {
-                   AwaitEnd(context, context.Await(kPid));
+                   AwaitState(context, context.Await(kPid), 'Z');
                    int data = 1;
                    EXPECT_NE(harness::AwaitCall(
                                  ncclRecv(&data, 1, ncclInt32, kEnds, clique.comm(), harness::Cuda(clique.stream())),
@@ -204,6 +206,46 @@ TEST(LinesTest, WhoEndsAtOnceHasToldThoseThatItHadToCall) {
                }
              },
              {{"AXCCL_NET_MEASURE", "never"}});
+}
+
+// Rank 5's process is watched by that of rank 4 alone from the other host, which is stopped. Nobody else makes a call.
+TEST(LinesTest, TheEndOfOneIsKnownThoughWhoWatchesItIsStopped) {
+  constexpr int kEnds = 5, kStopped = 4, kTime = 20, kPid = 21, kReady = 22;
+  RunOnHosts(2, 6,
+             [](const TestHosts&, RankContext& context) {
+               harness::Clique clique;
+               ASSERT_TRUE(clique.Init(context));
+               ASSERT_TRUE(Settles(context, 1)) << Connections();
+               if (context.rank() == kStopped) context.Set(kPid, static_cast<uint64_t>(getpid()));
+               ASSERT_TRUE(context.Barrier());
+               if (context.rank() == kEnds) {
+                 context.Await(kReady);
+                 context.Set(kTime, harness::NowNs());
+                 context.Die();
+               }
+               if (context.rank() == 0) {
+                 const auto watcher = static_cast<pid_t>(context.Get(kPid));
+                 EXPECT_EQ(kill(watcher, SIGSTOP), 0);
+                 AwaitState(context, context.Get(kPid), 'T');
+                 context.Set(kReady, 1);
+               }
+               if (context.rank() == 0 || context.rank() == 2) {
+                 context.Await(kTime);
+                 std::vector<int> data(1000, 1);
+                 EXPECT_EQ(harness::AwaitCall(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum,
+                                                            clique.comm(), harness::Cuda(clique.stream())),
+                                              clique.stream(), clique.comm()),
+                           ncclRemoteError);
+                 EXPECT_LT(harness::NowNs() - context.Get(kTime), harness::AllowedNs(500));
+                 EXPECT_TRUE(LastErrorHas("rank 5 (pid ")) << ncclGetLastError(nullptr);
+                 ASSERT_TRUE(context.Barrier(1, 2));
+               }
+               if (context.rank() == 0) {
+                 EXPECT_EQ(kill(static_cast<pid_t>(context.Get(kPid)), SIGCONT), 0);
+               }
+               ASSERT_TRUE(context.Barrier(2, kEnds));
+             },
+             {{"NCCL_ALGO", "hierarchical"}, {"AXCCL_NET_MEASURE", "never"}});
 }
 
 }  // namespace

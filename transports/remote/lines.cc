@@ -108,6 +108,7 @@ Status Lines::Start(const ProcessId& self, const std::vector<sockaddr_storage>& 
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
     started = mates_.Start(
         loop_, self, [this](const Mates::Head& head, std::span<const std::byte> bytes) { HearMate(head, bytes); });
+    if (started.ok()) started = next_mate_.Start(loop_, self, [this](const ProcessId& mate) { TellEnded(mate); });
   }));
   return started;
 }
@@ -320,6 +321,8 @@ bool Lines::Take(const ProcessId& from, const Notice& notice) {
       return !take_message_ || take_message_(from, notice);
     case Notice::kPass:
       return PassOn(from, notice);
+    case Notice::kEnded:
+      return HearEnded(notice);
     default:
       if (hear_) hear_(from, notice);
       return true;

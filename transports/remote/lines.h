@@ -14,7 +14,8 @@
 // (It is no lifeline, because a process that is stopped does not empty it.)
 //
 // What a process hears of one that its machine's other processes do not watch, it tells them (mates.h): that it is
-// lost, whereupon each looks for itself, by calling a lifeline; or a notice that is to be passed on.
+// lost, whereupon each looks for itself, by calling a lifeline; or a notice that is to be passed on. That one has ended
+// its own machine tells the others, too, because who watches it from there may be stopped (next_mate.h).
 //
 // To watch each other, the process with the smaller id calls. Otherwise either does; if both do at once, the call of
 // the smaller id counts. A live line is never replaced: a second one of the same use between the same two is refused
@@ -43,6 +44,7 @@
 #include "transports/remote/line_proof.h"
 #include "transports/remote/line_socket.h"
 #include "transports/remote/mates.h"
+#include "transports/remote/next_mate.h"
 #include "transports/remote/notice.h"
 
 namespace axccl::remote {
@@ -212,6 +214,8 @@ class Lines {
   std::string Read(const Key& key, Line* line);
   bool Take(const ProcessId& from, const Notice& notice);
   bool PassOn(const ProcessId& from, const Notice& notice);
+  void TellEnded(const ProcessId& mate);
+  bool HearEnded(const Notice& notice);
   void HearMate(const Mates::Head& head, std::span<const std::byte> bytes);
   void Send(Line* line);
   void CallToTell(const ProcessId& process, const Notice& notice);
@@ -234,6 +238,7 @@ class Lines {
   TakeMessage take_message_;
   Hear hear_;
   Mates mates_;
+  NextMate next_mate_;
   std::set<ProcessId> unknown_;                                // that mates have lost
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;                                       // on the service thread

@@ -15,6 +15,7 @@ constexpr size_t kMostUnknown = 4096;
 Status Lines::AddMates(const std::vector<ProcessId>& mates) {
   return loop_->Run([&] {
     for (const ProcessId& mate : mates) mates_.Add(mate);
+    next_mate_.Add(mates);
   });
 }
 
@@ -75,6 +76,31 @@ void Lines::WatchAnother(const ProcessId& lost) {
     return machines_.at(known.first) == machines_.at(lost) && !IsLost(known.first);
   });
   if (other != known_.end()) LookFor(other->first, kLastWordsOfOthers);
+}
+
+// Two processes of each other machine, because one may be stopped.
+void Lines::TellEnded(const ProcessId& mate) {
+  if (!InUse()) return;
+  const auto id = std::as_bytes(std::span(mate));
+  std::map<uint64_t, std::set<ProcessId>> told;  // by machine
+  for (const auto& [key, line] : lines_) {
+    if (key.use == LineUse::kLife && told[machines_.at(key.process)].size() < 2)
+      told[machines_.at(key.process)].insert(key.process);
+  }
+  for (const auto& [machine, processes] : told) {
+    for (const ProcessId& process : processes)
+      (void)Tell(process, {.kind = Notice::kEnded, .text = {id.begin(), id.end()}});
+  }
+}
+
+bool Lines::HearEnded(const Notice& notice) {
+  ProcessId ended;
+  if (notice.text.size() != sizeof ended) return false;
+  std::memcpy(ended.data(), notice.text.data(), sizeof ended);
+  if (!known_.contains(ended) || IsLost(ended)) return true;
+  mates_.TellAll({Mates::Head::kLost, ended});
+  LookFor(ended);
+  return true;
 }
 
 // ---- notices ----

@@ -1,6 +1,5 @@
 #include "transports/remote/mates.h"
 
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,14 +16,7 @@ constexpr std::chrono::milliseconds kTryAgain{5};
 constexpr size_t kMostBytes = 64u << 10;
 constexpr int kMostAtOnce = 64;  // others have their turn then
 
-socklen_t NameOf(const Mates::ProcessId& process, sockaddr_un* address) {
-  *address = {};
-  address->sun_family = AF_UNIX;
-  std::string name = "axccl-mate-";
-  for (const uint8_t byte : process) name += Format("%02x", byte);
-  std::memcpy(address->sun_path + 1, name.data(), name.size());
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-}
+constexpr const char* kName = "axccl-mate-";
 
 // Returns the length of a datagram of this user; 0: it is of another one, or too long; negative: there is none.
 ssize_t ReceiveOwn(int fd, std::span<std::byte> buffer) {
@@ -48,6 +40,15 @@ ssize_t ReceiveOwn(int fd, std::span<std::byte> buffer) {
 
 }  // namespace
 
+socklen_t Mates::NameOf(const std::string& purpose, const ProcessId& process, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  std::string name = purpose;
+  for (const uint8_t byte : process) name += Format("%02x", byte);
+  std::memcpy(address->sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
 Status Mates::Start(service::Loop* loop, const ProcessId& self, Hear hear) {
   loop_ = loop;
   hear_ = std::move(hear);
@@ -55,7 +56,7 @@ Status Mates::Start(service::Loop* loop, const ProcessId& self, Hear hear) {
   if (!fd_) return service::OpenError(errno, "hearing other processes of this machine: a socket");
   const int on = 1;
   sockaddr_un address;
-  const socklen_t bytes = NameOf(self, &address);
+  const socklen_t bytes = NameOf(kName, self, &address);
   if (setsockopt(fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
       bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0)
     return SystemError(errno, "hearing other processes of this machine: bind");
@@ -92,7 +93,7 @@ void Mates::Receive() {
 
 bool Mates::Send(const ProcessId& mate, const Message& message) {
   sockaddr_un address;
-  const socklen_t bytes = NameOf(mate, &address);
+  const socklen_t bytes = NameOf(kName, mate, &address);
   const auto* const to = reinterpret_cast<const sockaddr*>(&address);
   return sendto(fd_.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL, to, bytes) >= 0 ||
          (errno != EAGAIN && errno != ENOBUFS && errno != EINTR);

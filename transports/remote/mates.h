@@ -8,6 +8,7 @@
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <array>
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "src/base/service.h"
@@ -38,6 +40,9 @@ class Mates {
   };
   static_assert(sizeof(Head) == 24);
   using Hear = std::function<void(const Head&, std::span<const std::byte>)>;
+
+  // The address of a process's socket of that purpose. Returns its length.
+  static socklen_t NameOf(const std::string& purpose, const ProcessId& process, sockaddr_un* address);
 
   // Hears from now on what is for the process `self`.
   Status Start(service::Loop* loop, const ProcessId& self, Hear hear);

@@ -28,6 +28,7 @@ struct Notice {
     kMessage = 5,  // a message between two ranks, of a transport that has no other line to the receiver yet
     kState = 6,    // the same, without a turn
     kPass = 7,     // for another process of the receiver's machine: its id, and the head and text of a notice
+    kEnded = 8,    // a process of the sender's machine has ended: its id
   };
   static constexpr size_t kMostText = 60u << 10;
 

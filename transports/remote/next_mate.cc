@@ -1,0 +1,63 @@
+#include "transports/remote/next_mate.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "transports/remote/mates.h"
+
+namespace axccl::remote {
+
+Status NextMate::Start(service::Loop* loop, const ProcessId& self, Ended ended) {
+  loop_ = loop;
+  self_ = self;
+  ended_ = std::move(ended);
+  listener_ = service::Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!listener_) return service::OpenError(errno, "being known to other processes of this machine: a socket");
+  sockaddr_un address;
+  const socklen_t bytes = Mates::NameOf("axccl-next-", self, &address);
+  if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
+      listen(listener_.get(), SOMAXCONN) != 0)
+    return SystemError(errno, "being known to other processes of this machine: bind");
+  return Status();
+}
+
+void NextMate::Add(std::span<const ProcessId> mates) {
+  mates_.insert(mates.begin(), mates.end());
+  Connect();
+}
+
+// One that cannot be reached has ended before, or does not share these sockets.
+void NextMate::Connect() {
+  while (!mates_.empty()) {
+    auto next = mates_.upper_bound(self_);
+    if (next == mates_.end()) next = mates_.begin();
+    if (connection_ && *next == next_) return;
+    sockaddr_un address;
+    const socklen_t bytes = Mates::NameOf("axccl-next-", *next, &address);
+    service::Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) return;
+    if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
+      mates_.erase(next);
+      continue;
+    }
+    if (connection_) loop_->Unwatch(connection_.get());
+    connection_ = std::move(fd);
+    next_ = *next;
+    (void)loop_->Watch(connection_.get(), EPOLLRDHUP, [this](uint32_t) { OnEnd(); }).ok();
+    return;
+  }
+}
+
+void NextMate::OnEnd() {
+  loop_->Unwatch(connection_.get());
+  connection_.Close();
+  const ProcessId ended = next_;
+  mates_.erase(ended);
+  ended_(ended);
+  Connect();
+}
+
+}  // namespace axccl::remote

@@ -1,0 +1,44 @@
+// Of the processes of this machine (mates.h), each notices the end of the next one, in a ring: it holds a connection to
+// a socket of no file system on which that one listens. The connection ends with it, and not when it is stopped. So a
+// process that watches the dead one from another machine, and is stopped, is not the only one that knows.
+//
+// Nobody accepts the connections or sends anything. Other users may connect, which tells them no more than /proc does;
+// if they leave no room for the mate, it is as if there were no such socket.
+//
+// Lives on the service thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <span>
+
+#include "src/base/service.h"
+#include "src/base/service_fd.h"
+#include "src/base/status.h"
+
+namespace axccl::remote {
+
+class NextMate {
+ public:
+  using ProcessId = std::array<uint8_t, 16>;
+  using Ended = std::function<void(const ProcessId&)>;
+
+  // `ended` is called when a mate ends to which this process, `self`, was connected.
+  Status Start(service::Loop* loop, const ProcessId& self, Ended ended);
+  void Add(std::span<const ProcessId> mates);
+
+ private:
+  void Connect();
+  void OnEnd();
+
+  service::Loop* loop_ = nullptr;
+  ProcessId self_{};
+  Ended ended_;
+  service::Fd listener_, connection_;
+  std::set<ProcessId> mates_;  // that may live
+  ProcessId next_{};           // where the connection leads
+};
+
+}  // namespace axccl::remote
