@@ -26,8 +26,11 @@ int Connections() { return static_cast<int>(TestHosts::Connections().size()); }
 
 // Connections with which ranks have met, and calls of a process that was being called, end a little later.
 bool Settles(RankContext& context, int expected) {
-  while (Connections() != expected && !context.AnyFailed()) usleep(1000);
-  return Connections() == expected;
+  while (Connections() != expected) {
+    if (context.AnyFailed()) return false;
+    usleep(1000);
+  }
+  return true;
 }
 
 // "T": stopped; "Z": ended.
@@ -77,6 +80,26 @@ TEST(LinesTest, ConnectionsLeadOnlyWhereSomethingGoes) {
                ASSERT_TRUE(context.Barrier());
              },
              {{"NCCL_ALGO", "hierarchical"}, {"AXCCL_NET_MEASURE", "never"}});
+}
+
+// To make a channel, ranks talk only to its members. Those of 4 and 5 have a connection already.
+TEST(LinesTest, AChannelLeadsOnlyToItsMembers) {
+  RunOnHosts(2, 6,
+             [](const TestHosts&, RankContext& context) {
+               harness::Clique clique;
+               ASSERT_TRUE(clique.Init(context));
+               EXPECT_TRUE(Settles(context, 1)) << Connections();
+               ASSERT_TRUE(context.Barrier());
+               const axcclChannel_t channel =
+                   harness::MakeChannel(clique.comm(), context.nranks(), {{0, 3}, {1, 2}, {4, 5}}, 7);
+               EXPECT_TRUE(Settles(context, context.rank() < 4 ? 2 : 1)) << Connections();
+               ASSERT_TRUE(context.Barrier());
+               EXPECT_OK(axcclChannelDestroy(channel));
+               ASSERT_TRUE(context.Barrier());
+               EXPECT_TRUE(Settles(context, context.rank() < 4 ? 2 : 1)) << Connections();
+               ASSERT_TRUE(context.Barrier());
+             },
+             {{"AXCCL_NET_MEASURE", "never"}});
 }
 
 // Ranks 0, 2 and 4 are on one host, where rank 4's process alone has a connection to that of rank 5. It makes no call,
