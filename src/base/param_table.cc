@@ -112,9 +112,10 @@ std::vector<Info> OwnParameters() {
           "AXCCL_COPY_BYTES", "8M", 1, kTera,
           "with CTAPolicy zero, copy engines make calls of at least so many bytes, of all ranks together; the largest "
           "setting of the ranks counts"),
-      Word("AXCCL_GPUDIRECT", "", "never|always",
-           "whether adapters access memory of GPUs (GPUDirect RDMA); empty: where UCX uses adapters and knows of CUDA; "
-           "always: whatever UCX uses"),
+      Word(
+          "AXCCL_GPUDIRECT", "", "never|always",
+          "whether adapters access memory of GPUs (GPUDirect RDMA); empty: where UCX and devices are known to do that; "
+          "always: with whatever UCX uses, which must reach that memory"),
       Bytes("AXCCL_GPUDIRECT_BYTES", "16K", 1, kTera,
             "they do so in calls whose slots have so many bytes; the largest setting of the ranks counts"),
       Word("AXCCL_ORDER", "any", "any|group",

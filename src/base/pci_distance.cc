@@ -46,7 +46,8 @@ PciDistance DistanceOnPci(const std::string& one, const std::string& other) {
       static_cast<size_t>(std::distance(a.begin(), std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first));
   if (common >= 2) return std::max(a.size(), b.size()) - common <= 2 ? PciDistance::kPix : PciDistance::kPxb;
   const std::string node = FirstLine(first / "numa_node");
-  return !a.empty() && !b.empty() && node == FirstLine(second / "numa_node") ? PciDistance::kPhb : PciDistance::kSys;
+  return !a.empty() && !b.empty() && !node.empty() && node == FirstLine(second / "numa_node") ? PciDistance::kPhb
+                                                                                              : PciDistance::kSys;
 }
 
 }  // namespace axccl

@@ -182,6 +182,20 @@ TEST(WindowFailures, NoPeerAccess) {
   }
 }
 
+// A rank that is alone on its machine reaches its own share.
+TEST(WindowFailures, ARankAloneNeedsNoPeerAccess) {
+  RunOptions options;
+  options.environment = {{"NCCL_P2P_DISABLE", "1"}};
+  const auto body = [](RankContext&, Clique& clique) {
+    const WindowMemory memory(kChunk);
+    ncclWindow_t window = nullptr;
+    ASSERT_OK(Register(clique.comm(), memory.at(), kChunk, &window));
+    ASSERT_NE(window, nullptr);
+    EXPECT_OK(ncclCommWindowDeregister(clique.comm(), window));
+  };
+  RunOnGpus(Processes(1), body, options);
+}
+
 // Without virtual memory management, ncclMemAlloc has no such memory either.
 TEST(WindowFailures, NoVirtualMemoryManagement) {
   RunOptions options;

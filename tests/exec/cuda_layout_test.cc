@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/algo/algo.h"
+#include "src/exec/channel/slot_stretch.h"
 
 namespace axccl::exec {
 namespace {
@@ -71,6 +72,14 @@ TEST_P(CudaLayoutTest, PartsAreApart) {
     regions.push_back({"end", layout.bytes, 0});
     ExpectApart(regions);
   }
+}
+
+// Where adapters reach devices, a rank on another machine has mirrors of the two in different places.
+TEST_P(CudaLayoutTest, SlotsOfTheChannelAndOfMessagesAreNotPublishedAsOne) {
+  const CudaLayout layout = Layout(GetParam(), true);
+  transport::Reach::Stretch last{layout.channel.scratch + layout.channel.scratch_bytes - kCacheLine, kCacheLine};
+  EXPECT_FALSE(Extend(&last, {layout.Pair(1, 0, 1).scratch, kCacheLine}));
+  EXPECT_FALSE(Extend(&last, {layout.Pair(0, 1, 0).scratch, kCacheLine}));
 }
 
 TEST_P(CudaLayoutTest, APlanHasAWholeArea) {

@@ -119,6 +119,37 @@ TEST(NetAdapters, TakeTurnsWithTheHost) {
       Adapters({{"AXCCL_SCRATCH_BYTES", "256K"}, {"AXCCL_GPUDIRECT_BYTES", "8K"}}));
 }
 
+// A collective and messages post to one ring, and their slots may follow each other in the rank's block.
+TEST(NetAdapters, CarryMessagesBesideACollective) {
+  RunOnHosts(
+      2, 2,
+      [](const TestHosts&, RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        constexpr size_t kCount = 2000000, kMessage = 300000;
+        constexpr int kMessages = 12;
+        const int rank = clique.rank(0);
+        for (int round = 0; round < 6; ++round) {
+          DeviceVector<int> data(kCount, rank == 1 ? round : -1);
+          std::vector<DeviceVector<int>> messages;
+          for (int i = 0; i < kMessages; ++i) messages.emplace_back(kMessage, rank == 1 ? i + round : -1);
+          ASSERT_OK(ncclGroupStart());
+          ASSERT_OK(
+              ncclBroadcast(data.data(), data.data(), kCount, ncclInt32, 1, clique.comm(), Cuda(clique.stream())));
+          for (DeviceVector<int>& message : messages) {
+            ASSERT_OK(rank == 1
+                          ? ncclSend(message.data(), kMessage, ncclInt32, 0, clique.comm(), Cuda(clique.stream()))
+                          : ncclRecv(message.data(), kMessage, ncclInt32, 1, clique.comm(), Cuda(clique.stream())));
+          }
+          ASSERT_OK(AwaitCall(ncclGroupEnd(), clique.stream(), clique.comm()));
+          ASSERT_EQ(data, DeviceVector<int>(kCount, round));
+          for (int i = 0; i < kMessages; ++i)
+            ASSERT_EQ(messages[static_cast<size_t>(i)], DeviceVector<int>(kMessage, i + round)) << i;
+        }
+      },
+      Adapters());
+}
+
 // The largest setting of the ranks counts.
 TEST(NetAdapters, RanksAgreeOnTheSize) {
   RunOnHosts(
@@ -139,7 +170,7 @@ TEST(NetAdapters, AreNotUsedIfOneRankCannotAndTheLogSaysWhy) {
     const char* reason;
   };
   const Obstacle obstacles[] = {
-      {Adapters(), {{"SOFTGPU_GPUDIRECT", "0"}}, "no GPUDirect RDMA: CUDA device 0 does not support it"},
+      {Adapters(), {{"SOFTGPU_GPUDIRECT", "0"}}, "no GPUDirect RDMA: CUDA device 0 of rank 1 does not support it"},
       {Adapters(),
        {{"AXCCL_GPUDIRECT", "never"}},
        "no GPUDirect RDMA: AXCCL_GPUDIRECT or NCCL_NET_GDR_LEVEL on rank 1"},

@@ -110,7 +110,7 @@ TEST_F(MemoryTest, StretchesOnADeviceMustFitIt) {
     message_.head.stretches = 1;
     message_.head.line = transport::Reach::kNoLine;
     message_.stretch[0] = {offset, bytes, 0, guarded, 1, 0};
-    return memory_.Fits(message_, bytes);
+    return FitsMemory(message_, kBytes, bytes) && memory_.FitsDevice(message_);
   };
   EXPECT_FALSE(fits(2048, 64)) << "there is no device";
   memory_.SetDevice(std::make_shared<const FakePart>());
@@ -123,7 +123,7 @@ TEST_F(MemoryTest, StretchesOnADeviceMustFitIt) {
   message_.stretch[1] = {0, 64, 0, 0, 0, 0};
   message_.stretch[0] = {2048, 64, 0, 0, 1, 0};
   message_.head.stretches = 2;
-  EXPECT_FALSE(memory_.Fits(message_, 128)) << "it is fetched alone";
+  EXPECT_FALSE(FitsMemory(message_, kBytes, 128)) << "it is fetched alone";
 }
 
 TEST_F(MemoryTest, StretchesOnADeviceAreMessagesOfTheirOwn) {

@@ -138,13 +138,11 @@ TEST_F(DevicePartTest, WhatIsFetchedLandsBeforeTheLine) {
       << "slots on the device are in no memory of the host";
 }
 
-// They take their turn, unused, as what comes for an area that this rank does not have.
-TEST_F(DevicePartTest, DataForADeviceThatIsNotThereAreDropped) {
+TEST_F(DevicePartTest, DataForADeviceThatIsNotThereAreRefused) {
   rank_[0].area->SetDevice(rank_[0].part);
   rank_[0].reach->Publish(rank_[0].area, std::vector<Stretch>{{kSlot, 20000, false, false, nullptr, true}}, 0);
-  rank_[0].reach->Publish(nullptr, {}, 0);
   Await(1, 1);
-  EXPECT_FALSE(rank_[1].reach->Died());
+  EXPECT_TRUE(rank_[1].reach->Died());
   EXPECT_EQ(std::count(rank_[1].mirror, rank_[1].mirror + kBytes, std::byte{0}), static_cast<ptrdiff_t>(kBytes));
   EXPECT_TRUE(rank_[1].part->landed.empty());
 }

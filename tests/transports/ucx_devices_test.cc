@@ -55,7 +55,7 @@ TEST_F(DevicesTest, PortsAreListedWithTheirTrouble) {
 
 TEST_F(DevicesTest, NoneWithoutSuchHardware) { EXPECT_TRUE(ListPorts(root_).empty()); }
 
-TEST_F(DevicesTest, TheNearestAdapterCounts) {
+TEST_F(DevicesTest, TheFarthestAdapterCounts) {
   const std::string bridge = "sys/devices/pci0000:15/0000:15:01.0/", far = "sys/devices/pci0000:80/0000:80:01.0/";
   const auto link = [&](const std::string& from, const std::string& to) {
     fs::create_directories(root_ / to);
@@ -70,13 +70,14 @@ TEST_F(DevicesTest, TheNearestAdapterCounts) {
     AddAdapter(adapter, "1: CA", "uverbs0", true);
     AddPort(adapter, 1, "4: ACTIVE");
   }
-  const auto nearest = [&](const std::string& devices) { return NearestAdapter(devices, "0000:16:00.0", root_); };
-  EXPECT_EQ(nearest("mlx5_0:1"), PciDistance::kSys);
-  EXPECT_EQ(nearest("mlx5_1:1"), PciDistance::kPix);
-  EXPECT_EQ(nearest("mlx5_0:1,mlx5_1:1,eth0"), PciDistance::kPix);
-  EXPECT_EQ(nearest(""), PciDistance::kPix);
-  EXPECT_EQ(nearest("mlx5_11:1"), PciDistance::kSys);
-  EXPECT_EQ(NearestAdapter("", "0000:99:00.0", root_), PciDistance::kSys);
+  const auto farthest = [&](const std::string& devices) { return FarthestAdapter(devices, "0000:16:00.0", root_); };
+  EXPECT_EQ(farthest("mlx5_0:1"), PciDistance::kSys);
+  EXPECT_EQ(farthest("mlx5_1:1"), PciDistance::kPix);
+  EXPECT_EQ(farthest("mlx5_0:1,mlx5_1:1,eth0"), PciDistance::kSys);
+  EXPECT_EQ(farthest(""), PciDistance::kSys);
+  EXPECT_EQ(farthest("mlx5_1:1,eth0"), PciDistance::kPix);
+  EXPECT_EQ(farthest("mlx5_11:1"), PciDistance::kSys);
+  EXPECT_EQ(FarthestAdapter("", "0000:99:00.0", root_), PciDistance::kSys);
 }
 
 struct Choice {

@@ -61,13 +61,10 @@ Memory::~Memory() {
   if (mapped_) munmap(mirror_, bytes_);
 }
 
-bool Memory::Fits(const Message& message, uint64_t data_bytes) const {
-  if (!FitsMemory(message, bytes_, data_bytes)) return false;
-  for (const WireStretch& stretch : message.stretches()) {
-    if (stretch.on_device != 0 && (device() == nullptr || PlaceOf(stretch) == nullptr || stretch.guarded != 0))
-      return false;
-  }
-  return true;
+bool Memory::FitsDevice(const Message& message) const {
+  if (!message.on_device()) return true;
+  const WireStretch& stretch = message.stretch[0];
+  return device() != nullptr && stretch.guarded == 0 && PlaceOf(stretch) != nullptr;
 }
 
 void Memory::Store(const Message& message, const void* data) const {

@@ -33,15 +33,15 @@ class Memory final : public transport::Reach::Area {
   uint64_t bytes() const { return bytes_; }
   std::byte* own() const { return own_; }
   std::byte* mirror() const { return mirror_; }
-  // Where a stretch of a received message belongs, which Fits.
+  // Where a stretch of a received message belongs, which FitsMemory and FitsDevice.
   std::byte* PlaceOf(const WireStretch& stretch) const {
     if (stretch.on_device != 0) return device()->At(stretch.of_receiver == 0, stretch.offset, stretch.bytes);
     return (stretch.of_receiver != 0 ? own_ : mirror_) + stretch.offset;
   }
-  // Whether a message stays within this memory, and has the right amount of data.
-  bool Fits(const Message& message, uint64_t data_bytes) const;
+  // Whether what a message has for a device, if anything, stays within the part that is there.
+  bool FitsDevice(const Message& message) const;
 
-  // Stores the data of a message, which Fits: all of its stretches, none of which is on a device.
+  // Stores the data of a message, which FitsMemory: all of its stretches, none of which is on a device.
   void Store(const Message& message, const void* data) const;
   // Stores its guarded stretches, which `data` has one after the other.
   void StoreGuarded(const Message& message, const std::byte* data) const;

@@ -100,7 +100,8 @@ std::string Reach::DescribeLoss(int self, int peer) const {
 bool Reach::Admit(const Message& message, size_t bytes, Admission* admitted) {
   if (lost_) return false;  // given up, so its messages are ignored
   admitted->memory = Find(message.head.area);
-  bool fits = admitted->memory == nullptr || admitted->memory->Fits(message, bytes);
+  bool fits = admitted->memory == nullptr || FitsMemory(message, admitted->memory->bytes(), bytes);
+  if (fits && admitted->memory != nullptr && !admitted->memory->FitsDevice(message)) return Lose(kNonsense), false;
   // Ranks that differ in what they have created have areas of different sizes. The comparison of their calls says so.
   if (!fits && message.head.area != 0) {
     admitted->memory = nullptr;
@@ -144,7 +145,8 @@ void Reach::TakeStored(const Admission& admitted, const Message& message) {
 
 void Reach::TakeState(const Message& message, const void* data, size_t bytes) {
   if (lost_ || detached_) return;
-  if (message.head.area != 0 || !block_->Fits(message, bytes)) return Lose(kNonsense);
+  if (message.head.area != 0 || !FitsMemory(message, block_->bytes(), bytes)) return Lose(kNonsense);
+  if (message.on_device()) return Lose(kNonsense);
   if (!NoteState(message, message.head.turn)) return;
   block_->Store(message, data);
   Deliver(*block_, message);

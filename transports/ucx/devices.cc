@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 #include <tuple>
 
 #include "src/base/files.h"
@@ -91,15 +92,17 @@ Result<std::vector<std::string>> SelectDevices(const std::vector<Port>& ports,
   return names;
 }
 
-PciDistance NearestAdapter(const std::string& devices, const std::string& pci_address, const std::string& root) {
-  PciDistance nearest = PciDistance::kSys;
+PciDistance FarthestAdapter(const std::string& devices, const std::string& pci_address, const std::string& root) {
+  std::optional<PciDistance> farthest;
   for (const Port& port : ListPorts(root)) {
     const std::string listed = "," + devices + ",";
     if (!devices.empty() && listed.find("," + port.Name() + ",") == std::string::npos) continue;
-    nearest = std::min(nearest, DistanceOnPci(root + "/sys/class/infiniband/" + port.adapter + "/device",
-                                              root + "/sys/bus/pci/devices/" + pci_address));
+    if (!port.trouble.empty()) continue;
+    const PciDistance distance = DistanceOnPci(root + "/sys/class/infiniband/" + port.adapter + "/device",
+                                               root + "/sys/bus/pci/devices/" + pci_address);
+    farthest = std::max(farthest.value_or(distance), distance);
   }
-  return nearest;
+  return farthest.value_or(PciDistance::kSys);
 }
 
 }  // namespace axccl::ucx

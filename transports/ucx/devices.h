@@ -36,7 +36,8 @@ struct DeviceWishes {
 Result<std::vector<std::string>> SelectDevices(const std::vector<Port>& ports,
                                                const std::vector<std::string>& interfaces, const DeviceWishes& wishes);
 
-// Of the adapters among UCX's devices (all, if there are no names), how far the nearest is from a device on PCI.
-PciDistance NearestAdapter(const std::string& devices, const std::string& pci_address, const std::string& root);
+// Of the adapters among UCX's devices (all, if there are no names), how far the farthest is from a device on PCI: UCX
+// may use any of them.
+PciDistance FarthestAdapter(const std::string& devices, const std::string& pci_address, const std::string& root);
 
 }  // namespace axccl::ucx

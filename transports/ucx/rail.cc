@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <tuple>
 
 #include "src/base/log.h"
 #include "transports/remote/wire.h"
@@ -34,7 +35,7 @@ bool Rail::greets() const { return !HasAdapters(options_.devices); }
 
 PciDistance Rail::DistanceTo(const std::string& pci_address) {
   const auto [known, first] = distances_.try_emplace(pci_address, PciDistance::kSys);
-  if (first) known->second = NearestAdapter(options_.devices, pci_address, "");
+  if (first) known->second = FarthestAdapter(options_.devices, pci_address, "");
   return known->second;
 }
 
@@ -57,14 +58,27 @@ Status Rail::Start(const std::string& families) {
   }
   ucx_.ucp_config_release(config);
   AXCCL_RETURN_IF_ERROR(status);
-  ucp_context_attr_t attributes{};
-  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
-  adapters_to_devices_ = HasAdapters(options_.devices) && ucx_.ucp_context_query(context_, &attributes) == UCS_OK &&
-                         (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+  knows_devices_ = KnowsDevices();
   AXCCL_RETURN_IF_ERROR(CreateWorker());
   AXCCL_INFO(kNet, "UCX %s over %s: an address takes %zu bytes", ucx_.ucp_get_version_string(), name().c_str(),
              address_.size());
   return Status();
+}
+
+bool Rail::KnowsDevices() const {
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  return ucx_.ucp_context_query(context_, &attributes) == UCS_OK &&
+         (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+}
+
+// UCX keeps memory registered. Before 1.18 it does not see all ways in which memory of devices is freed, and would take
+// what is there later for it. With settings of the user, it may use other devices than these.
+bool Rail::reaches_devices() const {
+  unsigned major = 0, minor = 0, release = 0;
+  ucx_.ucp_get_version(&major, &minor, &release);
+  return knows_devices_ && HasAdapters(options_.devices) && std::tie(major, minor) >= std::tuple(1u, 18u) &&
+         std::getenv("UCX_NET_DEVICES") == nullptr && std::getenv("UCX_TLS") == nullptr;
 }
 
 // Settings of the user in the environment stay.

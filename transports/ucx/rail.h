@@ -39,12 +39,12 @@ class Rail {
   // Whether its peers are greeted before messages are sent to them (endpoint.h).
   bool greets() const;
   // Whether adapters read and write memory of CUDA devices by it, as far as UCX says.
-  bool reaches_devices() const { return adapters_to_devices_; }
-  // Of its nearest adapter to a device on PCI.
+  bool reaches_devices() const;
+  // Of its farthest adapter from a device on PCI.
   PciDistance DistanceTo(const std::string& pci_address);
   // Says that the data of an operation are in memory of a CUDA device, if UCX knows of that.
   void NameMemory(ucp_request_param_t* param) const {
-    if (!adapters_to_devices_) return;
+    if (!knows_devices_) return;
     param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     param->memory_type = UCS_MEMORY_TYPE_CUDA;
   }
@@ -62,6 +62,7 @@ class Rail {
   Status Start(const std::string& families);
   Status Configure(const std::string& families, ucp_config_t* config) const;
   Status CreateWorker();
+  bool KnowsDevices() const;
 
   Worker* const owner_;
   const Library& ucx_;
@@ -70,7 +71,7 @@ class Rail {
   ucp_worker_h worker_ = nullptr;
   std::vector<std::byte> address_;
   int event_fd_ = -1;
-  bool adapters_to_devices_ = false;
+  bool knows_devices_ = false;
   std::map<std::string, PciDistance> distances_;  // that have been asked for
 };
 

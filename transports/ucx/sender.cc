@@ -45,10 +45,11 @@ ucs_status_t Sender::SendOne(const std::shared_ptr<remote::Memory>& memory, std:
   std::unique_ptr<Outgoing> message = std::move(spare_);
   if (message == nullptr) message = std::make_unique<Outgoing>();
   message->header.Write(direction_, static_cast<uint32_t>(sent_++), *memory, stretches, line);
+  message->on_device = false;
   for (const Stretch& s : stretches) {
     message->data.push_back({const_cast<std::byte*>(remote::BytesOf(*memory, s)), s.bytes});
     message->bytes += s.bytes;
-    message->on_device = s.on_device;
+    message->on_device = s.on_device;  // there is one then
   }
   message->memory = memory;
   return Post(std::move(message));

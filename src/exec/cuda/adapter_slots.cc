@@ -23,14 +23,16 @@ bool OrdersWrites(const Device& device) {
          CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
 }
 
-Status CheckDevice(const Device& device) {
+Status CheckDevice(const Device& device, const RankOptions& options) {
   if (Attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) == 0)
-    return MakeStatus(Code::kInvalidUsage, "CUDA device %d does not support it", device.ordinal());
+    return MakeStatus(Code::kInvalidUsage, "CUDA device %d of rank %d does not support it", device.ordinal(),
+                      options.rank);
   const int flushes = Attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
-  if (!OrdersWrites(device) && (flushes & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) == 0)
-    return MakeStatus(Code::kInvalidUsage, "CUDA device %d neither orders what adapters write nor can be told to",
-                      device.ordinal());
-  return Status();
+  const bool flush = options.adapters == RankOptions::Adapters::kAlways &&
+                     (flushes & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0;
+  if (OrdersWrites(device) || flush) return Status();
+  return MakeStatus(Code::kInvalidUsage, "CUDA device %d of rank %d does not order what adapters write",
+                    device.ordinal(), options.rank);
 }
 
 // "0000:65:00.0", as Linux writes it; "": not known.
@@ -118,7 +120,7 @@ Result<std::unique_ptr<AdapterSlots>> AdapterSlots::Make(const Device& device, c
                                                          const CudaLayout& layout, std::byte* own_block,
                                                          const std::vector<CudaProxy::Far>& far) {
   AXCCL_RETURN_IF_ERROR(CheckLinks(device, options, far));
-  AXCCL_RETURN_IF_ERROR(CheckDevice(device));
+  AXCCL_RETURN_IF_ERROR(CheckDevice(device, options));
   std::unique_ptr<AdapterSlots> slots(new AdapterSlots(device));
   const uint64_t bytes = Part::MirrorBytes(layout);
   const auto is_far = [](const CudaProxy::Far& rank) { return rank.reach != nullptr; };

@@ -10,8 +10,9 @@
 // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED.
 // - It reads what kernels wrote before a release at system scope that the host acquired before it asked the adapter.
 // - What it wrote is visible to kernels that acquire a later store of the host, if the device orders such writes for
-//   itself (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING), or cuFlushGPUDirectRDMAWrites came in between. That
-//   waits for no kernel.
+//   itself (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING), or cuFlushGPUDirectRDMAWrites came in between. Nobody
+//   says that this call does not wait for another thread, whose call of the driver waits for kernels; so it is made
+//   only where the user demands it.
 #pragma once
 
 #include <cstddef>

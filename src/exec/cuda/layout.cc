@@ -81,7 +81,8 @@ CudaLayout CudaLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_byt
   at += ranks * layout.receiving_bytes;
   layout.channel.scratch = at = RoundUp(at, kPage);
   layout.channel.scratch_bytes = RoundUp(scratch_bytes, kPage);
-  layout.pair_scratch = at += layout.channel.scratch_bytes;
+  // A gap, so that what is posted of both is not published as one piece: far ranks have them in different places.
+  layout.pair_scratch = at += layout.channel.scratch_bytes + kPage;
   layout.pair_scratch_bytes = far ? kFarScratch : kPairScratch;
   layout.areas = at += ranks * layout.pair_scratch_bytes;
   layout.area_scratch_bytes = std::min(layout.channel.scratch_bytes, far ? kFarScratch : AreaScratch(ranks));

@@ -11,6 +11,7 @@
 #include "src/base/sizes.h"
 #include "src/exec/cuda/agree.h"
 #include "src/exec/cuda/rows.h"
+#include "src/exec/platform/window.h"
 #include "transports/cuda_ipc/memory.h"
 
 namespace axccl::exec {
@@ -65,7 +66,8 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
     Disconnect();
   }
   if (options_.spans_machines || !reason.empty()) AXCCL_RETURN_IF_ERROR(ShareHost(setup, members, hosts));
-  AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup));
+  const bool windows = reason.empty() || LsaTeamOf(members, options_.rank).size == 1;
+  AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup, windows && cuda_ipc::HasMapped(*device_)));
   if (members.size() > 1 && reason.empty() && !options_.spans_machines && HaveDevicesOfTheirOwn(members)) {
     multicast_ = std::make_unique<CudaMulticast>(options_, *device_);
     AXCCL_ASSIGN_OR_RETURN(const bool all_use_it, multicast_->Share(setup));
@@ -152,12 +154,11 @@ Status CudaLinks::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, 
   return blocks_.Map(addresses, hosts);
 }
 
-Status CudaLinks::AgreeOnProtocols(Setup* setup) {
+Status CudaLinks::AgreeOnProtocols(Setup* setup, bool windows) {
   Protocols mine = options_.protocols;
   if (!blocks_.on_devices() || !no_rows_.empty()) mine.ll128 = 0;
   const bool copies = options_.spares_blocks && options_.ranks > 1 && blocks_.on_devices() && !options_.spans_machines;
-  const Wishes wishes{mine, blocks_.on_devices() && cuda_ipc::HasMapped(*device_),
-                      copies ? options_.copy_bytes : UINT64_MAX, options_.adapter_bytes, NextKey()};
+  const Wishes wishes{mine, windows, copies ? options_.copy_bytes : UINT64_MAX, options_.adapter_bytes, NextKey()};
   std::vector<Wishes> all(static_cast<size_t>(options_.ranks));
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&wishes, sizeof(wishes), all.data()));
   protocols_ = all[0].protocols;

@@ -91,7 +91,7 @@ class CudaLinks {
   Status ShareAdapterSlots(Setup* setup, const std::vector<CudaProxy::Far>& far);
   Status ShareHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts);
   Status ShareBuffers(Setup* setup, const std::vector<Member>& members);
-  Status AgreeOnProtocols(Setup* setup);
+  Status AgreeOnProtocols(Setup* setup, bool windows);
 
   const RankOptions options_;
   const device::cuda::Device* const device_;
