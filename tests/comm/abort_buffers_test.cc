@@ -252,7 +252,7 @@ class Run {
       while (NowNs() < until) std::this_thread::yield();
       const auto process = static_cast<pid_t>(Get(kProcess));
       kill(process, SIGSTOP);
-      while (!IsStopped(process) && !context_.AnyFailed()) std::this_thread::yield();
+      while (!IsStopped(process) && !context_.AnyFailed()) harness::LookLater();
       Set(kStopped, 1);
     }
     if (trial_.stop ? trial_.by_deadline : rank != 1) return;

@@ -1,6 +1,5 @@
 // Wrong arguments: the documented code at once, a text that names call and argument, and a library that still works.
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -364,7 +363,7 @@ TEST(UsedId, IsAnErrorOfTheCallThatUsesItAgain) {
     ncclResult_t state = ncclInProgress;
     while (state == ncclInProgress) {
       ASSERT_OK(ncclCommGetAsyncError(again, &state));
-      sched_yield();
+      harness::LookLater();
     }
     expect_named(state, "ncclCommInitRankConfig");
     EXPECT_OK(ncclCommAbort(again));

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/harness/channels.h"
@@ -288,7 +287,7 @@ TEST_P(ChannelFailureTest, SeveralGroupsMayShareAnId) {
     if (context.rank() == 1) {
       // Has only the first channel while the others check several times why rank 1 does not come.
       const uint64_t until = context.Await(kMomentCell) + 100000000u;
-      while (NowNs() < until) std::this_thread::yield();
+      while (NowNs() < until) harness::LookLater();
     }
     axcclChannel_t two = MakeChannel(clique.comm(), 3, {{2, 1, 0}}, 0);
     Gather first(3, 10, context.rank()), second(3, 10, context.rank());
@@ -329,7 +328,7 @@ TEST_P(ChannelFailureTest, MessagesMayStartInOneDirectionOnly) {
       ASSERT_TRUE(clique.Synchronize());
       // Rank 0 checks several times why the other message does not come.
       const uint64_t until = NowNs() + 100000000u;
-      while (NowNs() < until) std::this_thread::yield();
+      while (NowNs() < until) harness::LookLater();
       ASSERT_OK(axcclSend(1, &out, 0, channel, nullptr, Cuda(clique.stream())));
       ASSERT_TRUE(clique.Synchronize());
       EXPECT_EQ(received[0], 100);

@@ -14,6 +14,7 @@
 
 #include "tests/harness/client.h"
 #include "tests/harness/run_ranks.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -37,7 +38,7 @@ void Fold(void* a, const void* b, size_t n, void* context) {
   auto* const slow = static_cast<Slow*>(context);
   slow->in = true;
   if (slow->until) {
-    while (!slow->until()) std::this_thread::yield();
+    while (!slow->until()) harness::LookLater();
     const timespec rest{0, 50'000'000};
     nanosleep(&rest, nullptr);
   }
@@ -98,7 +99,7 @@ TEST(StepOfAFailedCall, AbortWaitsForTheStepWhereverItIsDriven) {
         EXPECT_OK(ncclGroupEnd());
         (void)axcclStreamSynchronize(stream);
       });
-      while (!two.slow[1].in) std::this_thread::yield();
+      while (!two.slow[1].in) harness::LookLater();
       aborting = true;
       EXPECT_OK(ncclCommAbort(two.comms[1]));
       EXPECT_TRUE(two.slow[1].out) << "a step on the rank's buffers is still running, "
@@ -244,7 +245,7 @@ TEST(StepOfAFailedCall, DoesNotWriteToBuffersOfAnotherProcess) {
             const ncclResult_t result = two.Follow(kFloats);
             EXPECT_TRUE(result == ncclRemoteError || (end == End::kDeadline && result == ncclTimeout)) << result;
           });
-          while (!two.slow().in && !context.AnyFailed()) std::this_thread::yield();
+          while (!two.slow().in && !context.AnyFailed()) harness::LookLater();
           ASSERT_TRUE(context.Barrier(0));
           following.join();
         }
@@ -297,7 +298,7 @@ TEST(StepOfAFailedCall, DamageToACallThatSharesAPageIsReported) {
         }
       } else {
         std::thread following([&] { EXPECT_EQ(two.Follow(first), ncclRemoteError); });
-        while (!two.slow().in && !context.AnyFailed()) std::this_thread::yield();
+        while (!two.slow().in && !context.AnyFailed()) harness::LookLater();
         ASSERT_TRUE(context.Barrier(0));
         following.join();
         reduce_rest();

@@ -159,7 +159,7 @@ TEST(Death, IsSeenByRanksThatOnlyPoll) {
     ncclResult_t state = ncclSuccess;
     while (state == ncclSuccess && !context.AnyFailed()) {
       ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
-      std::this_thread::yield();
+      harness::LookLater();
     }
     EXPECT_EQ(state, ncclRemoteError);
     EXPECT_LT(NowNs(), context.Await(kDeathCell) + AllowedNs(100));
@@ -260,7 +260,7 @@ TEST(Death, DuringInitNamesTheRank) {
         ncclResult_t state = ncclInProgress;
         while (state == ncclInProgress && !context.AnyFailed() && NowNs() < death + AllowedNs(1000)) {
           ASSERT_OK(ncclCommGetAsyncError(comm, &state));
-          std::this_thread::yield();
+          harness::LookLater();
         }
         EXPECT_EQ(state, ncclRemoteError) << ncclGetLastError(nullptr);
         EXPECT_TRUE(harness::LastErrorHas("rank 1")) << ncclGetLastError(nullptr);

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/harness/case_runner.h"
@@ -50,7 +49,7 @@ ncclResult_t AsyncError(ncclComm_t comm) {
 // Waits until the process has ended: it is a zombie, or gone.
 void AwaitEnd(RankContext& context, uint64_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
-  for (std::string line; !context.AnyFailed(); std::this_thread::yield()) {
+  for (std::string line; !context.AnyFailed(); harness::LookLater()) {
     std::ifstream file(path);
     if (!std::getline(file, line)) return;
     const size_t name = line.rfind(')');

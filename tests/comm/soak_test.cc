@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -72,7 +71,7 @@ Holdings WhenSettled(size_t descriptors, size_t threads) {
   const uint64_t give_up = harness::NowNs() + harness::AllowedNs(1000);
   Holdings now;
   while ((now.descriptors > descriptors || now.threads > threads) && harness::NowNs() < give_up) {
-    sched_yield();
+    harness::LookLater();
     now = Holdings();
   }
   return now;

@@ -259,7 +259,7 @@ TEST(Abort, KeepsWhatCopiesRead) {
       // It returns once the stream has gone on.
       std::thread aborter([comm = clique.comm()] { EXPECT_OK(ncclCommAbort(comm)); });
       int rank = 0;
-      while (ncclCommUserRank(clique.comm(), &rank) == ncclSuccess) std::this_thread::yield();
+      while (ncclCommUserRank(clique.comm(), &rank) == ncclSuccess) harness::LookLater();
       gate.Open();
       ASSERT_OK(harness::SynchronizeStream(clique.stream()));
       aborter.join();

@@ -10,6 +10,7 @@
 #include "tests/collectives/owned_view.h"
 #include "tests/cuda/graph.h"
 #include "tests/cuda/symmetric_memory.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -447,7 +448,7 @@ TEST(WarmCalls, LeaveNothingBehind) {
       ASSERT_TRUE(context.Barrier());
       if (round == 0) before = free_bytes() - kAll;  // in case that it is not gone yet
       const uint64_t start = harness::NowNs();
-      while (free_bytes() < before && harness::NowNs() < start + harness::AllowedNs(2000)) std::this_thread::yield();
+      while (free_bytes() < before && harness::NowNs() < start + harness::AllowedNs(2000)) harness::LookLater();
       ASSERT_GE(free_bytes(), before) << "round " << round;
       ASSERT_TRUE(context.Barrier());
     }

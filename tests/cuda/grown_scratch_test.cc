@@ -12,6 +12,7 @@
 
 #include "tests/cuda/graph.h"
 #include "tests/cuda/words.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -59,7 +60,7 @@ int SharedFiles() {
 
 void Await(const char* what, const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10) * harness::TimeScale();
-  while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  while (!condition() && std::chrono::steady_clock::now() < deadline) harness::LookLater();
   EXPECT_TRUE(condition()) << what;
 }
 

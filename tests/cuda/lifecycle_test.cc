@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <thread>
 
 #include "tests/cuda/words.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -58,7 +58,7 @@ Held Await(size_t memory, size_t threads) {
   Held held = Look();
   for (const uint64_t start = NowNs();
        (held.memory < memory || held.threads > threads) && NowNs() - start < AllowedNs(1000); held = Look())
-    std::this_thread::yield();
+    harness::LookLater();
   return held;
 }
 
@@ -160,7 +160,7 @@ ncclResult_t Await(ncclComm_t comm) {
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress) {
     EXPECT_OK(ncclCommGetAsyncError(comm, &state));
-    std::this_thread::yield();
+    harness::LookLater();
   }
   return state;
 }

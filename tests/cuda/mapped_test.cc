@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/cuda/chunked_memory.h"
@@ -277,7 +276,7 @@ void ExpectUnmapped(RankContext& context, const Clique& clique, DeviceWords* oth
   ASSERT_OK(harness::SynchronizeStream(clique.stream()));
   if (context.rank() == 1) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5) * harness::TimeScale();
-    while (MappedFiles() != before - 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    while (MappedFiles() != before - 1 && std::chrono::steady_clock::now() < deadline) harness::LookLater();
     EXPECT_EQ(MappedFiles(), before - 1);
   }
   ASSERT_TRUE(context.Barrier());

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "tests/harness/gpus_here.h"
 #include "tests/harness/rank_logs.h"
 #include "tests/harness/residue.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -317,7 +317,7 @@ Held Await(const Held& least) {
        (held.memory < least.memory || held.descriptors > least.descriptors || held.mappings > least.mappings) &&
        harness::NowNs() - start < harness::AllowedNs(1000);
        held = Look())
-    std::this_thread::yield();
+    harness::LookLater();
   return held;
 }
 

@@ -10,6 +10,7 @@
 #include "tests/cuda/graph.h"
 #include "tests/cuda/pipeline_end.h"
 #include "tests/cuda/words.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -193,7 +194,7 @@ TEST_P(PipelineOrder, CallsFollowAStartThatWaitsForARank) {
     }
     End end(c, clique, 0);
     if (context.rank() == 1 && GetParam() == axcclEngineCopy) {
-      while (end.Refresh().blocks != 0) std::this_thread::yield();  // until it knows rank 0
+      while (end.Refresh().blocks != 0) harness::LookLater();  // until it knows rank 0
     }
     end.Prepare(1);
     Words data(1000, 1);
@@ -281,7 +282,7 @@ TEST(PipelineCopies, StayWhileAnotherRankHasBegun) {
     for (int round = 0; round < 2; ++round) {
       if (context.rank() == 0) {
         ASSERT_NO_FATAL_FAILURE(Start(&end, clique.stream()));
-        while (end.Refresh().blocks != 0) std::this_thread::yield();  // until the ranks have met
+        while (end.Refresh().blocks != 0) harness::LookLater();  // until the ranks have met
         ASSERT_OK(call());  // comes behind the start, so it returns after the start's copies have been enqueued
       }
       ASSERT_TRUE(context.Barrier());
@@ -340,7 +341,7 @@ TEST(PipelineCopies, LetGoBeforeMemoryIsFreed) {
       ASSERT_TRUE(context.Barrier());
       if (context.rank() == 0) {
         ASSERT_NO_FATAL_FAILURE(Start(&end, clique.stream()));
-        while (end.Refresh().blocks != 0) std::this_thread::yield();
+        while (end.Refresh().blocks != 0) harness::LookLater();
       }
       ASSERT_TRUE(context.Barrier());
       if (context.rank() == 1) {

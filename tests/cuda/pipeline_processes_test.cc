@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "axccl/device.h"
@@ -209,7 +208,7 @@ int Descriptors() { return harness::Entries("/proc/self/fd"); }
 // Each rank notices by itself, soon, what its peers have taken back.
 void ExpectSoon(const std::function<bool()>& is) {
   const uint64_t start = NowNs();
-  while (!is() && NowNs() - start < AllowedNs(1000)) std::this_thread::yield();
+  while (!is() && NowNs() - start < AllowedNs(1000)) harness::LookLater();
   EXPECT_TRUE(is());
 }
 

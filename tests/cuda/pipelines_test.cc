@@ -4,7 +4,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "axccl/device.h"
@@ -390,7 +389,7 @@ void CreateWhenThereIsRoom(End* end, axcclChannel_t channel) {
   ncclResult_t result = ncclInvalidUsage;
   for (const uint64_t start = NowNs(); result == ncclInvalidUsage && NowNs() - start < AllowedNs(2000);) {
     result = end->Create(channel);
-    std::this_thread::yield();
+    harness::LookLater();
   }
   ASSERT_OK(result);
 }

@@ -14,6 +14,7 @@
 
 #include "tests/cuda/window_memory.h"
 #include "tests/harness/residue.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -374,7 +375,7 @@ void ComeAndGo(RankContext& context, Clique& clique) {
     return now.free_bytes >= before.free_bytes && now.files <= before.files && now.mappings <= before.mappings;
   };
   for (const uint64_t start = harness::NowNs(); !clean() && harness::NowNs() < start + harness::AllowedNs(5000);)
-    std::this_thread::yield();
+    harness::LookLater();
   EXPECT_TRUE(clean()) << testing::PrintToString(now) << "; before: " << testing::PrintToString(before);
   ASSERT_TRUE(context.Barrier());
 }

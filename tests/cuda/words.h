@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/harness/client.h"
@@ -54,7 +53,7 @@ inline ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {
   for (const uint64_t start = harness::NowNs();
        state == ncclSuccess && harness::NowNs() < start + harness::AllowedNs(limit_ms);) {
     EXPECT_OK(ncclCommGetAsyncError(comm, &state));
-    std::this_thread::yield();
+    harness::LookLater();
   }
   return state;
 }

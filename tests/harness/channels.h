@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <thread>
 #include <vector>
 
 #include "tests/harness/client.h"
@@ -71,7 +70,7 @@ inline void EnqueueWhenThereIsRoom(Gather* gather, axcclChannel_t channel, axccl
   ncclResult_t result = ncclInvalidUsage;
   for (const uint64_t start = NowNs(); result == ncclInvalidUsage && NowNs() - start < AllowedNs(2000);) {
     result = gather->Enqueue(channel, stream);
-    std::this_thread::yield();
+    harness::LookLater();
   }
   ASSERT_OK(result);
 }

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "tests/harness/gpu.h"
 #include "tests/harness/gpu_driver.h"
@@ -50,7 +49,7 @@ ncclResult_t AwaitComm(RankContext& context, ncclComm_t comm) {
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress && !context.AnyFailed()) {
     if (const ncclResult_t asked = ncclCommGetAsyncError(comm, &state); asked != ncclSuccess) return asked;
-    std::this_thread::yield();
+    harness::LookLater();
   }
   return state;
 }

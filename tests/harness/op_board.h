@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/harness/client.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::harness {
 
@@ -53,7 +53,7 @@ inline Texts BoardTexts(ncclComm_t comm, int rank) {
 
 // Returns once the process is stopped (RankContext::Freeze), or a rank of the run has failed.
 inline void AwaitStop(const RankContext& context, pid_t process) {
-  for (std::string text; !context.AnyFailed(); std::this_thread::yield()) {
+  for (std::string text; !context.AnyFailed(); harness::LookLater()) {
     std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
     std::getline(stat, text);
     const size_t name = text.rfind(')');

@@ -40,4 +40,8 @@ inline uint64_t AllowedNs(uint64_t promised_ms) {
   return static_cast<uint64_t>(static_cast<double>(promised_ms * 3000000u) * TimeScale() * Crowding());
 }
 
+// Between two looks of a test for what another thread or process will do. A test that only yields would take a core
+// from them, and from the tests that run beside it.
+inline void LookLater() { usleep(200); }
+
 }  // namespace axccl::harness

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/harness/random.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 
@@ -19,6 +20,9 @@ using harness::Random;
 using harness::RankContext;
 
 namespace {
+
+// Threads of a case are as far as each other soon, as a rule.
+constexpr int kQuickLooks = 16;
 
 enum class Sees { kWait, kTest, kWord, kStream };
 enum class Declares { kReady, kStreamReady, kWord };
@@ -206,9 +210,13 @@ class Progress {
   bool AwaitOthers() {
     const uint64_t mine = seen_[own_].load();
     for (size_t t = 0; t < threads_; ++t) {
-      while (seen_[t].load() < mine) {
+      for (int looks = 0; seen_[t].load() < mine; ++looks) {
         if (context_.AnyFailed()) return false;
-        std::this_thread::yield();
+        if (looks < kQuickLooks) {
+          std::this_thread::yield();
+        } else {
+          harness::LookLater();
+        }
       }
     }
     return true;

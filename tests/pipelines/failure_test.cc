@@ -62,7 +62,7 @@ struct Trial {
 };
 
 void AwaitStopped(const RankContext& context, pid_t process) {
-  for (std::string text; !context.AnyFailed(); std::this_thread::yield()) {
+  for (std::string text; !context.AnyFailed(); harness::LookLater()) {
     std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
     std::getline(stat, text);
     const size_t name = text.rfind(')');
@@ -522,7 +522,7 @@ TEST(PipelineFailure, NothingIsLeftOfRanksThatDied) {
           return std::max({now[0] - before[0], now[1] - before[1], now[2] - before[2]});
         };
         const uint64_t until = NowNs() + AllowedNs(3000);
-        while (grown() > 2 && NowNs() < until) std::this_thread::yield();
+        while (grown() > 2 && NowNs() < until) harness::LookLater();
         for (size_t i = 0; i < before.size(); ++i) EXPECT_LE(held()[i], before[i] + 2) << "count " << i;
       },
       options);

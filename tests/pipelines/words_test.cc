@@ -250,7 +250,7 @@ TEST(Words, AreSeenSoonByAThreadThatWaits) {
     std::atomic<int64_t> waits{-1};
     std::thread producer([&] {
       for (int64_t chunk = 0; chunk < kSlices; ++chunk) {
-        while (waits.load() < chunk) std::this_thread::yield();
+        while (waits.load() < chunk) harness::LookLater();
         Compute(1000000);  // until the other one sleeps
         pipeline.Produce(chunk, 0);
         axcclDeviceReady(&in[chunk]);

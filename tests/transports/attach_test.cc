@@ -1,5 +1,6 @@
 // Attaching between processes: sharing, caching, death, fork.
 #include "transports/shm/attach.h"
+#include "tests/harness/timing.h"
 
 #include <errno.h>
 #include <gtest/gtest.h>
@@ -483,7 +484,7 @@ TEST(ForkTest, ParentsDeathIsSeenWhileItsChildLives) {
     const pid_t child = static_cast<pid_t>(context.Await(3));
     ASSERT_ATTACHED(peer, address);
     context.Set(4, 1);
-    while (!peer->Died()) sched_yield();
+    while (!peer->Died()) harness::LookLater();
     EXPECT_EQ(kill(child, 0), 0) << "the child still lives";
     peer.reset();
     for (;;) {  // its socket is closed last

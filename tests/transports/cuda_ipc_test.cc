@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "src/device/cuda/device.h"
 #include "tests/harness/residue.h"
 #include "tests/harness/run_ranks.h"
+#include "tests/harness/timing.h"
 #include "transports/cuda_ipc/exports.h"
 #include "transports/cuda_ipc/handle.h"
 #include "transports/cuda_ipc/imports.h"
@@ -398,7 +398,7 @@ TEST(Tables, ReusedAddresses) {
       const CUdeviceptr before = round == 0 ? 0 : MapWord(*device, *imports, kNumbers[round - 1]);
       ASSERT_TRUE(imports->Look().ok());
       // The peer releases freed memory asynchronously.
-      while (round != 0 && IsMapped(*device, before)) std::this_thread::yield();
+      while (round != 0 && IsMapped(*device, before)) harness::LookLater();
       EXPECT_EQ(Count(*device, MapWord(*device, *imports, kNumbers[round]) + kBytes, 100 + round), kWords) << round;
       ASSERT_TRUE(context.Barrier());
     }

@@ -18,6 +18,7 @@
 #include "tests/harness/networks.h"
 #include "tests/harness/process_ids.h"
 #include "tests/harness/run_ranks.h"
+#include "tests/harness/timing.h"
 #include "transports/ucx/connect.h"
 #include "transports/ucx/reach.h"
 #include "transports/ucx/worker.h"
@@ -136,7 +137,7 @@ TEST_F(GreetingTest, APeerThatDiesBeforeItIsConnectedIsLost) {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!remote.value()->Died() && std::chrono::steady_clock::now() < limit) {
       worker->Progress();
-      sched_yield();
+      harness::LookLater();
     }
     EXPECT_TRUE(remote.value()->Died());
     EXPECT_FALSE(remote.value()->sending());
