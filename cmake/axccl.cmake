@@ -60,15 +60,30 @@ function(axccl_share_headers program)
   endwhile()
 endfunction()
 
+# Half of the time to compile a folder, and more to compile one change. tools/test makes its build folders so.
+set(large_units OFF)
+if(AXCCL_SANITIZE)
+  set(large_units ON)
+endif()
+option(AXCCL_LARGE_UNITS "Compile a dozen sources of a folder as one unit" ${large_units})
+
+# axccl_large_units(TARGET...): of these targets, if the option is on. Names in unnamed namespaces must not collide.
+function(axccl_large_units)
+  if(AXCCL_LARGE_UNITS)
+    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
+endfunction()
+
 # axccl_read_headers_once(TARGET APART): half of the time of most sources goes into headers. The library's targets share
-# those of the standard, precompiled with axccl_base. Under a sanitizer, a few large units contain a target's sources,
-# unless APART is true, because their local names collide.
+# those of the standard, precompiled with axccl_base, and are compiled as large units unless APART is true.
 function(axccl_read_headers_once target apart)
+  if(NOT apart)
+    axccl_large_units(${target})
+  endif()
   if(AXCCL_SANITIZE)
-    if(NOT apart)
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
-    endif()
-  elseif(target STREQUAL "axccl_base")
+    return()  # flags differ, and a large unit reads them once
+  endif()
+  if(target STREQUAL "axccl_base")
     target_precompile_headers(axccl_base PRIVATE <algorithm> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory>
       <mutex> <span> <string> <string_view> <utility> <vector>)
   elseif(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/(src|transports)/")  # others have other flags
@@ -84,8 +99,13 @@ function(axccl_embeds target source file)
 endfunction()
 
 # axccl_hot_code(SOURCE...): code of this folder that every small call runs through is compiled at -O3, and reads its headers
-# itself, because GCC may crash where flags differ from those of precompiled ones.
+# itself, because GCC may crash where flags differ from those of precompiled ones. Under a sanitizer it is optimised as
+# little as other code.
 function(axccl_hot_code)
+  if(AXCCL_SANITIZE)
+    set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    return()
+  endif()
   set_source_files_properties(${ARGN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
     COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O3>)
 endfunction()
