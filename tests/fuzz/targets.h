@@ -1,7 +1,7 @@
 // The parsers that read bytes from a socket, a file or the environment, each as a function of bytes that must return.
 //
-// The same functions run under libFuzzer (AXCCL_FUZZ, one program per target) and in a plain driver that replays the
-// corpus and mutates it. A comment at each target describes what it checks beyond not crashing.
+// The same functions run under libFuzzer (libfuzzer.cc, with AXCCL_SANITIZE=fuzzer-no-link,address) and in a plain
+// driver that replays the corpus and mutates it. A comment at each target describes what it checks beyond not crashing.
 #pragma once
 
 #include <cstddef>
