@@ -10,8 +10,10 @@ namespace {
 constexpr uint32_t kPairEndpoints = 6;
 constexpr uint64_t kPairControl = kRecords * sizeof(OpRecord) + kPairEndpoints * plan::kRotation * sizeof(Line);
 constexpr uint64_t kPairScratch = 256u << 10;
-// Between machines a turn costs the messages of both ranks and a wait for them, so it moves more.
-constexpr uint64_t kMirroredPairScratch = 512u << 10;
+// Between machines a turn costs the messages of both ranks and a wait for them, so it moves more. Where there are many
+// ranks, each has room for each other one in its block and in every mirror of that.
+constexpr uint32_t kRanksWithMoreRoom = 64;
+constexpr uint64_t MirroredPairScratch(uint32_t ranks) { return (ranks <= kRanksWithMoreRoom ? 1024u : 512u) << 10; }
 constexpr uint64_t kPairAnnouncements = 2 * kPairAnnouncementWords * sizeof(uint64_t);
 // Limit for created channels. There may be thousands, and allocations of less than 2 MiB lie close together in the
 // heap.
@@ -59,7 +61,7 @@ BlockLayout BlockLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_b
   at = PlaceAnnouncements(at, &layout.channel);
   if (mirrored) {
     layout.pair_scratch = at;
-    at += ranks * kMirroredPairScratch;
+    at += ranks * MirroredPairScratch(ranks);
     layout.pair_announcements = at;
     at += 2 * ranks * kPairAnnouncements;
   }
@@ -104,12 +106,12 @@ ChannelLayout BlockLayout::Pair(uint32_t src, uint32_t dst, uint32_t owner) cons
   pair.endpoints = kPairEndpoints;
   pair.records = pairs + index * pair_bytes;
   pair.lines = pair.records + kRecords * sizeof(OpRecord);
-  pair.scratch_bytes = pair_scratch == 0 ? kPairScratch : kMirroredPairScratch;
+  pair.scratch_bytes = pair_scratch == 0 ? kPairScratch : MirroredPairScratch(ranks);
   pair.announcement_words = kPairAnnouncementWords;
   if (pair_scratch == 0) {
     pair.apart = pair.records + kPairControl;
   } else {
-    pair.scratch = pair_scratch + peer * kMirroredPairScratch;
+    pair.scratch = pair_scratch + peer * pair.scratch_bytes;
     pair.announcements = pair_announcements + index * kPairAnnouncements;
   }
   return pair;
