@@ -200,12 +200,7 @@ TEST(ListCalls, ManyRanksTakeFewOperations) {
   RunRanks(harness::Threads(130), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
-    const auto operations = [&] {
-      axcclCommInfo_t info{};
-      info.size = sizeof(info);
-      EXPECT_OK(axcclCommGetInfo(clique.comm(), &info));
-      return info.operations;
-    };
+    const auto operations = [&] { return harness::InfoOf(clique.comm()).operations; };
     const uint64_t before = operations();
     Round(&clique, axcclDefaultChannel(clique.comm()), harness::Seed()).AllGather();
     EXPECT_EQ(operations() - before, 3u);

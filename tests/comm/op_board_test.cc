@@ -177,12 +177,7 @@ TEST_P(OpBoardTest, ReadingTakesNoMemory) {
     ASSERT_OK(sum.Enqueue(clique));
     ASSERT_TRUE(clique.Synchronize());
     ASSERT_TRUE(context.Barrier());
-    const auto memory = [&] {
-      axcclCommInfo_t info{};
-      info.size = sizeof(info);
-      EXPECT_OK(axcclCommGetInfo(clique.comm(), &info));
-      return info.memory_bytes;
-    };
+    const auto memory = [&] { return harness::InfoOf(clique.comm()).memory_bytes; };
     const uint64_t before = memory();
     ASSERT_TRUE(context.Barrier());
     for (const int rank : {0, 1}) EXPECT_EQ(BoardTexts(clique.comm(), rank), Texts({"done #0"}));

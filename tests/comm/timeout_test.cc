@@ -33,12 +33,7 @@ ncclResult_t SumOf(std::vector<float>* data, const axcclOptions_t* options, cons
   return axcclAllReduce(1, &view, &view, ncclSum, axcclDefaultChannel(clique.comm()), options, Cuda(clique.stream()));
 }
 
-double TimeoutOf(ncclComm_t comm) {
-  axcclCommInfo_t info{};
-  info.size = sizeof(info);
-  EXPECT_OK(axcclCommGetInfo(comm, &info));
-  return info.timeout;
-}
+double TimeoutOf(ncclComm_t comm) { return harness::InfoOf(comm).timeout; }
 
 // Waits for an operation that `missing` never calls, and expects the deadline to end it.
 void ExpectTimeout(const Clique& clique, uint64_t started, const std::string& source, const std::string& absent) {

@@ -41,13 +41,7 @@ RunOptions Growing(std::vector<std::pair<std::string, std::string>> more = {}) {
   return options;
 }
 
-axcclCommInfo_t InfoOf(ncclComm_t comm) {
-  axcclCommInfo_t info{};
-  info.size = sizeof(info);
-  EXPECT_OK(axcclCommGetInfo(comm, &info));
-  return info;
-}
-uint64_t Grown(ncclComm_t comm) { return InfoOf(comm).grown; }
+uint64_t Grown(ncclComm_t comm) { return harness::InfoOf(comm).grown; }
 
 // Counts the memory that processes share as files, of this process and mapped of others: that is grown scratch, unless
 // the test has other memory of that kind.
@@ -161,7 +155,7 @@ TEST_P(GrownScratchTest, IsTakenOnceByAllRanks) {
           ASSERT_NO_FATAL_FAILURE(Round(context, clique.comm(), clique.stream(), ++round, &buffers));
         EXPECT_EQ(Grown(clique.comm()), grown + 10);
         EXPECT_EQ(SharedFiles(), files);
-        EXPECT_EQ(InfoOf(clique.comm()).mapped, 0u);
+        EXPECT_EQ(harness::InfoOf(clique.comm()).mapped, 0u);
         ASSERT_TRUE(context.Barrier());
       },
       Growing());

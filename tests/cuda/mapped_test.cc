@@ -73,12 +73,7 @@ class DeviceWords {
   std::unique_ptr<ChunkedMemory> chunks_;
 };
 
-uint64_t Mapped(const Clique& clique) {
-  axcclCommInfo_t info{};
-  info.size = sizeof(info);
-  EXPECT_OK(axcclCommGetInfo(clique.comm(), &info));
-  return info.mapped;
-}
+uint64_t Mapped(const Clique& clique) { return harness::InfoOf(clique.comm()).mapped; }
 
 // The size of large calls, unless a test needs another.
 constexpr size_t kWords = 150'000;

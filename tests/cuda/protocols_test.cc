@@ -29,9 +29,7 @@ struct Counts {
 void PrintTo(const Counts& counts, std::ostream* out) { *out << counts.ll << " LL, " << counts.ll128 << " LL128"; }
 
 Counts CountsOf(const Clique& clique) {
-  axcclCommInfo_t info{};
-  info.size = sizeof(info);
-  EXPECT_OK(axcclCommGetInfo(clique.comm(), &info));
+  const axcclCommInfo_t info = harness::InfoOf(clique.comm());
   return {info.ll, info.ll128};
 }
 

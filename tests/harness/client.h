@@ -37,6 +37,14 @@ void ExpectShape(ncclComm_t comm, int count, int rank);
 // The stream as the NCCL calls take it.
 inline cudaStream_t Cuda(axcclStream_t stream) { return axcclStreamToCuda(stream); }
 
+// Facts about a rank's communicator.
+inline axcclCommInfo_t InfoOf(ncclComm_t comm) {
+  axcclCommInfo_t info{};
+  info.size = sizeof(info);
+  EXPECT_OK(axcclCommGetInfo(comm, &info));
+  return info;
+}
+
 // The end of a call that was made on the stream: its own error, or that of the stream, which is waited for in any case,
 // because it keeps its error until then.
 inline ncclResult_t AwaitCall(ncclResult_t called, axcclStream_t stream) {

@@ -32,12 +32,7 @@ Variables Adapters(Variables further = {}) {
   return further;
 }
 
-uint64_t SentFromDevice(const Clique& clique) {
-  axcclCommInfo_t info{};
-  info.size = sizeof(info);
-  EXPECT_OK(axcclCommGetInfo(clique.comm(), &info));
-  return info.gpudirect;
-}
+uint64_t SentFromDevice(const Clique& clique) { return harness::InfoOf(clique.comm()).gpudirect; }
 
 ncclResult_t Sum(const Clique& clique, DeviceVector<int>* data) {
   return ncclAllReduce(data->data(), data->data(), data->size(), ncclInt32, ncclSum, clique.comm(),

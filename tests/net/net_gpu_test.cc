@@ -24,6 +24,7 @@ using harness::Cuda;
 using harness::DeviceVector;
 using harness::EnqueueWhenThereIsRoom;
 using harness::Gather;
+using harness::InfoOf;
 using harness::LastErrorHas;
 using harness::MakeChannel;
 using harness::RankContext;
@@ -65,13 +66,6 @@ TEST(NetGpu, WithoutPeerAccessRanksMeetOnTheHost) {
       EXPECT_EQ(data, DeviceVector<int>(count, 10));
     }
   });
-}
-
-axcclCommInfo_t InfoOf(const Clique& clique) {
-  axcclCommInfo_t info{};
-  info.size = sizeof(info);
-  EXPECT_OK(axcclCommGetInfo(clique.comm(), &info));
-  return info;
 }
 
 // Memory that processes can share, as applications allocate it.
@@ -120,11 +114,11 @@ TEST(NetGpu, NearRanksMeetOnTheirDevices) {
                constexpr size_t kLarge = 100000;
                Shareable in(kLarge), out(kLarge);
                in.Fill(context.rank());
-               const axcclCommInfo_t before = InfoOf(clique);
+               const axcclCommInfo_t before = InfoOf(clique.comm());
                ASSERT_OK(AwaitCall(Exchange(clique, in, out, 100, far, far), clique.stream(), clique.comm()));
-               EXPECT_EQ(InfoOf(clique).ll, before.ll);
+               EXPECT_EQ(InfoOf(clique.comm()).ll, before.ll);
                ASSERT_OK(AwaitCall(Exchange(clique, in, out, 100, near, near), clique.stream(), clique.comm()));
-               EXPECT_EQ(InfoOf(clique).ll, before.ll + 2);  // it sends one and receives one
+               EXPECT_EQ(InfoOf(clique.comm()).ll, before.ll + 2);  // it sends one and receives one
                for (int i = 0; i < 6; ++i) {
                  out.Fill(-1);
                  ASSERT_OK(AwaitCall(Exchange(clique, in, out, kLarge, near, near), clique.stream(), clique.comm()));
@@ -133,7 +127,7 @@ TEST(NetGpu, NearRanksMeetOnTheirDevices) {
                  ASSERT_OK(AwaitCall(Exchange(clique, in, out, kLarge, far, far), clique.stream(), clique.comm()));
                  EXPECT_TRUE(out.Has(far));
                }
-               EXPECT_GE(InfoOf(clique).mapped, 3u);
+               EXPECT_GE(InfoOf(clique.comm()).mapped, 3u);
                const axcclChannel_t pair = MakeChannel(clique.comm(), 4, {{0, 2}, {1, 3}}, 7);
                Gather gather(2, 5, context.rank());
                ASSERT_OK(gather.Enqueue(pair, clique.stream()));

@@ -14,11 +14,6 @@ using device::cuda::Scope;
 constexpr auto kFabricSupported = static_cast<CUdevice_attribute>(128);
 constexpr int kFabricHandle = 8;
 
-bool Has(const Device& device, CUdevice_attribute attribute) {
-  int value = 0;
-  return Driver::Loaded().cuDeviceGetAttribute(&value, attribute, device.id()) == CUDA_SUCCESS && value != 0;
-}
-
 // The device and its peers. Uses no context of the peers, which would take memory.
 Result<std::vector<int>> DevicesThatReach(const Device& device) {
   const Driver& driver = Driver::Loaded();
@@ -45,7 +40,7 @@ Result<CUmemGenericAllocationHandle> CreateObject(const Device& device, size_t* 
       driver.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
   *bytes = (*bytes + unit - 1) / unit * unit;
   CUmemGenericAllocationHandle object = 0;
-  if (Has(device, kFabricSupported)) {
+  if (device.Attribute(kFabricSupported) != 0) {
     CUmemAllocationProp more = properties;
     more.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(properties.requestedHandleTypes | kFabricHandle);
     if (driver.cuMemCreate(&object, *bytes, &more, 0) == CUDA_SUCCESS) return object;
@@ -74,8 +69,8 @@ Result<Memory> AllocateMapped(const Device& device, size_t bytes) {
 }
 
 bool HasMapped(const Device& device) {
-  return Has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-         Has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  return device.Attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) != 0 &&
+         device.Attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0;
 }
 
 CUmemAllocationProp ShareableOn(const Device& device) {
@@ -86,7 +81,7 @@ CUmemAllocationProp ShareableOn(const Device& device) {
   properties.location.id = device.ordinal();
   // Adapters may then read and write it (GPUDirect RDMA).
   properties.allocFlags.gpuDirectRDMACapable =
-      Has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) ? 1 : 0;
+      device.Attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0 ? 1 : 0;
   return properties;
 }
 

@@ -29,10 +29,7 @@ Result<uint64_t> RoundToUnit(CUmulticastObjectProp properties, uint64_t bytes) {
 }  // namespace
 
 Status Multicast::Check(const Device& device) {
-  int has = 0;
-  const CUresult result =
-      Driver::Loaded().cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, device.id());
-  if (result != CUDA_SUCCESS || has == 0)
+  if (device.Attribute(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED) == 0)
     return MakeStatus(Code::kInvalidUsage, "CUDA device %d has no multicast", device.ordinal());
   if (MulticastDriver::Get() == nullptr)
     return MakeStatus(Code::kInvalidUsage, "the CUDA driver has no multicast objects; they need CUDA 12.1");

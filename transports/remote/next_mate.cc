@@ -9,6 +9,11 @@
 #include "transports/remote/mates.h"
 
 namespace axccl::remote {
+namespace {
+
+constexpr const char* kNextName = "axccl-next-";
+
+}  // namespace
 
 Status NextMate::Start(service::Loop* loop, const ProcessId& self, Ended ended) {
   loop_ = loop;
@@ -17,7 +22,7 @@ Status NextMate::Start(service::Loop* loop, const ProcessId& self, Ended ended) 
   listener_ = service::Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!listener_) return service::OpenError(errno, "being known to other processes of this machine: a socket");
   sockaddr_un address;
-  const socklen_t bytes = Mates::NameOf("axccl-next-", self, &address);
+  const socklen_t bytes = Mates::NameOf(kNextName, self, &address);
   if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
       listen(listener_.get(), SOMAXCONN) != 0)
     return SystemError(errno, "being known to other processes of this machine: bind");
@@ -36,7 +41,7 @@ void NextMate::Connect() {
     if (next == mates_.end()) next = mates_.begin();
     if (connection_ && *next == next_) return;
     sockaddr_un address;
-    const socklen_t bytes = Mates::NameOf("axccl-next-", *next, &address);
+    const socklen_t bytes = Mates::NameOf(kNextName, *next, &address);
     service::Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return;
     if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {

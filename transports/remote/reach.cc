@@ -133,7 +133,7 @@ void Reach::TakeStored(const Admission& admitted, const Message& message) {
   if (arrivals_.IsNext(admitted.number)) {
     arrivals_.Pass();
     if (message.head.state != 0) (void)NoteState(message, kInTurn);
-    if (admitted.memory != nullptr) Deliver(*admitted.memory, message);
+    if (admitted.memory != nullptr) Deliver(*admitted.memory, message.head);
     return Settle();
   }
   auto incoming = std::make_shared<Incoming>();
@@ -149,7 +149,7 @@ void Reach::TakeState(const Message& message, const void* data, size_t bytes) {
   if (message.on_device()) return Lose(kNonsense);
   if (!NoteState(message, message.head.turn)) return;
   block_->Store(message, data);
-  Deliver(*block_, message);
+  Deliver(*block_, message.head);
 }
 
 void Reach::Settle() {
@@ -159,22 +159,23 @@ void Reach::Settle() {
     } else if (!detached_ && next->memory != nullptr) {
       if (next->message.head.state != 0) (void)NoteState(next->message, kInTurn);
       if (!next->kept.empty()) next->memory->Store(next->message, next->kept.data());
-      Deliver(*next->memory, next->message);
+      Deliver(*next->memory, next->message.head);
     }
   }
 }
 
-// Whether it is newer than what has come of its place.
+// Whether it is newer than what has come of its place: its line, or where its first stretch is.
 bool Reach::NoteState(const Message& message, uint32_t number) {
-  uint32_t& newest = states_[PlaceOfState(message.stretches(), message.head.line)];
+  const bool of_line = message.head.line != transport::Reach::kNoLine || message.head.stretches == 0;
+  uint32_t& newest = states_[of_line ? message.head.line : message.stretch[0].offset];
   if (states_.size() > kMostStates) return Lose(kNonsense), false;
   if (number <= newest) return false;
   newest = number;
   return true;
 }
 
-void Reach::Deliver(const Memory& memory, const Message& message) {
-  memory.StoreLine(message.head);
+void Reach::Deliver(const Memory& memory, const WireHeader& header) {
+  memory.StoreLine(header);
   options_.arrived();
 }
 

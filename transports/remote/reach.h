@@ -95,7 +95,7 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
 
   // Applies all messages up to the first that is missing.
   void Settle();
-  void Deliver(const Memory& memory, const Message& message);
+  void Deliver(const Memory& memory, const WireHeader& header);
 
   std::mutex& mutex() const { return *mutex_; }
   const ConnectOptions options_;

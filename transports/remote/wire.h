@@ -60,12 +60,6 @@ bool ParseMessage(const void* header, size_t bytes, Message* message);
 // others.
 bool FitsMemory(const Message& message, uint64_t memory_bytes, uint64_t data_bytes);
 
-// What a state is about: its line, or where its first stretch is.
-template <class AnyStretch>
-uint64_t PlaceOfState(std::span<const AnyStretch> stretches, uint64_t line) {
-  return line != transport::Reach::kNoLine || stretches.empty() ? line : stretches[0].offset;
-}
-
 // Whether a message of number `turn` may arrive when all before `next` have; returns its number in full.
 bool MayCome(uint32_t turn, uint64_t next, uint64_t* number);
 

@@ -39,6 +39,17 @@ PciDistance Rail::DistanceTo(const std::string& pci_address) {
   return known->second;
 }
 
+ucs_status_ptr_t Rail::CallFor(const transport::Reach::DevicePart& device, ucp_request_param_t* param,
+                               const std::function<ucs_status_ptr_t()>& call) const {
+  if (knows_devices_) {
+    param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param->memory_type = UCS_MEMORY_TYPE_CUDA;
+  }
+  ucs_status_ptr_t request = nullptr;
+  device.Call([&] { request = call(); });
+  return request;
+}
+
 size_t Rail::most_bytes() const { return HasAdapters(options_.devices) ? ~size_t{0} : kPieceOfTcp; }
 
 Status Rail::Start(const std::string& families) {

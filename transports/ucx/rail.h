@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "src/base/pci_distance.h"
 #include "src/base/status.h"
+#include "transports/transport.h"
 #include "transports/ucx/connect.h"
 #include "transports/ucx/library.h"
 
@@ -42,12 +44,9 @@ class Rail {
   bool reaches_devices() const;
   // Of its farthest adapter from a device on PCI.
   PciDistance DistanceTo(const std::string& pci_address);
-  // Says that the data of an operation are in memory of a CUDA device, if UCX knows of that.
-  void NameMemory(ucp_request_param_t* param) const {
-    if (!knows_devices_) return;
-    param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param->memory_type = UCS_MEMORY_TYPE_CUDA;
-  }
+  // Makes a call of UCX with data in memory of a CUDA device, which it is told if it knows of that.
+  ucs_status_ptr_t CallFor(const transport::Reach::DevicePart& device, ucp_request_param_t* param,
+                           const std::function<ucs_status_ptr_t()>& call) const;
 
   // Calls `handler` with this rail as its argument for every active message of that id.
   Status Receive(unsigned id, ucp_am_recv_callback_t handler);

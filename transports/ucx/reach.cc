@@ -106,14 +106,9 @@ ucs_status_t Reach::Fetch(const Rail& rail, std::shared_ptr<Fetched> message, vo
     to = message->places.data();
     count = message->places.size();
   }
-  ucs_status_ptr_t request = nullptr;
-  const auto receive = [&] { request = worker_->ucx().ucp_am_recv_data_nbx(rail.handle(), data, to, count, &param); };
-  if (message->message.on_device()) {
-    rail.NameMemory(&param);
-    message->memory->device()->Call(receive);
-  } else {
-    receive();
-  }
+  const auto receive = [&] { return worker_->ucx().ucp_am_recv_data_nbx(rail.handle(), data, to, count, &param); };
+  const ucs_status_ptr_t request =
+      message->message.on_device() ? rail.CallFor(*message->memory->device(), &param, receive) : receive();
   if (UCS_PTR_IS_ERR(request)) {
     message->owner = nullptr;
     LoseOn(UCS_PTR_STATUS(request));

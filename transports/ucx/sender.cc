@@ -97,20 +97,17 @@ ucs_status_t Sender::Post(std::unique_ptr<Outgoing> message) {
   }
   message->lane = endpoint_->Choose(message->bytes);
   Endpoint::Lane& lane = endpoint_->lanes[message->lane];
-  ucs_status_ptr_t request = nullptr;
   const auto send = [&] {
-    request = worker_->ucx().ucp_am_send_nbx(lane.ep, kMessage, message->header.bytes.data(), message->header.size,
-                                             data, count, &param);
+    return worker_->ucx().ucp_am_send_nbx(lane.ep, kMessage, message->header.bytes.data(), message->header.size, data,
+                                          count, &param);
   };
   if (message->on_device) {
-    // The receiver fetches it to where it belongs, because this process's processor does not reach it there.
+    // The receiver fetches it to where it belongs, because the processor there does not reach that.
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = UCP_AM_SEND_FLAG_RNDV;
-    lane.rail->NameMemory(&param);
-    message->memory->device()->Call(send);
-  } else {
-    send();
   }
+  const ucs_status_ptr_t request =
+      message->on_device ? lane.rail->CallFor(*message->memory->device(), &param, send) : send();
   if (request == nullptr) {  // the usual case
     message->memory = nullptr;
     message->data.clear();

@@ -80,6 +80,11 @@ Result<Device*> Device::Get(int ordinal) {
   return DeviceTable::Process().Find(ordinal);
 }
 
+int Device::Attribute(CUdevice_attribute attribute) const {
+  int value = 0;
+  return Driver::Loaded().cuDeviceGetAttribute(&value, attribute, device_) == CUDA_SUCCESS ? value : 0;
+}
+
 Status Device::Open(int ordinal) {
   const Driver& driver = Driver::Loaded();
   ordinal_ = ordinal;

@@ -29,6 +29,8 @@ class Device {
   CUcontext context() const { return context_; }
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }  // times ten: 80 is 8.0
+  // 0: it has none, or this driver does not know the attribute.
+  int Attribute(CUdevice_attribute attribute) const;
   // Whether kernels can access all memory of the host (so that every pointer is valid).
   bool sees_host_memory() const { return sees_host_memory_ != 0; }
   // The stream of the library's own transfers: it waits for no stream of the application, and none waits for it.

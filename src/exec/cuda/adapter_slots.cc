@@ -13,21 +13,16 @@ using device::cuda::Device;
 using device::cuda::Driver;
 using Devices = transport::Reach::Devices;
 
-int Attribute(const Device& device, CUdevice_attribute attribute) {
-  int value = 0;
-  return Driver::Loaded().cuDeviceGetAttribute(&value, attribute, device.id()) == CUDA_SUCCESS ? value : 0;
-}
-
 bool OrdersWrites(const Device& device) {
-  return Attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+  return device.Attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
          CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
 }
 
 Status CheckDevice(const Device& device, const RankOptions& options) {
-  if (Attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) == 0)
+  if (device.Attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) == 0)
     return MakeStatus(Code::kInvalidUsage, "CUDA device %d of rank %d does not support it", device.ordinal(),
                       options.rank);
-  const int flushes = Attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
+  const int flushes = device.Attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
   const bool flush = options.adapters == RankOptions::Adapters::kAlways &&
                      (flushes & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0;
   if (OrdersWrites(device) || flush) return Status();

@@ -6,8 +6,7 @@
 // lines always are there.
 //
 // What this relies on (CUDA driver API, guide to GPUDirect RDMA):
-// - An adapter can read and write what cuMemAlloc gives where the device has
-// CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED.
+// - An adapter can read and write what cuMemAlloc gives if CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED is 1.
 // - It reads what kernels wrote before a release at system scope that the host acquired before it asked the adapter.
 // - What it wrote is visible to kernels that acquire a later store of the host, if the device orders such writes for
 //   itself (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING), or cuFlushGPUDirectRDMAWrites came in between. Nobody

@@ -103,7 +103,7 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
   on_device.announcements = block + member.layout.announcements;
   on_device.scratch[0] = block + member.layout.scratch;
   on_device.scratch[1] = parts_.links->BetweenOf(member.rank) + member.layout.scratch;
-  if (parts_.links->adapter_slots() != nullptr && !IsInArea(place_) && place_ != CudaPlace::kSelf)
+  if (AdaptersReach())
     on_device.scratch[cuda::Member::kAdapters] =
         IsMirror(member)
             ? reinterpret_cast<uint8_t*>(parts_.links->adapter_slots()->ScratchOf(member.rank, member.layout))
@@ -125,10 +125,9 @@ cuda::Packing CudaChannel::ChoosePackingOf(const Call& call, const Prepared& pre
   return ChoosePacking(prepared, call.count * ElementSize(call.type), call.kind, parts_.links->protocols());
 }
 
-// Whether the slots between machines are on the devices. The same on all ranks.
-bool CudaChannel::HasAdapterSlots(const Prepared& prepared) const {
-  return number_ && !IsInArea(place_) && parts_.links->adapter_slots() != nullptr &&
-         prepared.slot_bytes >= parts_.links->adapter_bytes();
+// Whether adapters reach its slots between machines on the devices. The same on all ranks.
+bool CudaChannel::AdaptersReach() const {
+  return parts_.links->adapter_slots() != nullptr && !IsInArea(place_) && place_ != CudaPlace::kSelf;
 }
 
 // Whether members access each other's buffers at the addresses that the caller passes.
@@ -208,7 +207,8 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
     channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
   task.cut = MakeCudaCut(*prepared, ChoosePackingOf(call, *prepared, program->packing));
-  if (HasAdapterSlots(*prepared)) task.cut.between = cuda::Member::kAdapters;
+  if (AdaptersReach() && prepared->slot_bytes >= parts_.links->adapter_bytes())
+    task.cut.between = cuda::Member::kAdapters;
   if (direct != nullptr) {
     AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
     AXCCL_RETURN_IF_ERROR(OfferGrown(call, &task));

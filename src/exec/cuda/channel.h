@@ -75,9 +75,9 @@ class CudaChannel {
         order_(channel->order()),
         place_(place) {}
   Status Upload();
-  // `direct`: the result of PrepareDirect, which stays in the cache.
-  bool HasAdapterSlots(const Prepared& prepared) const;
+  bool AdaptersReach() const;
   bool AddressesBuffers() const;
+  // `direct`: the result of PrepareDirect, which stays in the cache.
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
   Result<const Prepared*> PrepareDirect(const Call& call);
   Result<kernels::cuda::Task> TaskOf(const Call& call, const Prepared& prepared, const CudaPrograms::Uploaded& program,
