@@ -293,12 +293,13 @@ TEST(Making, ASplitEndsWithADeath) {
 // What a rank has published in a call stays readable after it has aborted the call.
 TEST(Making, ACallThatAPeerHasAbortedFails) {
   RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
-    ncclUniqueId id;
-    if (context.rank() == 0) {
-      ASSERT_OK(ncclCommGetUniqueId(clique.comm(), &id));
-    }
     ncclComm_t child = nullptr;
     for (const bool grows : {false, true, false, true}) {
+      // Of each grow its own: the rendezvous of an id that was given up says so, which may come before rank 0's abort.
+      ncclUniqueId id;
+      if (context.rank() == 0) {
+        ASSERT_OK(ncclCommGetUniqueId(clique.comm(), &id));
+      }
       const auto call = [&](ncclConfig_t* config) {
         return grows ? ncclCommGrow(clique.comm(), 3, context.rank() == 0 ? &id : nullptr, -1, &child, config)
                      : ncclCommSplit(clique.comm(), 0, 0, &child, config);
