@@ -11,7 +11,7 @@ constexpr char kSuspend[] =
     "memory of a communicator cannot be released while it lives; destroy it and create it again";
 constexpr char kMemStats[] = "memory statistics of a communicator; axcclCommGetInfo reports what a rank holds";
 constexpr char kOneSided[] = "one-sided writes and signals; use ncclSend and ncclRecv";
-constexpr char kDevice[] = "the device API, which runs inside CUDA kernels; use the host functions";
+constexpr char kGin[] = "what kernels send over networks (GIN); use the host functions between machines";
 
 axccl::Status Unsupported(const char* call, const char* what_is_missing) {
   return axccl::MakeStatus(axccl::Code::kInvalidUsage, "%s: not served by this version of AxCCL: %s", call,
@@ -46,44 +46,19 @@ AXCCL_UNSUPPORTED(WaitSignal, (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncc
 // ---- the host side of the device API (declared in NVIDIA's nccl_device.h) ----
 
 extern "C" {
-struct ncclDevComm;
-struct ncclDevCommRequirements;
-struct ncclDevResourceRequirements;
-struct ncclCommProperties;
-struct ncclLsaBarrierHandle;
 struct ncclGinBarrierHandle;
-struct ncclLLA2AHandle;
 struct ncclGinOutboxHandle;
 struct ncclGinInboxA2AHandle;
 }
 
-AXCCL_UNSUPPORTED(DevCommCreate, (ncclComm_t comm, const ncclDevCommRequirements* requirements, ncclDevComm* devComm),
-                  kDevice)
-AXCCL_UNSUPPORTED(DevCommDestroy, (ncclComm_t comm, const ncclDevComm* devComm), kDevice)
-AXCCL_UNSUPPORTED(CommQueryProperties, (ncclComm_t comm, ncclCommProperties* properties), kDevice)
-AXCCL_UNSUPPORTED(LsaBarrierCreateRequirement,
-                  (ncclTeam team, int barriers, ncclLsaBarrierHandle* handle, ncclDevResourceRequirements* requirement),
-                  kDevice)
 AXCCL_UNSUPPORTED(GinBarrierCreateRequirement,
                   (ncclComm_t comm, ncclTeam team, int barriers, ncclGinBarrierHandle* handle,
                    ncclDevResourceRequirements* requirement),
-                  kDevice)
-AXCCL_UNSUPPORTED(LLA2ACreateRequirement,
-                  (int blocks, int slots, ncclLLA2AHandle* handle, ncclDevResourceRequirements* requirement), kDevice)
+                  kGin)
 AXCCL_UNSUPPORTED(GinOutboxCreateRequirement,
                   (int blocks, int sizeLog2, ncclGinOutboxHandle* handle, ncclDevResourceRequirements* requirement),
-                  kDevice)
+                  kGin)
 AXCCL_UNSUPPORTED(GinInboxA2ACreateRequirement,
                   (ncclTeam peers, int blocks, int sizeLog2, ncclGinInboxA2AHandle* handle,
                    ncclDevResourceRequirements* requirement),
-                  kDevice)
-
-// Functions that return no result: they return `nothing` of type `type`, and keep the error as the thread's last one.
-#define AXCCL_UNSUPPORTED_VALUE(type, nothing, name, parameters)                                                  \
-  AXCCL_API type pnccl##name parameters {                                                                         \
-    return axccl::api::EntryOr("nccl" #name, type nothing,                                                        \
-                               [](const char* call) { return axccl::Result<type>(Unsupported(call, kDevice)); }); \
-  }                                                                                                               \
-  AXCCL_TWIN(name)
-
-AXCCL_UNSUPPORTED_VALUE(int, {0}, LLA2ACalcSlots, (int maxElements, int maxElementSize))
+                  kGin)

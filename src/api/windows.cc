@@ -1,5 +1,6 @@
 // Windows and, as NVIDIA's nccl_device.h declares them, the teams of ranks that kernels reach by these (since 2.28) and
 // the addresses of their memory (since 2.29).
+#include <atomic>
 #include <utility>
 
 #include "nccl.h"
@@ -30,7 +31,11 @@ Status RegisterForKernels(const char* call, const std::shared_ptr<CommHandle>& c
   }
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<comm::MakingCall> making,
                          Prefixed(call, comm::BeginWithAll(comm->core(), comm::Making::kWindow)));
-  auto run = [=] { return comm->AddWindow(call, making, share, reinterpret_cast<void**>(win)); };
+  auto run = [=] {
+    return comm->AddWindow(call, making, share, [win](const exec::Window& made) {
+      std::atomic_ref<ncclWindow_t>(*win).store(static_cast<ncclWindow_t>(made.handle()), std::memory_order_release);
+    });
+  };
   comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open()) return run();
   group.AddJob(comm::GroupJob{comm->config().blocking, std::move(run), nullptr});

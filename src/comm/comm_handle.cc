@@ -254,22 +254,21 @@ void* CommHandle::AddRegion(void* base, size_t bytes, bool window) {
   return handle;
 }
 
-Result<void*> CommHandle::MakeWindow(MakingCall* making, const exec::OwnShare& share) {
+Status CommHandle::MakeWindow(MakingCall* making, const exec::OwnShare& share, const TakeWindow& take) {
   AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<exec::Window> made, comm::MakeWindow(making, share, &abort_));
-  void* const handle = made->handle();
+  const exec::Window& window = *made;
   Region region{share.memory, share.bytes, true, 0, std::move(made)};
   std::lock_guard lock(mutex_);
   if (closed_) return MakeStatus(Code::kInvalidUsage, "the communicator has ended while a window was being made");
-  regions_.emplace(handle, std::move(region));
-  return handle;
+  regions_.emplace(window.handle(), std::move(region));
+  take(window);
+  return Status();
 }
 
 Status CommHandle::AddWindow(const char* call, std::shared_ptr<MakingCall> making, const exec::OwnShare& share,
-                             void** win) {
-  const auto run = [this, call, making, share, win] {
-    const Result<void*> made = CatchAll(call, [&] { return MakeWindow(making.get(), share); });
-    if (made.ok()) std::atomic_ref<void*>(*win).store(made.value(), std::memory_order_release);
-    return Prefixed(call, made.status());
+                             const TakeWindow& take) {
+  const auto run = [this, call, making, share, take] {
+    return Prefixed(call, CatchAll(call, [&] { return MakeWindow(making.get(), share, take); }));
   };
   BeginWork();
   if (config_.blocking) {

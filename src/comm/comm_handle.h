@@ -89,10 +89,12 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   // and GPU memory at its first use. Peers release what is removed. Plain memory is on pages of the heap while it is
   // registered.
   void* AddRegion(void* base, size_t bytes, bool window);
-  // A window of all ranks on devices that make windows (window.h), in a call that has begun: puts the handle into *win,
-  // null after an error. If the communicator does not block, returns kInProgress, and so does AsyncError until it is
-  // done; then *win is set, or AsyncError returns the error until the next window is made. `win` must live that long.
-  Status AddWindow(const char* call, std::shared_ptr<MakingCall> making, const exec::OwnShare& share, void** win);
+  // A window of all ranks on devices that make windows (window.h), in a call that has begun. `take` gets it, unless
+  // there is an error. If the communicator does not block, returns kInProgress, and so does AsyncError until it is
+  // done; then `take` has been called, or AsyncError returns the error until the next window is made.
+  using TakeWindow = std::function<void(const exec::Window&)>;
+  Status AddWindow(const char* call, std::shared_ptr<MakingCall> making, const exec::OwnShare& share,
+                   const TakeWindow& take);
   Status RemoveRegion(const void* handle, bool window);
   bool FindWindow(const void* handle, void** base) const;
 
@@ -108,7 +110,7 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   };
 
   Status Finish(const char* call, Result<std::shared_ptr<Communicator>> result);
-  Result<void*> MakeWindow(MakingCall* making, const exec::OwnShare& share);
+  Status MakeWindow(MakingCall* making, const exec::OwnShare& share, const TakeWindow& take);
   void StopCreation();
   void BeginWork();
   void EndWork();

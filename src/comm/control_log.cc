@@ -73,6 +73,8 @@ const char* NameOf(Making what) {
       return "ncclCommGrow";
     case Making::kWindow:
       return "ncclCommWindowRegister";
+    case Making::kDeviceComm:
+      return "ncclDevCommCreate";
     case Making::kSplit:
     case Making::kColor:
       break;
@@ -80,7 +82,10 @@ const char* NameOf(Making what) {
   return "ncclCommSplit";
 }
 
-const char* ProductOf(Making what) { return what == Making::kWindow ? "a window" : "a new communicator"; }
+const char* ProductOf(Making what) {
+  if (what == Making::kWindow) return "a window";
+  return what == Making::kDeviceComm ? "a device communicator" : "a new communicator";
+}
 
 ControlLog::ControlLog(const std::vector<exec::Member>* members, std::byte* block, const exec::BlockLayout& layout,
                        int self)

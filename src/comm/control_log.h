@@ -27,8 +27,8 @@
 namespace axccl::comm {
 
 // The kinds of calls. kColor: the part of a split among ranks of one colour, after all ranks have exchanged their
-// colours. kWindow makes a window of the communicator's ranks.
-enum class Making : uint64_t { kSplit = 1, kShrink, kGrow, kColor, kWindow };
+// colours. kWindow and kDeviceComm make a window of the communicator's ranks.
+enum class Making : uint64_t { kSplit = 1, kShrink, kGrow, kColor, kWindow, kDeviceComm };
 const char* NameOf(Making what);
 // "a new communicator", or what else it makes.
 const char* ProductOf(Making what);

@@ -191,6 +191,11 @@ struct Halves {
     "nccl" #name, [](W w) { return nccl##name(__VA_ARGS__); }, ncclInvalidUsage \
   }
 
+// For structs of the device API.
+constexpr char kZeros[256] = {};
+constexpr ncclTeam kPair{2, 0, 1};
+alignas(8) char out[256], handle[8];
+
 // On the host there is none.
 #define NO_GPU_WINDOW(name, ...)          \
   {                                       \
@@ -430,16 +435,16 @@ constexpr ExportedFunction kFunctions[] = {
     UNSUPPORTED(PutSignal, w.In(0), 0, ncclInt8, 0, w.spare.window, 0, 0, 0, 0, w.comms[0], w.Stream(0)),
     UNSUPPORTED(Signal, 0, 0, 0, 0, w.comms[0], w.Stream(0)),
     UNSUPPORTED(WaitSignal, 0, nullptr, w.comms[0], w.Stream(0)),
-    UNSUPPORTED(DevCommCreate, w.comms[0], nullptr, nullptr),
-    UNSUPPORTED(DevCommDestroy, w.comms[0], nullptr),
-    UNSUPPORTED(CommQueryProperties, w.comms[0], nullptr),
+    UNSUPPORTED(DevCommCreate, w.comms[0], kZeros, out),
+    {"ncclDevCommDestroy", [](W w) { return ncclDevCommDestroy(w.comms[0], kZeros); }, ncclInvalidArgument},
+    UNSUPPORTED(CommQueryProperties, w.comms[0], out),
     NO_GPU_WINDOW(GetLsaDevicePointer, w.spare.window, 0, 0, &unused),
     NO_GPU_WINDOW(GetLsaMultimemDevicePointer, w.spare.window, 0, &unused),
     NO_GPU_WINDOW(GetMultimemDevicePointer, w.spare.window, 0, &w, &unused),
     NO_GPU_WINDOW(GetPeerDevicePointer, w.spare.window, 0, 0, &unused),
-    UNSUPPORTED(LsaBarrierCreateRequirement, ncclTeam{}, 1, nullptr, nullptr),
+    {"ncclLsaBarrierCreateRequirement", [](W) { return ncclLsaBarrierCreateRequirement(kPair, 1, handle, out); }},
     UNSUPPORTED(GinBarrierCreateRequirement, w.comms[0], ncclTeam{}, 1, nullptr, nullptr),
-    UNSUPPORTED(LLA2ACreateRequirement, 1, 1, nullptr, nullptr),
+    {"ncclLLA2ACreateRequirement", [](W) { return ncclLLA2ACreateRequirement(1, 1, handle, out); }},
     UNSUPPORTED(GinOutboxCreateRequirement, 1, 7, nullptr, nullptr),
     UNSUPPORTED(GinInboxA2ACreateRequirement, ncclTeam{}, 1, 7, nullptr, nullptr),
     {"ncclTeamWorld", [](W w) { return Returned(ncclTeamWorld(w.comms[0]).ranks == 0); }},
@@ -447,7 +452,7 @@ constexpr ExportedFunction kFunctions[] = {
     {"ncclTeamRail", [](W w) { return Returned(ncclTeamRail(w.comms[0]).ranks == 0); }},
     {"ncclTeamRankToWorld", [](W w) { return Returned(ncclTeamRankToWorld(w.comms[0], ncclTeam{}, 0) == -1); }},
     {"ncclTeamRankToLsa", [](W w) { return Returned(ncclTeamRankToLsa(w.comms[0], ncclTeam{}, 0) == -1); }},
-    {"ncclLLA2ACalcSlots", [](W) { return Returned(ncclLLA2ACalcSlots(4, 4) == 0); }},
+    {"ncclLLA2ACalcSlots", [](W) { return Returned(ncclLLA2ACalcSlots(4, 4) == 4); }},
 };
 
 }  // namespace

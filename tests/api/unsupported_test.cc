@@ -35,12 +35,7 @@ TEST(Unsupported, OneSided) {
 
 TEST(Unsupported, DeviceApi) {
   const ncclTeam team = {2, 0, 1};
-  EXPECT_UNSUPPORTED(ncclDevCommCreate(nullptr, nullptr, nullptr));
-  EXPECT_UNSUPPORTED(ncclDevCommDestroy(nullptr, nullptr));
-  EXPECT_UNSUPPORTED(ncclCommQueryProperties(nullptr, nullptr));
-  EXPECT_UNSUPPORTED(ncclLsaBarrierCreateRequirement(team, 1, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclGinBarrierCreateRequirement(nullptr, team, 1, nullptr, nullptr));
-  EXPECT_UNSUPPORTED(ncclLLA2ACreateRequirement(1, 1, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclGinOutboxCreateRequirement(1, 7, nullptr, nullptr));
   EXPECT_UNSUPPORTED(ncclGinInboxA2ACreateRequirement(team, 1, 7, nullptr, nullptr));
 }
@@ -74,11 +69,6 @@ TEST(Unsupported, TeamsOfNoCommunicator) {
   ExpectComm("ncclTeamRankToWorld");
   EXPECT_EQ(ncclTeamRankToLsa(nullptr, team, 0), -1);
   ExpectComm("ncclTeamRankToLsa");
-}
-
-TEST(Unsupported, FunctionsWithoutAResult) {
-  EXPECT_EQ(ncclLLA2ACalcSlots(4, 4), 0);
-  ExpectNamed("ncclLLA2ACalcSlots");
 }
 
 }  // namespace

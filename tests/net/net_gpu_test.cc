@@ -269,6 +269,27 @@ TEST(NetGpu, PipelinesAreForRanksOfOneMachine) {
   });
 }
 
+// A device communicator is of the team, and has no barrier of all ranks.
+void ExpectDeviceComm(ncclComm_t comm, int rank, int team_size) {
+  // As programs compiled with NCCL 2.28 see the structs of nccl_device.h.
+  struct {
+    void *resources, *teams;
+    bool multimem;
+    int barriers, lsa_barriers, others[4];
+    bool gin;
+    int counts[3];
+  } wanted{};
+  int made[50] = {};
+  wanted.barriers = 1;
+  EXPECT_EQ(ncclDevCommCreate(comm, &wanted, made), ncclInvalidUsage);
+  EXPECT_TRUE(LastErrorHas("GIN")) << ncclGetLastError(nullptr);
+  wanted.barriers = 0;
+  wanted.lsa_barriers = 1;
+  ASSERT_OK(ncclDevCommCreate(comm, &wanted, made));
+  EXPECT_EQ(Values({made[0], made[1], made[3], made[4]}), Values({rank, 4, rank % team_size, team_size}));
+  EXPECT_OK(ncclDevCommDestroy(comm, made));
+}
+
 // A window has the shares of consecutive ranks of a machine (NCCL's LSA team), as many on each machine.
 void ExpectTeams(const harness::Layout& layout, int team_size) {
   const auto hosts = TestHosts::Create(2);
@@ -302,6 +323,8 @@ void ExpectTeams(const harness::Layout& layout, int team_size) {
     EXPECT_TRUE(memory.Has(7));
     ASSERT_TRUE(context.Barrier());
     EXPECT_OK(ncclCommWindowDeregister(clique.comm(), window));
+    ExpectDeviceComm(clique.comm(), rank, team_size);
+    ASSERT_TRUE(context.Barrier());
   };
   harness::RunRanks(layout, body, options);
 }

@@ -39,6 +39,16 @@ Result<void*> AllocateOnGpu(size_t bytes) {
   return pointer;
 }
 
+Result<std::shared_ptr<void>> AllocateForPeers(const Device& device, size_t bytes) {
+  const device::cuda::Scope scope(device);
+  AXCCL_ASSIGN_OR_RETURN(const cuda_ipc::Memory memory, cuda_ipc::Allocate(device, bytes));
+  return std::shared_ptr<void>(reinterpret_cast<void*>(memory.address), [&device, memory](void*) {
+    const device::cuda::Scope scope(device);
+    cuda_ipc::Exports::Freed(memory.address);
+    cuda_ipc::Free(device, memory);
+  });
+}
+
 bool FreeOnGpu(void* memory) {
   Allocation allocation;
   {

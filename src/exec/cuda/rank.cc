@@ -56,6 +56,7 @@ Status CudaRank::Allocate() {
   const size_t channels = 1 + 2 * static_cast<size_t>(options_.ranks) + options_.areas;
   AXCCL_ASSIGN_OR_RETURN(void* control, device_->TakeHost(sizeof(cuda::Control) + channels * sizeof(cuda::Wait)));
   control_ = static_cast<cuda::Control*>(control);
+  AXCCL_ASSIGN_OR_RETURN(table_, CudaWindowTable::Create(*device_));
   waits_ = std::make_unique<CudaWaits>(reinterpret_cast<cuda::Wait*>(control_ + 1), channels, options_.notice_seconds);
   return Status();
 }
@@ -185,9 +186,26 @@ Status CudaRank::WhyNoWindows() const {
 
 Result<std::unique_ptr<Window>> CudaRank::MakeWindow(Gather* gather, const std::vector<Member>& members,
                                                      const OwnShare& share) {
-  const Status ready = share.bytes == 0 ? Status() : CheckMemory(share.memory, share.bytes, "argument buff");
-  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Window> window,
-                         MakeCudaWindow(gather, *device_, members, rank(), ready, share));
+  // What may fail on this rank alone comes before the exchange, in which all learn of it.
+  OwnShare own = share;
+  std::shared_ptr<void> memory;
+  std::shared_ptr<CudaWindowTable::Entry> entry;
+  const Status ready = [&]() -> Status {
+    if (share.bytes == 0) return Status();
+    if (share.made) {
+      AXCCL_ASSIGN_OR_RETURN(memory, AllocateForPeers(*device_, share.bytes));
+      own.memory = memory.get();
+      return Status();
+    }
+    AXCCL_RETURN_IF_ERROR(CheckMemory(share.memory, share.bytes, "argument buff"));
+    AXCCL_ASSIGN_OR_RETURN(entry, table_->Take());
+    return Status();
+  }();
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Window> window, MakeCudaWindow(gather, *device_, members, rank(), ready, own));
+  if (entry != nullptr)
+    CudaWindowTable::Fill(entry.get(), reinterpret_cast<uint64_t>(share.memory), share.bytes, window->places()->handle);
+  window->Hold(std::move(memory));
+  window->Hold(std::move(entry));
   const std::lock_guard lock(launching_);
   windows_.Add(share, *window);
   return window;

@@ -15,6 +15,7 @@
 #include "src/exec/cuda/orders.h"
 #include "src/exec/cuda/programs.h"
 #include "src/exec/cuda/waits.h"
+#include "src/exec/cuda/window_table.h"
 #include "src/exec/platform/rank_device.h"
 
 namespace axccl::exec {
@@ -43,6 +44,7 @@ class CudaRank final : public RankDevice {
   Status WhyNoWindows() const override;
   Result<std::unique_ptr<Window>> MakeWindow(Gather* gather, const std::vector<Member>& members,
                                              const OwnShare& share) override;
+  uint64_t window_table() const override { return table_->address(); }
   // Channels get their CudaChannel when they are first used (ChannelOf).
   std::unique_ptr<ChannelState> MakeState(const Members&) override { return nullptr; }
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
@@ -99,6 +101,7 @@ class CudaRank final : public RankDevice {
   CudaPrograms programs_;
   CudaLoans loans_;
   CudaWindows windows_;
+  std::shared_ptr<CudaWindowTable> table_;  // of windows
   CudaOrders orders_;
   CudaChannels channels_{&orders_};
   std::mutex launching_;
@@ -117,6 +120,8 @@ Status LaunchOnGpus(const std::vector<StreamCall>& calls);
 
 // Memory of the calling thread's GPU (memory.cc). Free returns false when `memory` is from elsewhere.
 Result<void*> AllocateOnGpu(size_t bytes);
+// The same, for the library itself. Nothing may use the memory any more when it goes.
+Result<std::shared_ptr<void>> AllocateForPeers(const device::cuda::Device& device, size_t bytes);
 bool FreeOnGpu(void* memory);
 
 }  // namespace axccl::exec

@@ -28,6 +28,7 @@ struct Share {
   uint64_t offset = 0;  // of the window in the first chunk
   uint64_t mapped = 0;  // bytes of all chunks
   uint64_t chunks = 0;
+  uint64_t made = 0;       // or 1
   uint32_t number = 0;     // of the windows of the rank's process
   uint32_t symmetric = 0;  // or 1
 };
@@ -61,7 +62,7 @@ class Making {
         filled_(static_cast<size_t>(team_.size)) {}
 
   Result<std::unique_ptr<Window>> Run(const Status& ready, const OwnShare& own) {
-    Share mine{own.bytes, 0, 0, 0, NextNumber(), own.symmetric};
+    Share mine{own.bytes, 0, 0, 0, own.made, NextNumber(), own.symmetric};
     const Status found = ready.ok() ? Look(own.memory, &mine) : ready;
     AXCCL_RETURN_IF_ERROR(gather_->AllGather(&mine, sizeof(mine), shares_.data()));
     AXCCL_RETURN_IF_ERROR(Agree(found.ok() ? Place() : found));
@@ -69,7 +70,7 @@ class Making {
     for (const Share& share : shares_) most = std::max(most, share.chunks);
     for (size_t first = 0; first < most; first += kAtATime) AXCCL_RETURN_IF_ERROR(MapFrom(first));
     AXCCL_RETURN_IF_ERROR(Agree(Write()));
-    WindowPlaces places{kept_->handle, begin_, stride_, team_, static_cast<int>(members_.size()), {}, 0, false};
+    WindowPlaces places = Places();
     places.id = shares_[0].number;
     places.symmetric = std::all_of(shares_.begin(), shares_.end(), [](const Share& of) { return of.symmetric != 0; });
     for (int i = 0; i < team_.size; ++i) places.bytes.push_back(ShareOf(i).bytes);
@@ -83,6 +84,10 @@ class Making {
   Status Agree(const Status& mine) const { return exec::Agree(gather_, members_.size(), mine); }
   const Share& ShareOf(int i) const { return shares_[static_cast<size_t>(team_.first + i)]; }
   const Member& MemberOf(int i) const { return members_[static_cast<size_t>(team_.first + i)]; }
+
+  WindowPlaces Places() const {
+    return {kept_->handle, begin_, stride_, team_, static_cast<int>(members_.size()), {}, 0, false};
+  }
 
   // Finds this rank's chunks.
   Status Look(const void* memory, Share* mine) {
@@ -102,8 +107,22 @@ class Making {
                       static_cast<unsigned long long>(kAlignment));
   }
 
+  // Kernels take it that all ranks have the same in memory that is made for them.
+  Status Compare() const {
+    const Share& mine = shares_[static_cast<size_t>(rank_)];
+    for (size_t r = 0; r < shares_.size() && mine.made != 0; ++r) {
+      if (shares_[r].bytes == mine.bytes) continue;
+      return MakeStatus(Code::kInvalidUsage,
+                        "rank %d asks for %llu bytes and rank %zu for %llu; all ranks must pass the same requirements",
+                        rank_, static_cast<unsigned long long>(mine.bytes), r,
+                        static_cast<unsigned long long>(shares_[r].bytes));
+    }
+    return Status();
+  }
+
   // Decides where all shares are, and reserves the addresses.
   Status Place() {
+    AXCCL_RETURN_IF_ERROR(Compare());
     AXCCL_ASSIGN_OR_RETURN(const uint64_t unit, cuda_ipc::UnitOf(device_));
     for (int i = 0; i < team_.size; ++i) lead_ = std::max(lead_, ShareOf(i).offset);
     uint64_t most = 1;
@@ -169,11 +188,7 @@ class Making {
       if (filled_[static_cast<size_t>(i)] == ShareOf(i).mapped) continue;
       return MakeStatus(Code::kRemoteError, "rank %d offers less memory than announced", team_.first + i);
     }
-    WindowOnDevice window;
-    window.lsaFlatBase = begin_;
-    window.lsaRank = rank_ - team_.first;
-    window.worldRank = rank_;
-    window.stride4G = static_cast<uint32_t>(stride_ / kStride);
+    const WindowOnDevice window = OnDevice(Places(), rank_);
     AXCCL_ASSIGN_OR_RETURN(kept_->handle, device_.Take(sizeof(window)));
     return device_.Upload(kept_->handle, &window, sizeof(window));
   }

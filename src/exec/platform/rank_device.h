@@ -80,6 +80,8 @@ class RankDevice : public StateMaker {
                                                      const OwnShare& /*share*/) {
     return MakeStatus(Code::kInternalError, "ranks on %s have no windows", platform().log_name());
   }
+  // Where kernels find the rank's windows by addresses (NCCL's table of windows); 0 if there are none.
+  virtual uint64_t window_table() const { return 0; }
   // Why no memory can become a window, on any rank; ok if some can.
   virtual Status WhyNoWindows() const { return Status(); }
   // Checks and launches one call, on the caller's thread as far as it can go without waiting.

@@ -40,6 +40,15 @@ LsaTeam LsaTeamOf(const std::vector<Member>& members, int rank) {
   return {rank / size * size, size};
 }
 
+WindowOnDevice OnDevice(const WindowPlaces& places, int rank) {
+  WindowOnDevice window;
+  window.lsaFlatBase = places.flat;
+  window.lsaRank = rank - places.team.first;
+  window.worldRank = rank;
+  window.stride4G = static_cast<uint32_t>(places.stride >> 32);
+  return window;
+}
+
 Window::Window(WindowPlaces places, std::shared_ptr<void> memory)
     : held_(std::make_shared<const Held>(Held{std::move(places), std::move(memory)})) {
   std::lock_guard lock(TheWindows().mutex);

@@ -1,6 +1,6 @@
 // A window on a device: memory of ranks that kernels of the application reach by the window's handle.
 //
-// What NCCL promises (its user guide; nccl_device.h of 2.28.7 to 2.30, whose functions are inlined into applications):
+// What NCCL promises (its user guide; nccl_device.h of 2.28.7 to 2.32, whose functions are inlined into applications):
 // - Ranks that reach each other's memory by load and store are an LSA team: consecutive ranks of the communicator, as
 //   many in each team. So where machines have stretches of ranks of different lengths, a team has their greatest common
 //   divisor.
@@ -11,10 +11,13 @@
 //   NCCL_WIN_REQUIRED_ALIGNMENT. Sizes may differ from rank to rank (since 2.30; before, they had to be equal): kernels
 //   mind how much there is.
 // - Deregistration is local. Until all ranks have done it, no kernel of any may use the window.
+// - A device communicator (ncclDevCommCreate) has a window of memory that the library makes, zero at first, in which
+//   barriers and buffers of kernels are.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "src/base/status.h"
@@ -52,6 +55,7 @@ struct OwnShare {
   void* memory = nullptr;
   uint64_t bytes = 0;
   bool symmetric = false;  // with NCCL_WIN_COLL_SYMMETRIC
+  bool made = false;       // it is memory that is made for the window, zeroed; all ranks must ask for as much
 };
 
 // Where all the memory is, for kernels of this rank's device.
@@ -65,6 +69,9 @@ struct WindowPlaces {
   uint64_t id = 0;              // the same on all ranks, and of no other window of the communicator
   bool symmetric = false;       // all ranks have registered it with NCCL_WIN_COLL_SYMMETRIC
 };
+
+// What kernels of `rank`, one of the team, read of it.
+WindowOnDevice OnDevice(const WindowPlaces& places, int rank);
 
 // A window of this process, found by its handle while it lives. Thread-safe.
 class Window {
@@ -81,6 +88,8 @@ class Window {
   std::shared_ptr<const WindowPlaces> places() const { return {held_, &held_->places}; }
   // Expires when the window goes.
   std::weak_ptr<const void> life() const { return life_; }
+  // Keeps something until the window goes.
+  void Hold(std::shared_ptr<void> thing) { things_.push_back(std::move(thing)); }
 
   // The address of a byte in the share of a member of the team, for kernels of the rank whose window it is.
   static Result<void*> AddressIn(const void* handle, uint64_t offset, int team_rank);
@@ -98,6 +107,7 @@ class Window {
   };
   const std::shared_ptr<const Held> held_;
   const std::shared_ptr<const char> life_ = std::make_shared<const char>();
+  std::vector<std::shared_ptr<void>> things_;
 };
 
 }  // namespace axccl::exec
