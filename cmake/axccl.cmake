@@ -74,6 +74,12 @@ function(axccl_large_units)
   endif()
 endfunction()
 
+# axccl_apart(SOURCE...): each is a unit of its own also where others of this folder are joined, because names in its unnamed
+# namespace are also names of theirs.
+function(axccl_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # axccl_read_headers_once(TARGET APART): half of the time of most sources goes into headers. The library's targets share
 # those of the standard, precompiled with axccl_base, and are compiled as large units unless APART is true.
 function(axccl_read_headers_once target apart)
