@@ -152,6 +152,17 @@ function(axccl_start_first)
   endforeach()
 endfunction()
 
+# axccl_sampled(ONE_OF TEST...): entries that repeat suites in another setting, or are long. Each runs every ONE_OFth of its
+# tests, other ones with each seed; of 1 the cases of its tests are sampled alone. `tools/test full` runs all.
+function(axccl_sampled one_of)
+  foreach(test ${ARGN})
+    if(TEST ${test})
+      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT AXCCL_TEST_ONE_OF=${one_of})
+      set_property(TEST ${test} APPEND PROPERTY LABELS sampled)
+    endif()
+  endforeach()
+endfunction()
+
 # axccl_full_only(TARGET...): what only `tools/test full` builds. It runs the tests of CTest's configuration "full" as well.
 add_custom_target(full_checks)
 function(axccl_full_only)

@@ -99,7 +99,7 @@ TEST(Fuzz, CasesKeepToTheirBytes) {
 }
 
 TEST(Fuzz, RandomProgramsUnderRandomSettings) {
-  const uint64_t end = NowNs() + (FullTests() ? 600'000'000'000u : 10'000'000'000u);
+  const uint64_t end = NowNs() + (FullTests() ? 600'000'000'000u : 5'000'000'000u);
   int runs = 0;
   for (; runs == 0 || (NowNs() < end && !HasFailure()); ++runs) {
     const Program program = MakeProgram(Scramble(Seed(), 77, static_cast<uint64_t>(runs)));

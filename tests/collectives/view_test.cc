@@ -51,6 +51,9 @@ void RunSplitRows(RankContext& context, uint64_t seed, int cases) {
   }
 }
 
+// Half of the cases unless all are asked for; a tenth on GPUs, because one in software is slow.
+int Some(int cases) { return cases / (harness::AllTests() ? 1 : 2) / (harness::OnGpu() ? 10 : 1); }
+
 class ViewTest : public testing::TestWithParam<Layout> {};
 
 TEST_P(ViewTest, RandomCasesAgreeWithTheDefinition) {
@@ -58,8 +61,7 @@ TEST_P(ViewTest, RandomCasesAgreeWithTheDefinition) {
   for (const char* algorithms : {"", "direct", "oneshot", "ring", "tree", "twoshot", "AllGather:bruck;AllReduce:rhd"}) {
     SCOPED_TRACE("NCCL_ALGO=" + std::string(algorithms) + " AXCCL_TEST_SEED=" + std::to_string(Seed()));
     const uint64_t seed = Scramble(Seed(), ++round);
-    // The GPU may be one in software, which is slow.
-    const int cases = (algorithms[0] == 0 ? 400 : 120) / (harness::OnGpu() ? 10 : harness::FullTests() ? 1 : 2);
+    const int cases = Some(algorithms[0] == 0 ? 400 : 120);
     RunOptions options;
     // Little scratch memory, so that larger cases take several turns.
     options.environment = {{"NCCL_ALGO", algorithms}, {"AXCCL_SCRATCH_BYTES", "128K"}};
@@ -75,7 +77,7 @@ TEST_P(ViewTest, RowsThatAreSplitAgreeWithTheDefinition) {
   for (const char* order : {"any", "group"}) {
     SCOPED_TRACE("AXCCL_ORDER=" + std::string(order) + " AXCCL_TEST_SEED=" + std::to_string(Seed()));
     const uint64_t seed = Scramble(Seed(), 0x7035, ++round);
-    const int cases = harness::OnGpu() ? 6 : harness::FullTests() ? 60 : 30;
+    const int cases = Some(60);
     RunOptions options;
     options.environment = {{"AXCCL_ORDER", order}};
     RunRanks(

@@ -32,7 +32,7 @@ TEST_P(SlicedRunTest, EveryChunkHasItsValueWhenItsWordIsOne) {
   const auto [ranks, layout] = GetParam();
   SCOPED_TRACE(SeedText());
   Random random(Scramble(harness::Seed(), static_cast<uint64_t>(ranks), static_cast<uint64_t>(layout)));
-  const int rounds = harness::FullTests() ? 20 : harness::TimeScale() == 1 ? 3 : 1;
+  const int rounds = harness::FullTests() ? 20 : 1;
   for (int round = 0; round < rounds; ++round) {
     algo::ForEachChunked(ranks, 1, [&, layout = layout](const Contract& c, std::string_view, const Chunking& chunking) {
       if (testing::Test::HasFailure()) return;

@@ -467,6 +467,25 @@ bool FullTests() {
   return value != nullptr && value[0] == '1';
 }
 
-bool IsSampled(uint64_t a, uint64_t b) { return FullTests() || Scramble(Seed(), a, b) % 2 == 0; }
+bool AllTests() {
+  const char* value = std::getenv("AXCCL_TEST_ALL");
+  return FullTests() || (value != nullptr && value[0] == '1');
+}
+
+bool IsSampled(uint64_t a, uint64_t b, uint64_t one_in) { return AllTests() || Scramble(Seed(), a, b) % one_in == 0; }
+
+namespace {
+
+// GoogleTest chooses the tests when main runs them.
+[[maybe_unused]] const bool takes_some = [] {
+  const char* const text = std::getenv("AXCCL_TEST_ONE_OF");
+  const uint64_t one_of = text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+  if (one_of < 2 || AllTests()) return false;
+  setenv("GTEST_TOTAL_SHARDS", std::to_string(one_of).c_str(), 1);
+  setenv("GTEST_SHARD_INDEX", std::to_string(Seed() % one_of).c_str(), 1);
+  return true;
+}();
+
+}  // namespace
 
 }  // namespace axccl::harness

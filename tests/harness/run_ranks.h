@@ -114,8 +114,11 @@ void RunRanks(const Layout& layout, const Body& body, const RunOptions& options 
 int TimeScale();
 // Whether AXCCL_TEST_FULL=1 selects the large grids, and complete instead of sampled tests.
 bool FullTests();
-// Whether a test that samples its cases runs this one: AXCCL_TEST_FULL=1 selects all, otherwise the seed draws half of
-// them.
-bool IsSampled(uint64_t a, uint64_t b);
+// Whether AXCCL_TEST_ALL=1 (or FULL) selects what is otherwise sampled: all cases of a test, and all tests of a CTest
+// entry for which AXCCL_TEST_ONE_OF=n has the seed draw every nth one.
+bool AllTests();
+// Whether a test that samples its cases runs this one: AllTests() selects all, otherwise the seed draws half of them,
+// or one in `one_in`.
+bool IsSampled(uint64_t a, uint64_t b, uint64_t one_in = 2);
 
 }  // namespace axccl::harness

@@ -49,8 +49,8 @@ struct Sampling {
 
 Sampling SamplingFor(int ranks) {
   if (harness::FullTests()) return {1, 1};
-  Sampling s = ranks <= 4 ? Sampling{2, 1} : ranks <= 6 ? Sampling{4, 6} : Sampling{12, 6};
-  if (sanitized) s = ranks <= 3 ? Sampling{4, 2} : Sampling{s.mutants * 50, s.accepted};
+  Sampling s = ranks <= 4 ? Sampling{4, 1} : ranks <= 6 ? Sampling{8, 6} : Sampling{24, 6};
+  if (sanitized) s = ranks <= 3 ? Sampling{4, 2} : Sampling{s.mutants * 25, s.accepted};
   return s;
 }
 
@@ -231,7 +231,7 @@ class RejectionTest : public ::testing::TestWithParam<int> {};
 TEST_P(RejectionTest, ModelAgreesAndRunsFail) {
   SCOPED_TRACE("AXCCL_TEST_SEED=" + std::to_string(harness::Seed()));
   harness::Random random(harness::Seed());
-  const uint64_t one_in = harness::FullTests() ? 1 : sanitized ? 40 : GetParam() <= 3 ? 2 : 12;
+  const uint64_t one_in = harness::FullTests() ? 1 : sanitized ? 40 : GetParam() <= 3 ? 4 : 24;
   long faults = 0, harmless_leaks = 0, order_faults = 0, failed_runs = 0;
   const auto check_schedule = [&](const Schedule& original, const std::string& name) {
     Schedule mutant = original;
