@@ -15,7 +15,10 @@ using harness::Threads;
 class RandomPipelineTest : public testing::TestWithParam<Layout> {};
 
 TEST_P(RandomPipelineTest, EveryChunkHasItsValueWhenItIsThere) {
-  const int cases = (harness::FullTests() ? 400 : 60) / (GetParam().nranks() > 16 ? 3 : 1);
+  const int cases = (harness::FullTests()       ? 400
+                     : harness::TimeScale() > 1 ? 20
+                                                : 60) /
+                    (GetParam().nranks() > 16 ? 3 : 1);
   harness::RunOptions options;
   options.deadline = std::chrono::seconds(60);
   harness::RunRanks(
