@@ -119,17 +119,6 @@ class Kernel {
   void* function_ = nullptr;
 };
 
-void RunOnGpus(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body) {
-  RunRanks(layout, [&body](RankContext& context) {
-    ASSERT_NE(EnterGpu(context.first_rank() / context.local_ranks() % 2), nullptr);
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    body(context, clique);
-    ASSERT_TRUE(context.Barrier());
-    ASSERT_TRUE(clique.Destroy());
-  });
-}
-
 class DeviceComms : public testing::TestWithParam<std::tuple<Layout, unsigned>> {};
 INSTANTIATE_TEST_SUITE_P(Versions, DeviceComms,
                          testing::Combine(testing::Values(Threads(3), Processes(2), OneThread(2)),
@@ -154,7 +143,7 @@ uint64_t SumOf(int rank, int ranks, int block) {
 
 TEST_P(DeviceComms, KernelsMeet) {
   const unsigned version = std::get<1>(GetParam());
-  RunOnGpus(std::get<0>(GetParam()), [version](RankContext& context, Clique& clique) {
+  RunOnBothGpus(std::get<0>(GetParam()), [version](RankContext& context, Clique& clique) {
     const int n = context.nranks();
     std::vector<DeviceComm> comms(static_cast<size_t>(clique.size()), DeviceComm(version));
     std::vector<uint32_t> handles(comms.size());
@@ -221,7 +210,7 @@ TEST_P(DeviceComms, KernelsMeet) {
 
 // Of more than one piece of the table, and after some have gone.
 TEST(GpuDeviceComms, FindWindowsByBuffers) {
-  RunOnGpus(Processes(2), [](RankContext& context, Clique& clique) {
+  RunOnBothGpus(Processes(2), [](RankContext& context, Clique& clique) {
     constexpr size_t kWindows = 40, kEach = 8192;
     const WindowMemory memory(kChunk);
     std::vector<ncclWindow_t> windows(kWindows);
@@ -291,7 +280,7 @@ TEST(GpuDeviceComms, OfACommunicatorThatDoesNotBlock) {
 }
 
 TEST(GpuDeviceComms, WhatCannotBeIsAnErrorAtOnce) {
-  RunOnGpus(Threads(2), [](RankContext& context, Clique& clique) {
+  RunOnBothGpus(Threads(2), [](RankContext& context, Clique& clique) {
     DeviceComm comm(23007);
     const auto refuses = [&](const Wishes& wishes, ncclResult_t expected, std::initializer_list<const char*> words) {
       EXPECT_EQ(comm.Create(clique.comm(), wishes), expected);
@@ -328,7 +317,7 @@ TEST(GpuDeviceComms, WhatCannotBeIsAnErrorAtOnce) {
 
 // All ranks learn of what one of them does differently, and may call again.
 TEST(GpuDeviceComms, RanksThatDifferGetErrors) {
-  RunOnGpus(Processes(2), [](RankContext& context, Clique& clique) {
+  RunOnBothGpus(Processes(2), [](RankContext& context, Clique& clique) {
     DeviceComm comm(0);
     Wishes wishes{};
     wishes.lsa_barriers = 1000 * (context.rank() + 1);
@@ -362,7 +351,7 @@ struct Properties {
 };
 
 TEST(GpuDeviceComms, AreAmongTheProperties) {
-  RunOnGpus(Processes(2), [](RankContext& context, Clique& clique) {
+  RunOnBothGpus(Processes(2), [](RankContext& context, Clique& clique) {
     Properties properties;
     std::memset(&properties, kSentinel, sizeof(properties));
     properties.size = sizeof(properties);

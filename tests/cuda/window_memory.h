@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,19 @@
 namespace axccl::tests {
 
 inline constexpr uint8_t kSentinel = 0xa5;
+
+// Ranks use the two devices in turn, or those of a thread one.
+inline void RunOnBothGpus(const harness::Layout& layout,
+                          const std::function<void(harness::RankContext&, harness::Clique&)>& body) {
+  harness::RunRanks(layout, [&body](harness::RankContext& context) {
+    ASSERT_NE(harness::EnterGpu(context.first_rank() / context.local_ranks() % 2), nullptr);
+    harness::Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    body(context, clique);
+    ASSERT_TRUE(context.Barrier());  // no rank frees what others use
+    ASSERT_TRUE(clique.Destroy());
+  });
+}
 
 // Memory of the device, of ncclMemAlloc, all sentinels at first.
 class WindowMemory {

@@ -22,20 +22,6 @@ using harness::RankContext;
 using harness::RunRanks;
 using harness::Threads;
 
-using Body = std::function<void(RankContext&, Clique&)>;
-
-// Ranks use the two devices in turn, or those of a thread one.
-void RunOnGpus(const Layout& layout, const Body& body) {
-  RunRanks(layout, [&body](RankContext& context) {
-    ASSERT_NE(EnterGpu(context.first_rank() / context.local_ranks() % 2), nullptr);
-    Clique clique;
-    ASSERT_TRUE(clique.Init(context));
-    body(context, clique);
-    ASSERT_TRUE(context.Barrier());  // no rank frees what others use
-    ASSERT_TRUE(clique.Destroy());
-  });
-}
-
 ncclWindow_t Register(ncclComm_t comm, void* memory, size_t bytes) {
   ncclWindow_t window = nullptr;
   EXPECT_OK(ncclCommWindowRegister(comm, memory, bytes, &window, NCCL_WIN_COLL_SYMMETRIC));
@@ -57,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Windows,
 
 // Every rank writes into every share, a stretch of odd length that is its own, and reads what all have written there.
 TEST_P(Windows, KernelsReadAndWriteEveryShare) {
-  RunOnGpus(GetParam(), [](RankContext& context, Clique& clique) {
+  RunOnBothGpus(GetParam(), [](RankContext& context, Clique& clique) {
     constexpr size_t kBytes = 3 * kChunk / 2 + 12345, kStep = 4099, kSize = 1013;
     const int n = context.nranks();
     std::vector<std::unique_ptr<WindowMemory>> memory;
@@ -153,8 +139,8 @@ void UseManyWindows(RankContext& context, Clique& clique) {
   ASSERT_TRUE(context.Barrier());
 }
 TEST(GpuWindows, OfAllSizesAndOffsets) {
-  RunOnGpus(Threads(3), UseManyWindows);
-  RunOnGpus(Processes(3), UseManyWindows);
+  RunOnBothGpus(Threads(3), UseManyWindows);
+  RunOnBothGpus(Processes(3), UseManyWindows);
 }
 
 // More chunks than are exchanged at a time.
@@ -184,13 +170,13 @@ void UseChunks(RankContext& context, Clique& clique) {
   EXPECT_OK(ncclCommWindowDeregister(clique.comm(), window));
 }
 TEST(GpuWindows, OfManyChunks) {
-  RunOnGpus(Threads(2), UseChunks);
-  RunOnGpus(Processes(3), UseChunks);
+  RunOnBothGpus(Threads(2), UseChunks);
+  RunOnBothGpus(Processes(3), UseChunks);
 }
 
 // Ranks of one process need no files.
 TEST(GpuWindows, OfChunksThatNoOtherProcessCanHave) {
-  RunOnGpus(Threads(2), [](RankContext& context, Clique& clique) {
+  RunOnBothGpus(Threads(2), [](RankContext& context, Clique& clique) {
     const ChunkedMemory memory(2, false);
     const ncclWindow_t window = Register(clique.comm(), memory.at(), 2 * kChunk);
     const WindowKernel kernel(clique.stream());
@@ -206,7 +192,7 @@ TEST(GpuWindows, OfChunksThatNoOtherProcessCanHave) {
 
 // What the host gets is what kernels compute.
 TEST(GpuWindows, HostFunctionsGiveAddresses) {
-  RunOnGpus(Processes(3), [](RankContext& context, Clique& clique) {
+  RunOnBothGpus(Processes(3), [](RankContext& context, Clique& clique) {
     const int rank = context.rank();
     const WindowMemory memory(kChunk);
     const size_t bytes = 1000 * static_cast<size_t>(rank) + 1000;
@@ -242,7 +228,7 @@ TEST(GpuWindows, HostFunctionsGiveAddresses) {
 
 // Collectives take the buffers of windows as any other.
 TEST(GpuWindows, CollectivesUseTheBuffers) {
-  RunOnGpus(Processes(2), [](RankContext& context, Clique& clique) {
+  RunOnBothGpus(Processes(2), [](RankContext& context, Clique& clique) {
     const WindowMemory memory(kChunk);
     const ncclWindow_t window = Register(clique.comm(), memory.at(), kChunk);
     const auto word = reinterpret_cast<uint64_t>(memory.at());
@@ -260,7 +246,7 @@ TEST(GpuWindows, CollectivesUseTheBuffers) {
 
 // More than the ranks exchange at a time.
 TEST(GpuWindows, ManyInOneGroup) {
-  RunOnGpus(OneThread(3), [](RankContext&, Clique& clique) {
+  RunOnBothGpus(OneThread(3), [](RankContext&, Clique& clique) {
     constexpr size_t kEach = 20, kBytes = 8192;
     const WindowMemory memory(3 * kChunk);
     const auto place = [](int rank, size_t w) { return static_cast<size_t>(rank) * kChunk + w * kBytes; };
