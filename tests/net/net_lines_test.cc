@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,7 +36,8 @@ bool Settles(RankContext& context, int expected) {
 void AwaitState(RankContext& context, uint64_t process, char state) {
   const auto there = [&] {
     std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-    const std::string stat{std::istreambuf_iterator<char>(file), {}};
+    std::string stat;
+    std::getline(file, stat);  // fails if the process goes meanwhile
     return stat.empty() || stat.find(std::string(") ") + state) != std::string::npos;
   };
   while (!there() && !context.AnyFailed()) usleep(1000);
@@ -80,6 +80,43 @@ TEST(LinesTest, ConnectionsLeadOnlyWhereSomethingGoes) {
                ASSERT_TRUE(context.Barrier());
              },
              {{"NCCL_ALGO", "hierarchical"}, {"AXCCL_NET_MEASURE", "never"}});
+}
+
+// Rank 1 is stopped when the others leave it out. Nobody has called it before, and it does not take their calls.
+TEST(LinesTest, WhoIsLeftOutWhileItIsStoppedHoldsUpNobody) {
+  constexpr int kPid = 20, kStops = 21;
+  RunOnHosts(2, 6,
+             [](const TestHosts&, RankContext& context) {
+               harness::Clique clique;
+               ASSERT_TRUE(clique.Init(context));
+               if (context.rank() == 1) context.Set(kPid, static_cast<uint64_t>(getpid()));
+               ASSERT_TRUE(context.Barrier());
+               if (context.rank() == 1) {
+                 context.Await(kStops);
+                 return context.Freeze();
+               }
+               if (context.rank() == 0) {
+                 context.Set(kStops, 1);
+                 AwaitState(context, context.Get(kPid), 'T');
+               }
+               ASSERT_TRUE(context.Barrier(1, 5));
+               const auto begin = harness::NowNs();
+               int excluded = 1;
+               ncclComm_t small = nullptr, again = nullptr;
+               ASSERT_OK(ncclCommShrink(clique.comm(), &excluded, 1, &small, nullptr, NCCL_SHRINK_DEFAULT));
+               ASSERT_OK(ncclCommSplit(small, 0, 0, &again, nullptr));
+               AllReduce(clique, again, 1000);
+               ASSERT_OK(ncclCommDestroy(again));
+               ASSERT_OK(ncclCommDestroy(small));
+               EXPECT_LT(harness::NowNs() - begin, harness::AllowedNs(3000));
+               ASSERT_TRUE(context.Barrier(2, 5));
+               clique.ForgetComms();
+               ASSERT_TRUE(context.Barrier(3, 5));
+               if (context.rank() == 0) {
+                 EXPECT_EQ(kill(static_cast<pid_t>(context.Get(kPid)), SIGKILL), 0);
+               }
+             },
+             {{"AXCCL_NET_MEASURE", "never"}});
 }
 
 // To make a channel, ranks talk only to its members. Those of 4 and 5 have a connection already.

@@ -367,8 +367,8 @@ void Lines::AwaitTold(const ProcessId& process, service::Clock::time_point limit
   if (machine == machines_.end()) return;
   const auto has_more = [&](const auto& entry) {
     const auto& [key, line] = entry;
-    return !line.ending && !line.cut && !(line.notices.empty() && line.unsent.empty()) &&
-           machines_.at(key.process) == machine->second;
+    const bool counts = HasLifeline(process) ? key.process == process : machines_.at(key.process) == machine->second;
+    return counts && !line.ending && !line.cut && !(line.notices.empty() && line.unsent.empty());
   };
   changed_.wait_until(lock, limit,
                       [&] { return to_tell_ == 0 && std::none_of(lines_.begin(), lines_.end(), has_more); });

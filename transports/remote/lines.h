@@ -100,8 +100,8 @@ class Lines {
   // The same, and by way of the other processes of its machine that there are lifelines to: for what may come twice,
   // and in any order. Calls only if there is no lifeline to the machine.
   bool TellSomehow(const ProcessId& process, const Notice& notice);
-  // Waits until this process's kernel has all that its machine was told so far, those lines have ended, or `limit`. Not
-  // on the service thread.
+  // Waits until this process's kernel has all that the process was told so far, or, if there is no lifeline to it, its
+  // machine; those lines have ended; or `limit`. Not on the service thread.
   void AwaitTold(const ProcessId& process, service::Clock::time_point limit);
   // The object that Get has made; null before.
   static Lines* Made();

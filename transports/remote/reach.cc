@@ -205,7 +205,7 @@ void Reach::BeginFlush() {
 void Reach::AwaitFlush(std::chrono::milliseconds patience) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(*mutex_);
-  if (lanes() == 0) {
+  if (lanes() == 0 || flushes_ == 0) {  // there were no lanes when the flush began
     lock.unlock();
     return AwaitAside(limit);
   }
