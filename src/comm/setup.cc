@@ -320,6 +320,15 @@ class Builder {
     return place_of_[self()] % fewer == place_of_[rank] % fewer;
   }
 
+  // The process that passes on what this one tells all ranks.
+  std::array<uint8_t, 16> RelayTo(size_t rank) const {
+    size_t relay = rank;
+    for (size_t other = 0; !Watches(relay) && other < ranks(); ++other) {
+      if (machine_of_[other] == machine_of_[rank] && Watches(other)) relay = other;
+    }
+    return peers_[relay].address.process_id;
+  }
+
   // The same in all communicators.
   uint64_t MachineOf(size_t rank) const {
     const transport::HostId& host = peers_[rank].address.host_id;
@@ -366,6 +375,7 @@ class Builder {
     options.arrived = [own, keep = own_] { exec::WakeMember(own); };
     options.machine = MachineOf(rank);
     options.watch = Watches(rank);
+    options.relay = RelayTo(rank);
     const auto first = static_cast<size_t>(process_of_[rank]);
     if (first < rank) options.sibling = reaches_[first].get();
     const bool both_have_ucx = over_ucx_ && !options.address.rails[0].worker.empty();

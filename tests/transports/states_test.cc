@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "transports/remote/reach.h"
+#include "transports/remote/told_states.h"
 
 namespace axccl::remote {
 namespace {
@@ -115,11 +116,46 @@ TEST(StatesTest, NoneReplacesOneThatHadATurnAndOthersStillCount) {
 TEST(StatesTest, AboutTooManyPlacesAreNonsense) {
   std::mutex mutex;
   const auto reach = TestReach::Make(&mutex);
-  for (uint32_t i = 0; i < 65; ++i) {
+  for (uint32_t i = 0; i < 257; ++i) {
     EXPECT_FALSE(reach->Died()) << i;
     Arrive(reach.get(), {false, i + 1, 8 * i, 1});
   }
   EXPECT_TRUE(reach->Died());
+}
+
+using Stretch = transport::Reach::Stretch;
+
+// Of each place, in the order of the last times, what was told last.
+TEST(ToldStatesTest, KeepsWhatWasToldLast) {
+  constexpr uint64_t kNoLine = transport::Reach::kNoLine;
+  std::vector<std::byte> block(4096);
+  const auto set = [&](uint64_t at, int value) { block[at] = static_cast<std::byte>(value); };
+  const Memory memory(0, block.data(), nullptr, block.size());
+  ToldStates told;
+  const Stretch members{512, 16}, text{640, 192}, round{1024, 24}, longer{1024, 40}, other{2048, 8};
+  told.Note(memory, {}, kFirst);
+  set(512, 1);
+  told.Note(memory, {&members, 1}, kFirst);
+  told.Note(memory, {&longer, 1}, kNoLine);
+  set(2048, 2);
+  told.Note(memory, {&other, 1}, kNoLine);
+  set(640, 3), set(kFirst, 4);
+  told.Note(memory, {&text, 1}, kFirst);
+  set(1024, 5);
+  told.Note(memory, {&round, 1}, kNoLine);
+  std::fill(block.begin(), block.end(), std::byte{9});
+  std::string all;
+  told.ForEach([&](std::span<const Stretch> stretches, const transport::Reach::LineAt& line) {
+    all +=
+        line.offset == kNoLine ? "-" : std::to_string(static_cast<int>(*static_cast<const std::byte*>(line.content)));
+    for (const Stretch& stretch : stretches)
+      all += " " + std::to_string(stretch.offset) + "+" + std::to_string(stretch.bytes) + ":" +
+             std::to_string(static_cast<int>(*stretch.content));
+    all += "; ";
+  });
+  EXPECT_EQ(all, "- 2048+8:2; 4 512+16:1 640+192:3; - 1024+24:5; ");
+  told.Clear();
+  EXPECT_TRUE(told.empty());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -31,18 +32,19 @@ void AwaitUntil(const harness::RankContext& context, const Holds& holds) {
   EXPECT_TRUE(holds());
 }
 
-// A rank and its peer in one communicator: a word, in the first line of the block.
+// A rank and its peer in one communicator: words at the beginnings of lines of the block.
 struct Pair {
   static constexpr uint64_t kBlockBytes = 4096;
 
   Pair() : block(kBlockBytes) {}
-  void Say(uint64_t value) { std::memcpy(block.data(), &value, sizeof value); }
-  uint64_t Heard() const {
-    return __atomic_load_n(reinterpret_cast<const uint64_t*>(reach->block()), __ATOMIC_ACQUIRE);
+  void Say(uint64_t value, size_t line = 0) { std::memcpy(block.data() + line, &value, sizeof value); }
+  uint64_t Heard(size_t line = 0) const {
+    return __atomic_load_n(reinterpret_cast<const uint64_t*>(reach->block() + line), __ATOMIC_ACQUIRE);
   }
 
   std::vector<std::byte> block;
   std::shared_ptr<transport::Reach> reach;
+  std::shared_ptr<std::atomic<int>> arrived = std::make_shared<std::atomic<int>>(0);  // messages
 };
 
 // What the process of a rank needs for all its pairs.
@@ -66,8 +68,9 @@ class Node {
 
   static std::array<uint8_t, 16> ProcessOf(int rank) { return harness::ProcessId(rank + 1); }
 
-  // `sibling`: null, or an earlier pair with the same peer. `machine`: the peer's.
-  void Connect(Pair* pair, uint64_t comm, int peer, uint64_t machine, bool watch, const Pair* sibling = nullptr) {
+  // `sibling`: null, or an earlier pair with the same peer. `machine`: the peer's. `relay`: a rank there, or none.
+  void Connect(Pair* pair, uint64_t comm, int peer, uint64_t machine, bool watch, const Pair* sibling = nullptr,
+               int relay = -1) {
     remote::ConnectOptions options;
     options.comm = comm;
     options.self = static_cast<uint32_t>(context_.rank());
@@ -78,9 +81,10 @@ class Node {
     std::memcpy(&options.address.rails[0].lifeline, Shared(peer) + own_.key.size(), sizeof(sockaddr_storage));
     options.block = pair->block.data();
     options.block_bytes = Pair::kBlockBytes;
-    options.arrived = [] {};
+    options.arrived = [arrived = pair->arrived] { ++*arrived; };
     options.machine = machine;
     options.watch = watch;
+    if (relay >= 0) options.relay = ProcessOf(relay);
     options.sibling = sibling != nullptr ? sibling->reach.get() : nullptr;
     pair->reach = tcp::Connect(std::move(options)).value();
   }

@@ -1,4 +1,4 @@
-// Three processes on two machines, of which one passes on what another one is told, and is stopped meanwhile.
+// Three processes on two machines, of which one passes on what another one is told, and is stopped meanwhile, or ends.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -97,6 +97,168 @@ TEST_P(RelayTest, AStateThatComesLateReplacesNothing) {
 INSTANTIATE_TEST_SUITE_P(Ways, RelayTest, testing::Values(Newer::kInItsTurn, Newer::kStateOnALifeline),
                          [](const auto& info) {
                            return info.param == Newer::kInItsTurn ? "InItsTurn" : "StateOnALifeline";
+                         });
+
+// The ranks of one process each. The sender watches the relay alone, which passes on what it tells the receiver.
+struct Trio {
+  explicit Trio(RankContext* of) : context(*of), node(of) {
+    if (context.rank() == kRelay) {
+      node.Connect(&to_relay, 1, kSender, kFirstMachine, true);
+      EXPECT_TRUE(Lines::Made()->AddMates({Node::ProcessOf(kReceiver)}).ok());
+    } else if (context.rank() == kSender) {
+      node.Connect(&to_relay, 1, kRelay, kSecondMachine, true);
+      node.Connect(&pair, 1, kReceiver, kSecondMachine, false, nullptr, kRelay);
+      node.Connect(&last, 2, kReceiver, kSecondMachine, false, &pair, kRelay);
+      Lines::Made()->AwaitLifelines(Node::ProcessOf(kRelay), service::Clock::now() + kPatient);
+    } else {
+      node.Connect(&pair, 1, kSender, kFirstMachine, false);
+      node.Connect(&last, 2, kSender, kFirstMachine, false, &pair);
+      EXPECT_TRUE(Lines::Made()->AddMates({Node::ProcessOf(kRelay)}).ok());
+    }
+    EXPECT_TRUE(context.Barrier());
+  }
+  ~Trio() {
+    for (const Pair* each : {&pair, &last, &to_relay}) {
+      if (each->reach != nullptr) each->reach->Detach();
+    }
+  }
+  void TellCertainly(Pair* of, uint64_t value) {
+    of->Say(value);
+    of->reach->PublishState({}, 0, true);
+  }
+  bool HasLineToReceiver() const {
+    return Lines::Made()->Tell(Node::ProcessOf(kReceiver), {.kind = remote::Notice::kShown});
+  }
+
+  RankContext& context;
+  Node node;
+  Pair pair, last, to_relay;
+};
+
+// The relay is stopped, and passes on nothing, but the sender has something that has a turn.
+TEST(RelayedStates, AreNotOvertakenByWhatHasATurn) {
+  constexpr int kPid = 1, kHeard = 2;
+  constexpr uint64_t kFirst = 1, kSecond = 2;
+  harness::RunRanks(harness::Processes(3), [=](RankContext& context) {
+    if (context.rank() == kRelay) context.Set(kPid, static_cast<uint64_t>(getpid()));
+    Trio trio(&context);
+    if (context.rank() == kSender) {
+      const auto relay = static_cast<pid_t>(context.Get(kPid));
+      Stop(context, relay);
+      trio.TellCertainly(&trio.pair, kFirst);
+      trio.pair.Say(kSecond, 128);
+      trio.pair.reach->Publish(nullptr, {}, 128);
+      context.Await(kHeard);
+      ASSERT_EQ(kill(relay, SIGCONT), 0);
+    } else if (context.rank() == kReceiver) {
+      AwaitUntil(context, [&] { return trio.pair.Heard(128) == kSecond; });
+      EXPECT_EQ(trio.pair.Heard(), kFirst);
+      context.Set(kHeard, 1);
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Blocks the thread that passes on, until the cell is set.
+void Block(RankContext* context, int cell) {
+  const Status posted = service::Loop::Get().value()->Post([context, cell] { context->Await(cell); });
+  ASSERT_TRUE(posted.ok());
+}
+
+// The relay dies before it has looked at what it was to pass on.
+TEST(RelayedStates, AreToldAgainIfTheRelayDies) {
+  constexpr int kBlocked = 1, kSaid = 2, kNever = 3;
+  harness::RunRanks(harness::Processes(3), [](RankContext& context) {
+    Trio trio(&context);
+    if (context.rank() == kRelay) {
+      Block(&context, kNever);
+      context.Set(kBlocked, 1);
+      context.Await(kSaid);
+      context.Die();
+    }
+    if (context.rank() == kSender) {
+      context.Await(kBlocked);
+      trio.TellCertainly(&trio.pair, 1);
+      trio.TellCertainly(&trio.last, 2);
+      context.Set(kSaid, 1);
+    } else {
+      AwaitUntil(context, [&] { return trio.pair.Heard() == 1 && trio.last.Heard() == 2; });
+    }
+    ASSERT_TRUE(context.Barrier(1, 2));
+  });
+}
+
+// What the relay has passed on is no reason to call the receiver when the relay ends.
+TEST(RelayedStates, AreNotToldAgainOnceTheyHavePassed) {
+  constexpr int kHeard = 1;
+  harness::RunRanks(harness::Processes(3), [](RankContext& context) {
+    Trio trio(&context);
+    const auto relay = Node::ProcessOf(kRelay), receiver = Node::ProcessOf(kReceiver);
+    if (context.rank() == kRelay) {
+      context.Await(kHeard);
+      context.Die();
+    } else if (context.rank() == kSender) {
+      for (uint64_t value = 1; value <= 50; ++value) trio.TellCertainly(&trio.pair, value);
+      AwaitUntil(context, [&] { return Lines::Made()->HasPassed(relay, receiver, 50); });
+      context.Set(kHeard, 1);
+      AwaitUntil(context, [&] { return trio.to_relay.reach->Died(); });
+      ASSERT_TRUE(service::Loop::Get().value()->Run([] {}).ok());  // whatever follows from that has been done
+      trio.pair.Say(51, 128);
+      trio.pair.reach->Publish(nullptr, {}, 128);
+    } else {
+      AwaitUntil(context, [&] { return trio.pair.Heard(128) == 51; });
+      EXPECT_EQ(trio.pair.Heard(), 50u);
+      EXPECT_EQ(*trio.pair.arrived, 51);
+    }
+    if (context.rank() != kRelay) {
+      ASSERT_TRUE(context.Barrier(1, 2));
+    }
+  });
+}
+
+// Who leaves waits until the relay has passed on what must come. If it does not, the sender tells the receiver itself.
+enum class Relay { kWorks, kDies, kIsStopped };
+class LeavingTest : public testing::TestWithParam<Relay> {};
+
+TEST_P(LeavingTest, WaitsUntilAllIsPassedOn) {
+  constexpr int kBlocked = 1, kSaid = 2, kGoes = 3, kNever = 4, kHeard = 5, kLeft = 6;
+  const Relay relay = GetParam();
+  harness::RunRanks(harness::Processes(3), [=](RankContext& context) {
+    Trio trio(&context);
+    const bool dies = relay == Relay::kDies;
+    if (context.rank() == kRelay) {
+      Block(&context, dies ? kNever : kGoes);
+      context.Set(kBlocked, 1);
+      context.Await(kSaid);
+      if (relay == Relay::kIsStopped) context.Await(kHeard);
+      context.Set(kGoes, 1);
+      if (dies) context.Die();
+    } else if (context.rank() == kSender) {
+      context.Await(kBlocked);
+      trio.TellCertainly(&trio.pair, 1);
+      context.Set(kSaid, 1);
+      trio.pair.reach->BeginFlush();
+      trio.pair.reach->AwaitFlush(kPatient);
+      if (relay == Relay::kWorks) {
+        EXPECT_TRUE(Lines::Made()->HasPassed(Node::ProcessOf(kRelay), Node::ProcessOf(kReceiver), 1));
+      } else {
+        EXPECT_TRUE(trio.HasLineToReceiver());
+      }
+      context.Set(kLeft, 1);
+      return;  // and ends
+    } else {
+      context.Await(kLeft);
+      AwaitUntil(context, [&] { return trio.pair.Heard() == 1; });
+      context.Set(kHeard, 1);
+    }
+    ASSERT_TRUE(context.Barrier(1, dies ? 1 : 2));
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Relays, LeavingTest, testing::Values(Relay::kWorks, Relay::kDies, Relay::kIsStopped),
+                         [](const auto& info) {
+                           return info.param == Relay::kWorks  ? "Works"
+                                  : info.param == Relay::kDies ? "Dies"
+                                                               : "IsStopped";
                          });
 
 }  // namespace

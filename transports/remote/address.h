@@ -72,6 +72,9 @@ struct ConnectOptions {
   const transport::Reach* sibling = nullptr;
   uint64_t machine = 0;  // the peer's: a number that is the same for all its processes
   bool watch = true;     // whether the two processes watch each other because of the communicator; both say the same
+  // A process of the peer's machine with ranks of this communicator, which this process watches; the peer's own, or
+  // zeros: there is none.
+  std::array<uint8_t, 16> relay{};
 };
 
 }  // namespace axccl::remote

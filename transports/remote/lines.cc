@@ -108,6 +108,7 @@ Status Lines::Start(const ProcessId& self, const std::vector<sockaddr_storage>& 
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] {
     started = mates_.Start(
         loop_, self, [this](const Mates::Head& head, std::span<const std::byte> bytes) { HearMate(head, bytes); });
+    mates_.OnTaken([this] { SayPassed(); });
     if (started.ok()) started = next_mate_.Start(loop_, self, [this](const ProcessId& mate) { TellEnded(mate); });
   }));
   return started;
@@ -293,6 +294,7 @@ void Lines::WatchUnsent(const ProcessId& process) {
 
 // Returns why the line has ended, if it has.
 std::string Lines::Read(const Key& key, Line* line) {
+  mates_.HearAll();  // what was passed on before the peer said something itself
   std::byte bytes[4096];
   std::string why;
   std::vector<Notice> notices;
@@ -310,6 +312,7 @@ std::string Lines::Read(const Key& key, Line* line) {
     if (notice.kind == Notice::kGivenUp) line->given_up = true;
     if (!Take(key.process, notice)) why = "it sent what is no message";
   }
+  SayPassed();
   return line->given_up && !why.empty() ? "it has given this process up" : why;
 }
 
@@ -323,6 +326,8 @@ bool Lines::Take(const ProcessId& from, const Notice& notice) {
       return PassOn(from, notice);
     case Notice::kEnded:
       return HearEnded(notice);
+    case Notice::kPassed:
+      return HearPassed(from, notice);
     default:
       if (hear_) hear_(from, notice);
       return true;
@@ -331,10 +336,23 @@ bool Lines::Take(const ProcessId& from, const Notice& notice) {
 
 // What comes after it does not overtake it, or has a turn.
 bool Lines::CallAndTell(const ProcessId& process, const Notice& notice) {
-  if (Tell(process, notice)) return true;
   {
     std::lock_guard lock(mutex_);
-    if (lost_.contains(process)) return false;
+    const auto is_expected = [](const auto& entry) {
+      const auto& [key, line] = entry;
+      return key.use == LineUse::kLife && !line.stands && line.call == nullptr && !line.fd;
+    };
+    const Range lines = LinesTo(process);
+    const bool told = TellLocked(process, notice);
+    if (told && std::none_of(lines.begin(), lines.end(), is_expected)) return true;
+    if (lost_.contains(process)) return told;
+    if (told) {
+      // The peer may wait for this very notice before it calls.
+      for (const auto& entry : lines) {
+        if (is_expected(entry)) (void)loop_->Post([this, key = entry.first] { CallExpected(key); }).ok();
+      }
+      return true;
+    }
     ++to_tell_;
   }
   const Status posted = loop_->Post([this, process, notice] { CallToTell(process, notice); });
@@ -343,6 +361,12 @@ bool Lines::CallAndTell(const ProcessId& process, const Notice& notice) {
   std::lock_guard lock(mutex_);
   --to_tell_;
   return false;
+}
+
+void Lines::CallExpected(const Key& key) {
+  const auto found = lines_.find(key);
+  if (found == lines_.end() || found->second.stands || found->second.call != nullptr || found->second.fd) return;
+  if (const Status status = Call(key); !status.ok()) End(key.process, std::string(status.message()));
 }
 
 void Lines::CallToTell(const ProcessId& process, const Notice& notice) {
@@ -383,6 +407,10 @@ bool Lines::IsLost(const ProcessId& process) {
 
 bool Lines::Tell(const ProcessId& process, const Notice& notice) {
   std::lock_guard lock(mutex_);
+  return TellLocked(process, notice);
+}
+
+bool Lines::TellLocked(const ProcessId& process, const Notice& notice) {
   for (auto& [key, line] : LinesTo(process)) {
     if (key.use != LineUse::kLife) continue;
     line.notices.push_back(notice);
@@ -433,9 +461,19 @@ void Lines::End(const ProcessId& process, const std::string& why) {
     }
     lines_.erase(ended.begin(), ended.end());
   }
-  changed_.notify_all();
+  const auto of_process = [&](const auto& passage) { return passage.first == process; };
+  std::erase_if(to_say_, of_process);
+  std::erase_if(taken_on_, [&](const auto& entry) { return of_process(entry.first); });
   TellMates(process);
   for (const User& user : users_) user.lost(process, why);
+  for (const User& user : users_) {
+    if (user.relay_lost) user.relay_lost(process);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(passing_, [&](const auto& entry) { return of_process(entry.first); });
+  }
+  changed_.notify_all();
   WatchAnother(process);
 }
 

@@ -14,8 +14,9 @@
 // (It is no lifeline, because a process that is stopped does not empty it.)
 //
 // What a process hears of one that its machine's other processes do not watch, it tells them (mates.h): that it is
-// lost, whereupon each looks for itself, by calling a lifeline; or a notice that is to be passed on. That one has ended
-// its own machine tells the others, too, because who watches it from there may be stopped (next_mate.h).
+// lost, whereupon each looks for itself, by calling a lifeline; or a notice that is to be passed on, of which the
+// sender learns when the receiver, or its kernel, has it. That one has ended its own machine tells the others, too,
+// because who watches it from there may be stopped (next_mate.h).
 //
 // To watch each other, the process with the smaller id calls. Otherwise either does; if both do at once, the call of
 // the smaller id counts. A live line is never replaced: a second one of the same use between the same two is refused
@@ -74,6 +75,8 @@ class Lines {
   struct User {
     std::function<void(const ProcessId&, const std::string& why)> lost;
     std::function<bool()> in_use;  // whether any rank still needs a process
+    // What the process was to pass on, and has not said that it has (HasPassed), may be lost.
+    std::function<void(const ProcessId&)> relay_lost = {};
   };
   using TakeData = std::function<void(const Key&, service::Fd, const LineSession&)>;
   // Returns false if it is no message.
@@ -100,8 +103,16 @@ class Lines {
   // The same, and by way of the other processes of its machine that there are lifelines to: for what may come twice,
   // and in any order. Calls only if there is no lifeline to the machine.
   bool TellSomehow(const ProcessId& process, const Notice& notice);
-  // Waits until this process's kernel has all that the process was told so far, or, if there is no lifeline to it, its
-  // machine; those lines have ended; or `limit`. Not on the service thread.
+  // A process of the machine of `to` passes a notice on. Returns its number, from 1 on, among those that it passes on
+  // to that process; 0: there is no lifeline to the relay. It drops what is for a process that it does not know as a
+  // mate.
+  uint32_t TellBy(const ProcessId& relay, const ProcessId& to, const Notice& notice);
+  // Whether the process, or its kernel, has got that one and those before.
+  bool HasPassed(const ProcessId& relay, const ProcessId& to, uint32_t number);
+  // Waits until it has, there is no lifeline to the relay any more, or `limit`. Returns whether it has.
+  bool AwaitPassed(const ProcessId& relay, const ProcessId& to, uint32_t number, service::Clock::time_point limit);
+  // Waits until this process's kernel has all that the process was told so far, or, if there is no lifeline to it, that
+  // its machine was told; those lines have ended; or `limit`. Not on the service thread.
   void AwaitTold(const ProcessId& process, service::Clock::time_point limit);
   // The object that Get has made; null before.
   static Lines* Made();
@@ -214,10 +225,15 @@ class Lines {
   std::string Read(const Key& key, Line* line);
   bool Take(const ProcessId& from, const Notice& notice);
   bool PassOn(const ProcessId& from, const Notice& notice);
+  void SayPassed();
+  bool HearPassed(const ProcessId& from, const Notice& notice);
+  uint32_t TellByLocked(const ProcessId& relay, const ProcessId& to, const Notice& notice);
   void TellEnded(const ProcessId& mate);
   bool HearEnded(const Notice& notice);
   void HearMate(const Mates::Head& head, std::span<const std::byte> bytes);
+  bool TellLocked(const ProcessId& process, const Notice& notice);
   void Send(Line* line);
+  void CallExpected(const Key& key);
   void CallToTell(const ProcessId& process, const Notice& notice);
   bool IsLost(const ProcessId& process);
   void TellMates(const ProcessId& lost);
@@ -240,6 +256,9 @@ class Lines {
   Mates mates_;
   NextMate next_mate_;
   std::set<ProcessId> unknown_;                                // that mates have lost
+  using Passage = std::pair<ProcessId, ProcessId>;             // the process that tells or passes on, and the receiver
+  std::map<Passage, uint32_t> taken_on_;                       // notices that this process has passed on, or is to
+  std::set<Passage> to_say_;                                   // of these, what their senders do not know yet
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;                                       // on the service thread
   std::mutex mutex_;
@@ -248,6 +267,10 @@ class Lines {
   std::set<ProcessId> lost_;                // of known_, since they were met last
   size_t to_tell_ = 0;                      // notices for which the service thread is about to call
   std::map<Key, Line> lines_;               // changed on the service thread and under mutex_
+  struct Passing {
+    uint32_t told = 0, passed = 0;
+  };
+  std::map<Passage, Passing> passing_;  // what other processes pass on for this one, on their present lines
 };
 
 }  // namespace axccl::remote

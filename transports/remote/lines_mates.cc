@@ -115,22 +115,49 @@ bool Lines::WatchesMachineOf(const ProcessId& process) const {
 // Who tells this process's mate of a loss has passed on before what came from the lost one.
 bool Lines::TellSomehow(const ProcessId& process, const Notice& notice) {
   if (Tell(process, notice)) return true;
-  const auto to = std::as_bytes(std::span(process));
-  Notice pass{.kind = Notice::kPass, .text = PackNotice(notice)};
-  pass.text.insert(pass.text.begin(), to.begin(), to.end());
-  std::vector<ProcessId> near;
-  if (pass.text.size() <= Notice::kMostText) {
+  bool told = false;
+  {
     std::lock_guard lock(mutex_);
+    std::vector<ProcessId> near;
     const auto machine = machines_.find(process);
     for (const auto& [key, line] : lines_) {
       if (key.use != LineUse::kLife || machine == machines_.end() || machines_.at(key.process) != machine->second)
         continue;
       if (near.empty() || near.back() != key.process) near.push_back(key.process);
     }
+    for (const ProcessId& other : near) told |= TellByLocked(other, process, notice) != 0;
   }
-  bool told = false;
-  for (const ProcessId& other : near) told |= Tell(other, pass);
   return told || CallAndTell(process, notice);
+}
+
+uint32_t Lines::TellBy(const ProcessId& relay, const ProcessId& to, const Notice& notice) {
+  std::lock_guard lock(mutex_);
+  return TellByLocked(relay, to, notice);
+}
+
+uint32_t Lines::TellByLocked(const ProcessId& relay, const ProcessId& to, const Notice& notice) {
+  Notice pass{.kind = Notice::kPass, .text = PackNotice(notice)};
+  const auto id = std::as_bytes(std::span(to));
+  pass.text.insert(pass.text.begin(), id.begin(), id.end());
+  if (pass.text.size() > Notice::kMostText || !TellLocked(relay, pass)) return 0;
+  return ++passing_[{relay, to}].told;
+}
+
+bool Lines::HasPassed(const ProcessId& relay, const ProcessId& to, uint32_t number) {
+  std::lock_guard lock(mutex_);
+  const auto found = passing_.find({relay, to});
+  return found != passing_.end() && found->second.passed >= number;
+}
+
+bool Lines::AwaitPassed(const ProcessId& relay, const ProcessId& to, uint32_t number,
+                        service::Clock::time_point limit) {
+  std::unique_lock lock(mutex_);
+  const auto passed = [&] {
+    const auto found = passing_.find({relay, to});
+    return found != passing_.end() && found->second.passed >= number;
+  };
+  changed_.wait_until(lock, limit, [&] { return passed() || !HasLifeline(relay); });
+  return passed();
 }
 
 bool Lines::PassOn(const ProcessId& from, const Notice& notice) {
@@ -138,6 +165,44 @@ bool Lines::PassOn(const ProcessId& from, const Notice& notice) {
   if (notice.text.size() < sizeof to) return false;
   std::memcpy(to.data(), notice.text.data(), sizeof to);
   mates_.Tell(to, {Mates::Head::kPassed, from}, std::span(notice.text).subspan(sizeof to));
+  ++taken_on_[{from, to}];
+  to_say_.insert({from, to});
+  return true;
+}
+
+// Tells who was to be told something by this process what their receivers have taken.
+void Lines::SayPassed() {
+  std::map<ProcessId, Notice> said;
+  std::erase_if(to_say_, [&](const Passage& passage) {
+    const auto& [from, to] = passage;
+    if (mates_.Waits(to)) return false;
+    const uint32_t count = taken_on_.at(passage);
+    std::vector<std::byte>& text = said.try_emplace(from, Notice{.kind = Notice::kPassed}).first->second.text;
+    if (text.size() + sizeof(to) + sizeof(count) > Notice::kMostText) return false;
+    const auto id = std::as_bytes(std::span(to));
+    const auto number = std::as_bytes(std::span(&count, 1));
+    text.insert(text.end(), id.begin(), id.end());
+    text.insert(text.end(), number.begin(), number.end());
+    return true;
+  });
+  for (const auto& [from, notice] : said) (void)Tell(from, notice);
+}
+
+bool Lines::HearPassed(const ProcessId& from, const Notice& notice) {
+  ProcessId to;
+  uint32_t count = 0;
+  if (notice.text.size() % (sizeof(to) + sizeof(count)) != 0) return false;
+  {
+    std::lock_guard lock(mutex_);
+    for (const std::byte* at = notice.text.data(); at != notice.text.data() + notice.text.size();) {
+      std::memcpy(to.data(), at, sizeof(to));
+      std::memcpy(&count, at + sizeof(to), sizeof(count));
+      at += sizeof(to) + sizeof(count);
+      const auto found = passing_.find({from, to});
+      if (found != passing_.end() && count <= found->second.told) found->second.passed = count;
+    }
+  }
+  changed_.notify_all();
   return true;
 }
 
@@ -145,7 +210,9 @@ void Lines::HearMate(const Mates::Head& head, std::span<const std::byte> bytes) 
   if (head.kind == Mates::Head::kLost) return LookFor(head.about);
   Notice notice;
   if (head.kind != Mates::Head::kPassed || !known_.contains(head.about) || !UnpackNotice(bytes, &notice)) return;
-  if (notice.kind != Notice::kPass && notice.kind != Notice::kGivenUp) (void)Take(head.about, notice);
+  const bool of_line =
+      notice.kind == Notice::kPass || notice.kind == Notice::kPassed || notice.kind == Notice::kGivenUp;
+  if (!of_line) (void)Take(head.about, notice);
 }
 
 }  // namespace axccl::remote

@@ -79,16 +79,26 @@ void Mates::TellAll(const Head& head) {
   for (const auto& [mate, messages] : mates_) Tell(mate, head, {});
 }
 
-void Mates::Receive() {
+bool Mates::Waits(const ProcessId& mate) const {
+  const auto found = mates_.find(mate);
+  return found != mates_.end() && !found->second.empty();
+}
+
+void Mates::HearAll() {
+  while (Receive()) continue;
+}
+
+bool Mates::Receive() {
   std::vector<std::byte> buffer(kMostBytes);
   for (int count = 0; count < kMostAtOnce; ++count) {
     const ssize_t got = ReceiveOwn(fd_.get(), buffer);
-    if (got < 0) return;
+    if (got < 0) return false;
     Head head;
     if (static_cast<size_t>(got) < sizeof head) continue;
     std::memcpy(&head, buffer.data(), sizeof head);
     hear_(head, std::span(buffer).subspan(sizeof head, static_cast<size_t>(got) - sizeof head));
   }
+  return true;
 }
 
 bool Mates::Send(const ProcessId& mate, const Message& message) {
@@ -100,11 +110,12 @@ bool Mates::Send(const ProcessId& mate, const Message& message) {
 }
 
 void Mates::SendWaiting() {
-  waiting_ = false;
+  const bool waited = std::exchange(waiting_, false);
   for (auto& [mate, messages] : mates_) {
     while (!messages.empty() && Send(mate, messages.front())) messages.pop_front();
     waiting_ |= !messages.empty();
   }
+  if (waited && taken_) taken_();
   if (waiting_) loop_->CallAt(service::Clock::now() + kTryAgain, [this] { SendWaiting(); });
 }
 

@@ -49,12 +49,17 @@ class Mates {
   void Add(const ProcessId& mate);
   // Does nothing if the mate has ended. kLost goes to all.
   void Tell(const ProcessId& mate, const Head& head, std::span<const std::byte> bytes);
+  // Whether the mate has not taken all that it was told. `taken` is called whenever that ends for some mates.
+  bool Waits(const ProcessId& mate) const;
+  // Hears all that has come.
+  void HearAll();
+  void OnTaken(std::function<void()> taken) { taken_ = std::move(taken); }
   void TellAll(const Head& head);
 
  private:
   using Message = std::vector<std::byte>;
 
-  void Receive();
+  bool Receive();  // whether there may be more
   bool Send(const ProcessId& mate, const Message& message);  // false: later
   void SendWaiting();
 
@@ -63,6 +68,7 @@ class Mates {
   Hear hear_;
   std::map<ProcessId, std::deque<Message>> mates_;  // with what waits
   bool waiting_ = false;                            // for the next try
+  std::function<void()> taken_;
 };
 
 }  // namespace axccl::remote

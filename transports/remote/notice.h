@@ -29,6 +29,7 @@ struct Notice {
     kState = 6,    // the same, without a turn
     kPass = 7,     // for another process of the receiver's machine: its id, and the head and text of a notice
     kEnded = 8,    // a process of the sender's machine has ended: its id
+    kPassed = 9,   // of notices of kind kPass on this line, it has taken to these processes so many: id, uint32, ...
   };
   static constexpr size_t kMostText = 60u << 10;
 

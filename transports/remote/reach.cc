@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kOwnerDied = 0x40000000u;   // what the kernel sets in a robust futex
 constexpr std::chrono::milliseconds kLook(5);  // while waiting for a flush
-constexpr size_t kMostStates = 64;             // places that states are about
+constexpr size_t kMostStates = 256;            // places that states are about
 constexpr const char* kNonsense = "it sent what is no message";
 
 }  // namespace

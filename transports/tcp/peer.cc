@@ -128,6 +128,23 @@ void Peer::SendState(std::unique_ptr<Outgoing> frame) {
   PutSpare(std::move(frame));
 }
 
+uint32_t Peer::SendStateBy(const ProcessId& relay, std::unique_ptr<Outgoing> frame) {
+  const remote::Notice state{.kind = remote::Notice::kState, .text = frame->Copy()};
+  PutSpare(std::move(frame));
+  return remote::Lines::Made()->TellBy(relay, process_, state);
+}
+
+void Peer::LoseRelay(const ProcessId& relay, std::vector<std::shared_ptr<Reach>>* reaches) {
+  if (failed_) return;
+  for (const auto& [key, reach] : reaches_) {
+    if (!reach->RelaysBy(relay)) continue;
+    if (const auto kept = std::static_pointer_cast<Reach>(reach->weak_from_this().lock()); kept != nullptr) {
+      reaches->push_back(kept);
+      kept->LoseRelay();
+    }
+  }
+}
+
 void Peer::SendLater(std::unique_ptr<Outgoing> frame) {
   const bool small = frame->bytes() <= kMostKept;
   if (small) frame->CopyData();

@@ -1,5 +1,6 @@
 #include "transports/tcp/reach.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "transports/remote/outgoing.h"
@@ -7,8 +8,17 @@
 #include "transports/tcp/worker.h"
 
 namespace axccl::tcp {
+namespace {
+
+constexpr std::chrono::milliseconds kRelayPatience{500};
+
+}  // namespace
+
 Reach::Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror)
-    : remote::Reach(&peer->mutex(), std::move(options), std::move(mirror)), worker_(worker), peer_(std::move(peer)) {}
+    : remote::Reach(&peer->mutex(), std::move(options), std::move(mirror)),
+      worker_(worker),
+      peer_(std::move(peer)),
+      relays_(options_.relay != remote::Lines::ProcessId{} && options_.relay != options_.process) {}
 
 Result<std::shared_ptr<Reach>> Reach::Create(Worker* worker, std::shared_ptr<Peer> peer,
                                              remote::ConnectOptions options) {
@@ -59,30 +69,82 @@ void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretc
 void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
+  if (relays_) TakeTurns();
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->Send(std::move(frame)); });
 }
 
 void Reach::PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
+  if (relays_) TakeTurns();
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendLater(std::move(frame)); });
 }
 
 void Reach::PublishAside(std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
+  if (relays_) TakeTurns();
   MakeFrames(nullptr, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendAside(std::move(frame)); });
 }
 
-// With a turn, once anything has had one.
-void Reach::PublishState(std::span<const Stretch> stretches, LineAt line) {
+// With a turn, once anything has had one, and if there is no relay, but it must come.
+void Reach::PublishState(std::span<const Stretch> stretches, LineAt line, bool certain) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  const bool in_turn = sent_ != 0 || peer_->called();
+  if (relays_ && peer_->called()) TakeTurns();
+  if (relays_ && PassState(stretches, line, certain)) return;
+  const bool in_turn = certain || sent_ != 0 || peer_->called();
   const auto send = [&](std::unique_ptr<Outgoing> frame) {
     in_turn ? peer_->SendAside(std::move(frame)) : peer_->SendState(std::move(frame));
   };
   MakeFrames(nullptr, stretches, line, send, true, in_turn);
+}
+
+// ---- states that another process passes on ----
+
+// Returns false if the relay is lost, and nothing has been sent.
+bool Reach::PassState(std::span<const Stretch> stretches, LineAt line, bool certain) {
+  told_.Note(*block_memory(), stretches, line);
+  uint32_t last = 0;
+  bool all = true;
+  const auto send = [&](std::unique_ptr<Outgoing> frame) {
+    last = peer_->SendStateBy(options_.relay, std::move(frame));
+    all &= last != 0;
+  };
+  MakeFrames(nullptr, stretches, line, send, true, false);
+  if (all) {
+    if (certain) certain_ = last;
+    return true;
+  }
+  if (certain) {
+    TakeTurns();
+    return true;
+  }
+  LoseRelay();
+  return !relays_ && sent_ != 0;
+}
+
+bool Reach::AllPassed() const {
+  return certain_ == 0 || remote::Lines::Made()->HasPassed(options_.relay, options_.process, certain_);
+}
+
+// What must come, and may have been lost, is told the peer itself.
+void Reach::LoseRelay() {
+  if (!AllPassed()) return TakeTurns();
+  relays_ = false;
+  told_.Clear();
+}
+
+// From now on, everything has a turn. Even what the peer's machine has got may come after that, so it is told again.
+void Reach::TakeTurns() {
+  relays_ = false;
+  const auto send = [&](std::unique_ptr<Outgoing> frame) {
+    frame->CopyData();
+    peer_->SendAside(std::move(frame));
+  };
+  told_.ForEach(
+      [&](std::span<const Stretch> stretches, LineAt line) { MakeFrames(nullptr, stretches, line, send, true, true); });
+  told_.Clear();
 }
 
 bool Reach::PublishKept() {
@@ -108,8 +170,20 @@ void Reach::SendFlush(size_t lane, uint32_t number) {
   peer_->SendControl(lane, flush, std::static_pointer_cast<Reach>(shared_from_this()));
 }
 
+// If the relay does not pass on what must come, because it has ended or is stopped, the peer is told itself.
 void Reach::AwaitAside(std::chrono::steady_clock::time_point limit) {
-  remote::Lines::Made()->AwaitTold(peer_->process(), limit);
+  remote::Lines* const lines = remote::Lines::Made();
+  std::unique_lock lock(mutex());
+  if (relays_ && !AllPassed()) {
+    const uint32_t number = certain_;
+    lock.unlock();
+    const auto patience = std::min(limit, std::chrono::steady_clock::now() + kRelayPatience);
+    if (!lines->AwaitPassed(options_.relay, options_.process, number, patience)) worker_->LoseRelay(options_.relay);
+    lock.lock();
+  }
+  const remote::Lines::ProcessId told = relays_ ? options_.relay : options_.process;
+  lock.unlock();
+  lines->AwaitTold(told, limit);
 }
 
 std::condition_variable& Reach::changed() { return peer_->changed(); }

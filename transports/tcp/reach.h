@@ -7,7 +7,9 @@
 #include <span>
 
 #include "src/base/status.h"
+#include "transports/remote/lines.h"
 #include "transports/remote/reach.h"
+#include "transports/remote/told_states.h"
 
 namespace axccl::tcp {
 
@@ -25,12 +27,15 @@ class Reach final : public remote::Reach {
   void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
   void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
   void PublishAside(std::span<const Stretch> stretches, LineAt line) override;
-  void PublishState(std::span<const Stretch> stretches, LineAt line) override;
+  void PublishState(std::span<const Stretch> stretches, LineAt line, bool certain) override;
   bool PublishKept() override;
   bool sending() const override { return held_.load(std::memory_order_acquire) != 0; }
   void Detach() override;
 
   const std::shared_ptr<Peer>& peer() const { return peer_; }
+  // Whether states are passed on by that process, which is so until anything has a turn, or the process is lost.
+  bool RelaysBy(const remote::Lines::ProcessId& process) const { return relays_ && options_.relay == process; }
+  void LoseRelay();
   // Frames that wait to be sent.
   void AddHeld(int frames) { held_.fetch_add(frames, std::memory_order_release); }
 
@@ -39,6 +44,9 @@ class Reach final : public remote::Reach {
   template <class Send>  // (std::unique_ptr<Outgoing>)
   void MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line, const Send& send,
                   bool state = false, bool in_turn = true);
+  bool PassState(std::span<const Stretch> stretches, LineAt line, bool certain);
+  bool AllPassed() const;
+  void TakeTurns();
   void DropUnsent() override;
   void AnswerFlush(const void* connection, const remote::WireControl& answer) override;
   std::condition_variable& changed() override;
@@ -52,6 +60,9 @@ class Reach final : public remote::Reach {
   const std::shared_ptr<Peer> peer_;
   uint64_t sent_ = 0;         // messages and flushes
   uint64_t states_sent_ = 0;  // without a turn
+  bool relays_;
+  remote::ToldStates told_;  // by way of the relay
+  uint32_t certain_ = 0;     // the number of the last of them that must come
   std::atomic<int> held_{0};
 };
 

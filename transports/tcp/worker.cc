@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/base/detached_thread.h"
+#include "src/base/log.h"
 
 namespace axccl::tcp {
 namespace {
@@ -37,8 +38,9 @@ Status Worker::Start(const std::vector<remote::RailAddress>& rails) {
   if (epoll_ctl(woken_.get(), EPOLL_CTL_ADD, ready_.get(), &event) != 0)
     return SystemError(errno, "watching connections to other machines");
   remote::Lines* const lines = remote::Lines::Made();
-  AXCCL_RETURN_IF_ERROR(lines->Add(
-      {[this](const ProcessId& process, const std::string& why) { Fail(process, why); }, [this] { return InUse(); }}));
+  AXCCL_RETURN_IF_ERROR(
+      lines->Add({[this](const ProcessId& process, const std::string& why) { Fail(process, why); },
+                  [this] { return InUse(); }, [this](const ProcessId& process) { LoseRelay(process); }}));
   AXCCL_RETURN_IF_ERROR(lines->TakeMessages(
       [this](const ProcessId& from, const remote::Notice& notice) { return TakeMessage(from, notice); }));
   AXCCL_RETURN_IF_ERROR(
@@ -138,6 +140,23 @@ void Worker::Fail(const ProcessId& process, const std::string& why) {
   }
   std::lock_guard lock(peer->mutex());
   peer->Fail(why);
+}
+
+void Worker::LoseRelay(const ProcessId& process) {
+  std::vector<std::shared_ptr<Peer>> peers;
+  const Status told = CatchAll("telling other machines again", [&] {
+    {
+      std::lock_guard lock(peers_mutex_);
+      for (const auto& [id, peer] : peers_) peers.push_back(peer);
+    }
+    for (const std::shared_ptr<Peer>& peer : peers) {
+      std::vector<std::shared_ptr<Reach>> reaches;  // outlive the lock
+      std::lock_guard lock(peer->mutex());
+      peer->LoseRelay(process, &reaches);
+    }
+    return Status();
+  });
+  if (!told.ok()) AXCCL_WARN("%s", told.message().data());
 }
 
 void Worker::WantToSend(Connection* connection, bool wants) {

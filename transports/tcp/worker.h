@@ -37,6 +37,9 @@ class Worker final : public remote::Attendance {
   // As Progress, and makes the library's thread receive what comes next, unless a thread polls.
   void ProgressThenLeave();
 
+  // That process passes nothing on any more, or has not for too long. Without locks.
+  void LoseRelay(const ProcessId& process);
+
   // ---- for peers, with their lock held ----
   void WantToSend(Connection* connection, bool wants);
 
