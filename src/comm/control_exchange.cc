@@ -87,7 +87,11 @@ void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t roun
   for (const int rank : call.group) {
     const exec::Member& member = (*members_)[static_cast<size_t>(rank)];
     if (rank != self_) exec::WakeMember(member);
-    member.reach->PublishAside({&stretch, 1}, transport::Reach::kNoLine);
+    if (call.what == Making::kShrink) {
+      member.reach->PublishAside({&stretch, 1}, transport::Reach::kNoLine);
+    } else {
+      member.reach->PublishState({&stretch, 1}, transport::Reach::kNoLine, true);
+    }
   }
 }
 

@@ -70,19 +70,83 @@ TEST(LinesTest, ConnectionsLeadOnlyWhereSomethingGoes) {
                ASSERT_TRUE(context.Barrier());
                EXPECT_TRUE(Settles(context, 2 * others)) << Connections();
                ASSERT_TRUE(context.Barrier());
-               // To make a communicator, each rank talks to each, but sends no data.
+               // To make a communicator, each rank tells each something, but by way of those that it has lines to.
                ncclComm_t slice = nullptr;
                ASSERT_OK(ncclCommSplit(clique.comm(), context.rank() / hosts, 0, &slice, nullptr));
                AllReduce(clique, slice, 1000);
                ASSERT_OK(ncclCommDestroy(slice));
                ASSERT_TRUE(context.Barrier());
-               EXPECT_TRUE(Settles(context, others * on_each + others)) << Connections();
+               EXPECT_TRUE(Settles(context, 2 * others)) << Connections();
                ASSERT_TRUE(context.Barrier());
              },
              {{"NCCL_ALGO", "hierarchical"}, {"AXCCL_NET_MEASURE", "never"}});
 }
 
-// Rank 1 is stopped when the others leave it out. Nobody has called it before, and it does not take their calls.
+// Processes end as soon as they have made their communicators, though they have passed on what others need for theirs.
+TEST(LinesTest, WhoHasMadeACommunicatorMayEndAtOnce) {
+  for (int times = harness::FullTests() ? 50 : 3; times > 0; --times) {
+    RunOnHosts(3, 9,
+               [](const TestHosts&, RankContext& context) {
+                 harness::Clique clique;
+                 ASSERT_TRUE(clique.Init(context));
+                 for (const int colors : {1, 2, 4}) {
+                   ncclComm_t child = nullptr;
+                   ASSERT_OK(ncclCommSplit(clique.comm(), context.rank() % colors, -context.rank(), &child, nullptr));
+                   ASSERT_OK(ncclCommDestroy(child));
+                 }
+               },
+               {{"AXCCL_NET_MEASURE", "never"}});
+  }
+}
+
+// Rank 0 has one communicator with rank 1, and another one with all but 1 and 6. Of the latter it watches only the
+// process of rank 3 on the other host, which ends as soon as it has its part of a split.
+TEST(LinesTest, OnlyMembersPassOnWhatIsSaidInACommunicator) {
+  constexpr int kPid = 20;
+  RunOnHosts(2, 8,
+             [](const TestHosts&, RankContext& context) {
+               constexpr int kPlaces[] = {0, -1, 1, 2, 3, 4, -1, 5};
+               auto* const ids = reinterpret_cast<ncclUniqueId*>(context.board());
+               const int rank = context.rank(), place = kPlaces[rank];
+               if (rank == 0) {
+                 ASSERT_OK(ncclGetUniqueId(&ids[0]));
+                 ASSERT_OK(ncclGetUniqueId(&ids[1]));
+               }
+               ASSERT_TRUE(context.Barrier());
+               ncclComm_t first = nullptr, comm = nullptr, child = nullptr;
+               if (rank <= 1) {
+                 ASSERT_OK(ncclCommInitRank(&first, 2, ids[0], rank));
+               }
+               ASSERT_TRUE(context.Barrier());
+               if (place >= 0) {
+                 ASSERT_OK(ncclCommInitRank(&comm, 6, ids[1], place));
+                 ASSERT_TRUE(context.Barrier(1, 6));
+                 ASSERT_OK(ncclCommSplit(comm, rank == 3 ? 1 : 0, 0, &child, nullptr));
+               }
+               if (rank == 3) {
+                 ASSERT_OK(ncclCommDestroy(child));
+                 ASSERT_OK(ncclCommDestroy(comm));
+                 context.Set(kPid, static_cast<uint64_t>(getpid()));
+                 return;
+               }
+               if (rank == 0) AwaitState(context, context.Await(kPid), 'Z');
+               ASSERT_TRUE(context.Barrier(2, 7));
+               if (place >= 0) {
+                 ncclComm_t again = nullptr;
+                 ASSERT_OK(ncclCommSplit(child, 0, 0, &again, nullptr));
+                 ASSERT_OK(ncclCommDestroy(again));
+                 ASSERT_OK(ncclCommDestroy(child));
+                 ASSERT_OK(ncclCommDestroy(comm));
+               }
+               if (first != nullptr) {
+                 ASSERT_OK(ncclCommDestroy(first));
+               }
+               ASSERT_TRUE(context.Barrier(3, 7));
+             },
+             {{"AXCCL_NET_MEASURE", "never"}, {"AXCCL_INIT_TIMEOUT", "15"}});
+}
+
+// Rank 1 is stopped when the others leave it out. No call of theirs waits for it any more.
 TEST(LinesTest, WhoIsLeftOutWhileItIsStoppedHoldsUpNobody) {
   constexpr int kPid = 20, kStops = 21;
   RunOnHosts(2, 6,
@@ -90,6 +154,8 @@ TEST(LinesTest, WhoIsLeftOutWhileItIsStoppedHoldsUpNobody) {
                harness::Clique clique;
                ASSERT_TRUE(clique.Init(context));
                if (context.rank() == 1) context.Set(kPid, static_cast<uint64_t>(getpid()));
+               ncclComm_t split = nullptr;
+               ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &split, nullptr));
                ASSERT_TRUE(context.Barrier());
                if (context.rank() == 1) {
                  context.Await(kStops);
@@ -104,17 +170,17 @@ TEST(LinesTest, WhoIsLeftOutWhileItIsStoppedHoldsUpNobody) {
                int excluded = 1;
                ncclComm_t small = nullptr, again = nullptr;
                ASSERT_OK(ncclCommShrink(clique.comm(), &excluded, 1, &small, nullptr, NCCL_SHRINK_DEFAULT));
+               ASSERT_OK(ncclCommDestroy(split));
                ASSERT_OK(ncclCommSplit(small, 0, 0, &again, nullptr));
                AllReduce(clique, again, 1000);
                ASSERT_OK(ncclCommDestroy(again));
                ASSERT_OK(ncclCommDestroy(small));
                EXPECT_LT(harness::NowNs() - begin, harness::AllowedNs(3000));
                ASSERT_TRUE(context.Barrier(2, 5));
-               clique.ForgetComms();
-               ASSERT_TRUE(context.Barrier(3, 5));
                if (context.rank() == 0) {
                  EXPECT_EQ(kill(static_cast<pid_t>(context.Get(kPid)), SIGKILL), 0);
                }
+               clique.ForgetComms();
              },
              {{"AXCCL_NET_MEASURE", "never"}});
 }
