@@ -392,10 +392,18 @@ void Lines::AwaitTold(const ProcessId& process, service::Clock::time_point limit
   const auto has_more = [&](const auto& entry) {
     const auto& [key, line] = entry;
     const bool counts = HasLifeline(process) ? key.process == process : machines_.at(key.process) == machine->second;
-    return counts && !line.ending && !line.cut && !(line.notices.empty() && line.unsent.empty());
+    const bool answers = line.stands || service::Clock::now() - kAnswer < line.greeted;
+    return counts && answers && !line.ending && !line.cut && !(line.notices.empty() && line.unsent.empty());
   };
-  changed_.wait_until(lock, limit,
-                      [&] { return to_tell_ == 0 && std::none_of(lines_.begin(), lines_.end(), has_more); });
+  const auto told = [&] { return to_tell_ == 0 && std::none_of(lines_.begin(), lines_.end(), has_more); };
+  while (!told() && service::Clock::now() < limit)
+    changed_.wait_until(lock, std::min(limit, service::Clock::now() + kAnswer / 10));
+}
+
+bool Lines::IsRelay(const ProcessId& process) {
+  std::lock_guard lock(mutex_);
+  const auto first = passing_.lower_bound({process, ProcessId{}});
+  return first != passing_.end() && first->first.first == process;
 }
 
 bool Lines::IsLost(const ProcessId& process) {
@@ -466,10 +474,10 @@ void Lines::End(const ProcessId& process, const std::string& why) {
   std::erase_if(taken_on_, [&](const auto& entry) { return of_process(entry.first); });
   TellMates(process);
   for (const User& user : users_) user.lost(process, why);
-  for (const User& user : users_) {
-    if (user.relay_lost) user.relay_lost(process);
-  }
-  {
+  if (IsRelay(process)) {
+    for (const User& user : users_) {
+      if (user.relay_lost) user.relay_lost(process);
+    }
     std::lock_guard lock(mutex_);
     std::erase_if(passing_, [&](const auto& entry) { return of_process(entry.first); });
   }

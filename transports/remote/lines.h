@@ -66,6 +66,8 @@ class Lines {
   static constexpr std::chrono::seconds kMeeting{20};
   static constexpr std::chrono::milliseconds kLook{400};
   static constexpr int kLooks = 3;
+  // For a process whose machine has taken a call to take it, too, if this one is about to end.
+  static constexpr std::chrono::seconds kAnswer{2};
   // A process that ends may have sent something before, which is still on its way.
   static constexpr std::chrono::milliseconds kLastWords{50};
   // Mates may have to pass on what it has sent, if none of them has told of the loss.
@@ -176,6 +178,8 @@ class Lines {
     std::vector<Notice> notices;
     std::vector<std::byte> unsent;
     bool watches_unsent = false;  // on the service thread
+    service::Clock::time_point greeted =
+        service::Clock::time_point::max();  // since when the peer's process owes an answer
     bool ending = false;
     bool cut = false;
   };
@@ -235,6 +239,7 @@ class Lines {
   void Send(Line* line);
   void CallExpected(const Key& key);
   void CallToTell(const ProcessId& process, const Notice& notice);
+  bool IsRelay(const ProcessId& process);
   bool IsLost(const ProcessId& process);
   void TellMates(const ProcessId& lost);
   void EndSoon(const Key& key, const std::string& why);

@@ -46,6 +46,7 @@ Status Lines::Dial(const Key& key) {
   {
     std::lock_guard lock(mutex_);
     line.fd = std::move(fd);
+    line.greeted = service::Clock::time_point::max();
   }
   return loop_->Watch(number, EPOLLOUT, [this, key](uint32_t events) { OnCall(key, events); });
 }
@@ -98,6 +99,10 @@ bool Lines::Greet(Line* line, const Key& key) {
   const int fd = line->fd.get();
   Tune(fd);
   AskWhileIdle(fd);
+  {
+    std::lock_guard lock(mutex_);
+    line->greeted = service::Clock::now();
+  }
   call.hello = LineHello{.from = self_, .to = key.process, .nonce = FreshNonce(), .use = key.use};
   call.stage = Calling::kGreeted;
   return send(fd, &call.hello, sizeof(call.hello), MSG_NOSIGNAL) == sizeof(call.hello) &&

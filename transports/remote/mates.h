@@ -59,7 +59,7 @@ class Mates {
  private:
   using Message = std::vector<std::byte>;
 
-  bool Receive();  // whether there may be more
+  bool Receive();                                            // whether there may be more
   bool Send(const ProcessId& mate, const Message& message);  // false: later
   void SendWaiting();
 

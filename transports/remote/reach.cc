@@ -207,7 +207,10 @@ void Reach::AwaitFlush(std::chrono::milliseconds patience) {
   std::unique_lock lock(*mutex_);
   if (lanes() == 0 || flushes_ == 0) {  // there were no lanes when the flush began
     lock.unlock();
-    return AwaitAside(limit);
+    AwaitAside(limit);
+    lock.lock();
+    if (failed()) return;
+    for (size_t lane = 0; lane < lanes(); ++lane) SendFlush(lane, ++flushes_);
   }
   const uint32_t number = flushes_;
   while (flushed_ < number && !failed()) {

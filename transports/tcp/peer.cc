@@ -52,6 +52,15 @@ Reach* Peer::Find(const remote::Reach::Key& key) const {
   return it != reaches_.end() ? it->second : nullptr;
 }
 
+std::vector<std::shared_ptr<Reach>> Peer::Reaches() const {
+  std::vector<std::shared_ptr<Reach>> reaches;
+  for (const auto& [key, reach] : reaches_) {
+    if (auto kept = std::static_pointer_cast<Reach>(reach->weak_from_this().lock()); kept != nullptr)
+      reaches.push_back(std::move(kept));
+  }
+  return reaches;
+}
+
 // ---- lines ----
 
 std::shared_ptr<Connection> Peer::Opened(uint8_t rail, service::Fd fd, const remote::LineSession& session) {
@@ -132,17 +141,6 @@ uint32_t Peer::SendStateBy(const ProcessId& relay, std::unique_ptr<Outgoing> fra
   const remote::Notice state{.kind = remote::Notice::kState, .text = frame->Copy()};
   PutSpare(std::move(frame));
   return remote::Lines::Made()->TellBy(relay, process_, state);
-}
-
-void Peer::LoseRelay(const ProcessId& relay, std::vector<std::shared_ptr<Reach>>* reaches) {
-  if (failed_) return;
-  for (const auto& [key, reach] : reaches_) {
-    if (!reach->RelaysBy(relay)) continue;
-    if (const auto kept = std::static_pointer_cast<Reach>(reach->weak_from_this().lock()); kept != nullptr) {
-      reaches->push_back(kept);
-      kept->LoseRelay();
-    }
-  }
 }
 
 void Peer::SendLater(std::unique_ptr<Outgoing> frame) {

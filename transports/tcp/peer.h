@@ -52,6 +52,7 @@ class Peer {
   // Null: its communicator is gone.
   Reach* Find(const remote::Reach::Key& key) const;
   bool has_reaches() const { return !reaches_.empty(); }
+  std::vector<std::shared_ptr<Reach>> Reaches() const;
 
   // The line over that rail stands. Returns its connection; null if there can be none.
   std::shared_ptr<Connection> Opened(uint8_t rail, service::Fd fd, const remote::LineSession& session);
@@ -71,8 +72,6 @@ class Peer {
   void SendState(std::unique_ptr<Outgoing> frame);
   // The same through that process alone. Returns its number (Lines::TellBy).
   uint32_t SendStateBy(const ProcessId& relay, std::unique_ptr<Outgoing> frame);
-  // A process passes nothing on any more. `reaches` gets those that had to do something.
-  void LoseRelay(const ProcessId& relay, std::vector<std::shared_ptr<Reach>>* reaches);
   // Sends what is kept, if some of it is of that rank; returns whether it is.
   bool SendKept(const Reach* reach);
   void SendControl(size_t lane, const remote::WireControl& control, std::shared_ptr<Reach> owner);

@@ -8,12 +8,6 @@
 #include "transports/tcp/worker.h"
 
 namespace axccl::tcp {
-namespace {
-
-constexpr std::chrono::milliseconds kRelayPatience{500};
-
-}  // namespace
-
 Reach::Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror)
     : remote::Reach(&peer->mutex(), std::move(options), std::move(mirror)),
       worker_(worker),
@@ -113,7 +107,10 @@ bool Reach::PassState(std::span<const Stretch> stretches, LineAt line, bool cert
   };
   MakeFrames(nullptr, stretches, line, send, true, false);
   if (all) {
-    if (certain) certain_ = last;
+    if (!certain) return true;
+    certain_ = last;
+    certain_since_ = std::chrono::steady_clock::now();
+    worker_->WatchRelays();
     return true;
   }
   if (certain) {
@@ -133,6 +130,13 @@ void Reach::LoseRelay() {
   if (!AllPassed()) return TakeTurns();
   relays_ = false;
   told_.Clear();
+}
+
+bool Reach::LookAtRelay() {
+  if (!relays_ || AllPassed()) return false;
+  if (std::chrono::steady_clock::now() - certain_since_ < kRelayPatience) return true;
+  TakeTurns();
+  return false;
 }
 
 // From now on, everything has a turn. Even what the peer's machine has got may come after that, so it is told again.
@@ -160,6 +164,7 @@ void Reach::AnswerFlush(const void* connection, const remote::WireControl& answe
 }
 
 void Reach::SendFlush(size_t lane, uint32_t number) {
+  if (relays_) TakeTurns();
   const remote::WireControl flush{options_.comm,
                                   options_.self,
                                   options_.peer,
@@ -178,8 +183,9 @@ void Reach::AwaitAside(std::chrono::steady_clock::time_point limit) {
     const uint32_t number = certain_;
     lock.unlock();
     const auto patience = std::min(limit, std::chrono::steady_clock::now() + kRelayPatience);
-    if (!lines->AwaitPassed(options_.relay, options_.process, number, patience)) worker_->LoseRelay(options_.relay);
+    (void)lines->AwaitPassed(options_.relay, options_.process, number, patience);
     lock.lock();
+    if (relays_ && !AllPassed() && !peer_->failed()) TakeTurns();
   }
   const remote::Lines::ProcessId told = relays_ ? options_.relay : options_.process;
   lock.unlock();

@@ -16,6 +16,9 @@ namespace axccl::tcp {
 class Peer;
 class Worker;
 
+// For the relay to pass on what must come; after that, the peer is told itself.
+inline constexpr std::chrono::milliseconds kRelayPatience{500};
+
 class Reach final : public remote::Reach {
  public:
   static Result<std::shared_ptr<Reach>> Create(Worker* worker, std::shared_ptr<Peer> peer,
@@ -36,6 +39,9 @@ class Reach final : public remote::Reach {
   // Whether states are passed on by that process, which is so until anything has a turn, or the process is lost.
   bool RelaysBy(const remote::Lines::ProcessId& process) const { return relays_ && options_.relay == process; }
   void LoseRelay();
+  // Tells the peer itself what the relay has not passed on for kRelayPatience. Returns whether there is something that
+  // it may still pass on in time.
+  bool LookAtRelay();
   // Frames that wait to be sent.
   void AddHeld(int frames) { held_.fetch_add(frames, std::memory_order_release); }
 
@@ -63,6 +69,7 @@ class Reach final : public remote::Reach {
   bool relays_;
   remote::ToldStates told_;  // by way of the relay
   uint32_t certain_ = 0;     // the number of the last of them that must come
+  std::chrono::steady_clock::time_point certain_since_;
   std::atomic<int> held_{0};
 };
 

@@ -142,9 +142,11 @@ void Worker::Fail(const ProcessId& process, const std::string& why) {
   peer->Fail(why);
 }
 
-void Worker::LoseRelay(const ProcessId& process) {
+// Reaches that end meanwhile are left out.
+template <class Look>
+void Worker::ForEachReach(const Look& look) {
   std::vector<std::shared_ptr<Peer>> peers;
-  const Status told = CatchAll("telling other machines again", [&] {
+  const Status looked = CatchAll("telling other machines again", [&] {
     {
       std::lock_guard lock(peers_mutex_);
       for (const auto& [id, peer] : peers_) peers.push_back(peer);
@@ -152,11 +154,38 @@ void Worker::LoseRelay(const ProcessId& process) {
     for (const std::shared_ptr<Peer>& peer : peers) {
       std::vector<std::shared_ptr<Reach>> reaches;  // outlive the lock
       std::lock_guard lock(peer->mutex());
-      peer->LoseRelay(process, &reaches);
+      if (peer->failed()) continue;
+      reaches = peer->Reaches();
+      for (const std::shared_ptr<Reach>& reach : reaches) look(reach.get());
     }
     return Status();
   });
-  if (!told.ok()) AXCCL_WARN("%s", told.message().data());
+  if (!looked.ok()) AXCCL_WARN("%s", looked.message().data());
+}
+
+void Worker::LoseRelay(const ProcessId& process) {
+  ForEachReach([&](Reach* reach) {
+    if (reach->RelaysBy(process)) reach->LoseRelay();
+  });
+}
+
+void Worker::WatchRelays() {
+  if (watches_relays_.exchange(true)) return;
+  const auto watch = [this] {
+    const auto at = service::Clock::now() + kRelayPatience;
+    service::Loop::Get().value()->CallAt(at, [this] { LookAtRelays(); });
+  };
+  if (const Status posted = service::Loop::Get().value()->Post(watch); !posted.ok()) {
+    AXCCL_WARN("%s", posted.message().data());
+    watches_relays_ = false;
+  }
+}
+
+void Worker::LookAtRelays() {
+  watches_relays_ = false;
+  bool again = false;
+  ForEachReach([&](Reach* reach) { again |= reach->LookAtRelay(); });
+  if (again) WatchRelays();
 }
 
 void Worker::WantToSend(Connection* connection, bool wants) {

@@ -37,10 +37,9 @@ class Worker final : public remote::Attendance {
   // As Progress, and makes the library's thread receive what comes next, unless a thread polls.
   void ProgressThenLeave();
 
-  // That process passes nothing on any more, or has not for too long. Without locks.
-  void LoseRelay(const ProcessId& process);
-
   // ---- for peers, with their lock held ----
+  // Something that must come is to be passed on: looks after kRelayPatience whether it has been.
+  void WatchRelays();
   void WantToSend(Connection* connection, bool wants);
 
  private:
@@ -56,8 +55,13 @@ class Worker final : public remote::Attendance {
   std::shared_ptr<Peer> Find(const ProcessId& process);
   void Open(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd, const remote::LineSession& session);
   void Fail(const ProcessId& process, const std::string& why);
+  void LoseRelay(const ProcessId& process);
+  void LookAtRelays();
+  template <class Look>  // (Reach*)
+  void ForEachReach(const Look& look);
   bool InUse();
 
+  std::atomic<bool> watches_relays_{false};
   std::vector<remote::RailAddress> rails_;
   service::Fd ready_;  // epoll of all connections
   service::Fd woken_;  // epoll of that one, on which the library's thread sleeps
