@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <fstream>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/harness/channels.h"
 #include "tests/harness/client.h"
+#include "tests/harness/random.h"
 #include "tests/harness/timing.h"
 #include "tests/net/run_on_hosts.h"
 
@@ -97,6 +99,56 @@ TEST(LinesTest, WhoHasMadeACommunicatorMayEndAtOnce) {
                },
                {{"AXCCL_NET_MEASURE", "never"}});
   }
+}
+
+// Ranks go on with part of the others, again and again; the rest ends at once, though it has passed on what others
+// need.
+TEST(LinesTest, WhoGoesOnNeedsNobodyWhoHasEnded) {
+  const uint64_t seed = harness::Seed();
+  for (int times = harness::FullTests() ? 100 : 10; times > 0; --times) {
+    RunOnHosts(2, 5,
+               [=](const TestHosts&, RankContext& context) {
+                 harness::Clique clique;
+                 ASSERT_TRUE(clique.Init(context));
+                 std::mt19937_64 random(seed + static_cast<uint64_t>(8 * times + context.rank()));
+                 std::vector<ncclComm_t> comms{clique.comm()};
+                 clique.ForgetComms();
+                 for (bool ends = false; !ends && comms.size() < 6;) {
+                   ends = comms.size() > 1 && random() % 3 == 0;
+                   const int color = ends ? 1 + static_cast<int>(random() % 2) : 0;
+                   ncclComm_t child = nullptr;
+                   ASSERT_OK(ncclCommSplit(comms.back(), color, static_cast<int>(random() % 5), &child, nullptr));
+                   comms.push_back(child);
+                 }
+                 for (const ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
+               },
+               {{"AXCCL_NET_MEASURE", "never"}, {"AXCCL_INIT_TIMEOUT", "15"}});
+  }
+}
+
+// Rank 1 passes on what others of its host are told. It is alone in its colour, and stopped as soon as it has its part.
+TEST(LinesTest, ASplitGoesOnThoughOneOfAnotherColorIsStopped) {
+  constexpr int kPid = 20, kRanks = 7;
+  RunOnHosts(2, kRanks,
+             [](const TestHosts&, RankContext& context) {
+               harness::Clique clique;
+               ASSERT_TRUE(clique.Init(context));
+               if (context.rank() == 1) context.Set(kPid, static_cast<uint64_t>(getpid()));
+               ASSERT_TRUE(context.Barrier());
+               ncclComm_t split = nullptr;
+               ASSERT_OK(ncclCommSplit(clique.comm(), context.rank() == 1 ? 1 : 0, 0, &split, nullptr));
+               if (context.rank() == 1) return context.Freeze();
+               AwaitState(context, context.Get(kPid), 'T');
+               AllReduce(clique, split, 1000);
+               ASSERT_OK(ncclCommDestroy(split));
+               ASSERT_TRUE(context.Barrier(1, kRanks - 1));
+               clique.ForgetComms();
+               ASSERT_TRUE(context.Barrier(2, kRanks - 1));
+               if (context.rank() == 0) {
+                 EXPECT_EQ(kill(static_cast<pid_t>(context.Get(kPid)), SIGKILL), 0);
+               }
+             },
+             {{"AXCCL_NET_MEASURE", "never"}, {"AXCCL_INIT_TIMEOUT", "15"}});
 }
 
 // Rank 0 has one communicator with rank 1, and another one with all but 1 and 6. Of the latter it watches only the
