@@ -5,7 +5,7 @@
 // What the inlined functions of that header rely on:
 // - Buffer h is at byte 128 h of the resource window, which is zero when all ranks have the communicator.
 // - A barrier handle's buffer has, for each of its barriers, 3 words and one for each rank of the team.
-// - nRanks_rcp32 and lsaSize_rcp32 are floor(2^32 / n), but for a power of two floor((2^32 - 1) / n) + 1.
+// - nRanks_rcp32 and lsaSize_rcp32 are floor(2^32 / n), of which only 32 bits are kept.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -52,10 +52,7 @@ Result<const Form*> FormOf(const char* call, unsigned int version) {
                     call, version / 10000, version / 100 % 100, version % 100);
 }
 
-uint32_t ReciprocalOf(int n) {
-  const auto divisor = static_cast<uint32_t>(n);
-  return UINT32_MAX / divisor + ((divisor & (divisor - 1)) == 0 ? 1 : 0);
-}
+uint32_t ReciprocalOf(int n) { return static_cast<uint32_t>((uint64_t{1} << 32) / static_cast<uint64_t>(n)); }
 
 // What a call wants.
 struct Wanted {
