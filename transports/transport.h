@@ -274,8 +274,8 @@ class Reach {
   virtual void PublishAside(std::span<const Stretch> stretches, LineAt line) { Publish(nullptr, stretches, line); }
   // The same for what every peer is told, whether or not it is ever told anything else, and which misleads nobody
   // however late it comes: it takes no connection at all, and no turn if nothing was published before. It never
-  // replaces a newer one of the same place. A process of the peer's machine may have to pass it on. As long as that is
-  // stopped, the peer may not get it; if it has ended, only what is `certain`.
+  // replaces a newer one of the same place. A process of the peer's machine may have to pass it on. If that is stopped
+  // or has ended, the peer may only get what is `certain`.
   virtual void PublishState(std::span<const Stretch> stretches, LineAt line, bool /*certain*/ = false) {
     Publish(nullptr, stretches, line);
   }

@@ -122,7 +122,12 @@ void Lines::CallAgain(const Key& key) {
     return End(key.process, "it does not take the call of this one");
   line.call->timer = loop_->CallAt(service::Clock::now() + kAgain, [this, key] {
     lines_[key].call->timer = 0;
-    if (lines_[key].cut) return End(key.process, kProcessEnded);
+    bool cut = false;
+    {
+      std::lock_guard lock(mutex_);
+      cut = lines_[key].cut;
+    }
+    if (cut) return End(key.process, kProcessEnded);
     if (const Status status = Dial(key); !status.ok()) End(key.process, std::string(status.message()));
   });
 }

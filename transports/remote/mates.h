@@ -51,7 +51,7 @@ class Mates {
   void Tell(const ProcessId& mate, const Head& head, std::span<const std::byte> bytes);
   // Whether the mate has not taken all that it was told. `taken` is called whenever that ends for some mates.
   bool Waits(const ProcessId& mate) const;
-  // Hears all that has come.
+  // Hears what has come, as much as fits into the queue.
   void HearAll();
   void OnTaken(std::function<void()> taken) { taken_ = std::move(taken); }
   void TellAll(const Head& head);

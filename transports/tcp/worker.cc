@@ -171,14 +171,14 @@ void Worker::LoseRelay(const ProcessId& process) {
 
 void Worker::WatchRelays() {
   if (watches_relays_.exchange(true)) return;
-  const auto watch = [this] {
-    const auto at = service::Clock::now() + kRelayPatience;
-    service::Loop::Get().value()->CallAt(at, [this] { LookAtRelays(); });
-  };
-  if (const Status posted = service::Loop::Get().value()->Post(watch); !posted.ok()) {
-    AXCCL_WARN("%s", posted.message().data());
-    watches_relays_ = false;
-  }
+  const Status watched = CatchAll("waiting for another process to pass something on", [&]() -> Status {
+    AXCCL_ASSIGN_OR_RETURN(service::Loop* const loop, service::Loop::Get());
+    return loop->Post(
+        [this, loop] { loop->CallAt(service::Clock::now() + kRelayPatience, [this] { LookAtRelays(); }); });
+  });
+  if (watched.ok()) return;
+  AXCCL_WARN("%s", watched.message().data());
+  watches_relays_ = false;
 }
 
 void Worker::LookAtRelays() {
