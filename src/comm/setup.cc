@@ -313,8 +313,7 @@ class Builder {
     return processors;
   }
 
-  // Each process watches one process, or an equal share of the processes, of every other machine, so that every process
-  // is watched from there.
+  // Each process watches one process of every other machine, or its share of them, so that all are watched from there.
   bool Watches(size_t rank) const {
     const size_t fewer = std::min(processes_on_.at(machine_of_[self()]), processes_on_.at(machine_of_[rank]));
     return place_of_[self()] % fewer == place_of_[rank] % fewer;
@@ -322,10 +321,8 @@ class Builder {
 
   // The process that passes on what this one tells all ranks.
   std::array<uint8_t, 16> RelayTo(size_t rank) const {
-    size_t relay = rank;
-    for (size_t other = 0; !Watches(relay) && other < ranks(); ++other) {
-      if (machine_of_[other] == machine_of_[rank] && Watches(other)) relay = other;
-    }
+    size_t relay = Watches(rank) ? rank : 0;
+    while (machine_of_[relay] != machine_of_[rank] || !Watches(relay)) ++relay;  // there is one on every machine
     return peers_[relay].address.process_id;
   }
 
