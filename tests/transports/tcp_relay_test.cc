@@ -159,7 +159,7 @@ TEST(RelayedStates, AreNotOvertakenByWhatHasATurn) {
   });
 }
 
-// Blocks the thread that passes on, until the cell is set.
+// Blocks the thread that passes on, until the cell is set. Who ends before has to wait for that.
 void Block(RankContext* context, int cell) {
   const Status posted = service::Loop::Get().value()->Post([context, cell] { context->Await(cell); });
   ASSERT_TRUE(posted.ok());
@@ -233,6 +233,7 @@ TEST_P(LeavingTest, WaitsUntilAllIsPassedOn) {
       if (relay == Relay::kIsStopped) context.Await(kHeard);
       context.Set(kGoes, 1);
       if (dies) context.Die();
+      EXPECT_TRUE(service::Loop::Get().value()->Run([] {}).ok());  // the thread is done with the cells
     } else if (context.rank() == kSender) {
       context.Await(kBlocked);
       trio.TellCertainly(&trio.pair, 1);
