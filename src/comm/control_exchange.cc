@@ -85,13 +85,8 @@ void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t roun
   const auto offset = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(words) - block_);
   const transport::Reach::Stretch stretch{offset, static_cast<uint32_t>(sizeof(uint64_t) + bytes), false, true};
   for (const int rank : call.group) {
-    const exec::Member& member = (*members_)[static_cast<size_t>(rank)];
-    if (rank != self_) exec::WakeMember(member);
-    if (call.what == Making::kShrink) {
-      member.reach->PublishAside({&stretch, 1}, transport::Reach::kNoLine);
-    } else {
-      member.reach->PublishState({&stretch, 1}, transport::Reach::kNoLine, true);
-    }
+    log_.Tell((*members_)[static_cast<size_t>(rank)], static_cast<uint64_t>(call.what), {&stretch, 1},
+              transport::Reach::kNoLine);
   }
 }
 

@@ -113,23 +113,26 @@ void ControlLog::ForEachEntry(int rank, const Fn& fn) const {
 
 // ---- this rank's log ----
 
-// Publishes bytes of an entry, and then its first word, to the other ranks. A shrink may leave out one that is stopped,
-// so nobody may have to pass on what belongs to it.
+// A shrink may leave out a rank that is stopped, so nobody may have to pass on what belongs to it.
+void ControlLog::Tell(const exec::Member& member, uint64_t kind, std::span<const transport::Reach::Stretch> stretches,
+                      uint64_t line) const {
+  if (member.rank != self_) exec::WakeMember(member);
+  if (IsShrink(kind)) {
+    member.reach->PublishAside(stretches, line);
+  } else {
+    member.reach->PublishState(stretches, line, true);
+  }
+}
+
+// Publishes bytes of an entry, and then its first word, to the other ranks.
 void ControlLog::Publish(uint64_t place, const void* from, size_t bytes) const {
   const auto offset_of = [&](const void* p) {
     return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_);
   };
   const ControlEntry* const entry = EntryOf(self_, place);
   const transport::Reach::Stretch stretch{offset_of(from), static_cast<uint32_t>(bytes), false, false};
-  for (const exec::Member& member : *members_) {
-    if (member.rank != self_) exec::WakeMember(member);
-    const std::span<const transport::Reach::Stretch> stretches(&stretch, bytes == 0 ? 0 : 1);
-    if (IsShrink(entry->kind.load(std::memory_order_relaxed))) {
-      member.reach->PublishAside(stretches, offset_of(entry));
-    } else {
-      member.reach->PublishState(stretches, offset_of(entry), true);
-    }
-  }
+  const uint64_t kind = entry->kind.load(std::memory_order_relaxed);
+  for (const exec::Member& member : *members_) Tell(member, kind, {&stretch, bytes == 0 ? 0u : 1u}, offset_of(entry));
 }
 
 Result<LoggedCall> ControlLog::Begin(Making what, Group group) {

@@ -74,6 +74,9 @@ class ControlLog {
   void Fail(const LoggedCall& call, const Trouble& trouble);
   // Whether the call may contribute: only few earlier calls are still running.
   bool IsTurnOf(const LoggedCall& call);
+  // Publishes to a rank what belongs to a call of that kind (Making).
+  void Tell(const exec::Member& member, uint64_t kind, std::span<const transport::Reach::Stretch> stretches,
+            uint64_t line) const;
   // Whether `rank`, which has made the call, has ended it.
   bool Ended(int rank, uint64_t name) const;
   // Whether it has ended it successfully.
