@@ -14,9 +14,8 @@
 #include "src/api/context.h"
 #include "src/api/device_types.h"
 #include "src/api/export.h"
+#include "src/api/windows.h"
 #include "src/base/sizes.h"
-#include "src/comm/call_group.h"
-#include "src/comm/create.h"
 #include "src/exec/platform/rank_device.h"
 
 namespace axccl::api {
@@ -207,14 +206,8 @@ Status Create(const char* call, ncclComm_t handle, const void* requirements, voi
   barriers.next = wanted.counts.resources;
   AXCCL_ASSIGN_OR_RETURN(const uint64_t bytes, Place(call, &barriers));
 
-  AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<comm::MakingCall> making,
-                         Prefixed(call, comm::BeginWithAll(comm->core(), comm::Making::kDeviceComm)));
   const auto take = [wanted, made, out](const exec::Window& window) { Write(wanted, made, *window.places(), out); };
-  auto run = [=] { return comm->AddWindow(call, making, {.bytes = bytes, .made = true}, take); };
-  comm::CallGroup& group = comm::CallGroup::Current();
-  if (!group.open()) return run();
-  group.AddJob(comm::GroupJob{comm->config().blocking, std::move(run), nullptr});
-  return Status();
+  return MakeWindow(call, comm, comm::Making::kDeviceComm, {.bytes = bytes, .made = true}, take);
 }
 
 Status Destroy(const char* call, ncclComm_t handle, const void* device_comm) {
@@ -225,8 +218,10 @@ Status Destroy(const char* call, ncclComm_t handle, const void* device_comm) {
   const auto* const at = static_cast<const std::byte*>(device_comm) + (magic == kMagic ? 2 * sizeof(magic) : 0);
   const void* window;
   std::memcpy(&window, at + offsetof(ncclDevComm, resourceWindow), sizeof(window));
-  if (comm->RemoveRegion(window, true).ok()) return Status();
-  return InvalidArgument("%s: argument devComm is no live device communicator of comm", call);
+  const Status removed = comm->RemoveRegion(window, true);
+  if (removed.code() != Code::kInvalidArgument) return Prefixed(call, removed);
+  return InvalidArgument("%s: argument devComm is no live device communicator of comm; pass one of ncclDevCommCreate",
+                         call);
 }
 
 Status Query(const char* call, ncclComm_t handle, ncclCommProperties* out) {

@@ -1,5 +1,7 @@
 // Windows and, as NVIDIA's nccl_device.h declares them, the teams of ranks that kernels reach by these (since 2.28) and
 // the addresses of their memory (since 2.29).
+#include "src/api/windows.h"
+
 #include <atomic>
 #include <utility>
 
@@ -17,8 +19,7 @@ namespace {
 
 using comm::CommHandle;
 
-// Enqueues nothing, but waits for the other ranks: at once, at the end of the open group, or in the background. As with
-// NCCL, programs get no window, and no error, where kernels could not use one.
+// As with NCCL, programs get no window, and no error, where kernels could not use one.
 Status RegisterForKernels(const char* call, const std::shared_ptr<CommHandle>& comm, const exec::OwnShare& share,
                           ncclWindow_t* win) {
   AXCCL_RETURN_IF_ERROR(comm->Ready(call).status());
@@ -29,17 +30,9 @@ Status RegisterForKernels(const char* call, const std::shared_ptr<CommHandle>& c
     AXCCL_INFO(kReg, "%s gives no window (NULL): %s", call, why.message().data());
     return Status();
   }
-  AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<comm::MakingCall> making,
-                         Prefixed(call, comm::BeginWithAll(comm->core(), comm::Making::kWindow)));
-  auto run = [=] {
-    return comm->AddWindow(call, making, share, [win](const exec::Window& made) {
-      std::atomic_ref<ncclWindow_t>(*win).store(static_cast<ncclWindow_t>(made.handle()), std::memory_order_release);
-    });
-  };
-  comm::CallGroup& group = comm::CallGroup::Current();
-  if (!group.open()) return run();
-  group.AddJob(comm::GroupJob{comm->config().blocking, std::move(run), nullptr});
-  return Status();
+  return MakeWindow(call, comm, comm::Making::kWindow, share, [win](const exec::Window& made) {
+    std::atomic_ref<ncclWindow_t>(*win).store(static_cast<ncclWindow_t>(made.handle()), std::memory_order_release);
+  });
 }
 
 // Any memory that peers can map: no kernel uses the handle.
@@ -106,6 +99,18 @@ Result<Teams> TeamsOf(const char* call, ncclComm_t handle) {
 int RankIn(int self, const ncclTeam& team, int index) { return self + (index - team.rank) * team.stride; }
 
 }  // namespace
+
+Status MakeWindow(const char* call, const std::shared_ptr<CommHandle>& comm, comm::Making what,
+                  const exec::OwnShare& share, const CommHandle::TakeWindow& take) {
+  AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<comm::MakingCall> making,
+                         Prefixed(call, comm::BeginWithAll(comm->core(), what)));
+  auto run = [=] { return comm->AddWindow(call, making, share, take); };
+  comm::CallGroup& group = comm::CallGroup::Current();
+  if (!group.open()) return run();
+  group.AddJob(comm::GroupJob{comm->config().blocking, std::move(run), nullptr});
+  return Status();
+}
+
 }  // namespace axccl::api
 
 using namespace axccl;       // NOLINT: the C entry points
