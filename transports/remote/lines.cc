@@ -338,21 +338,8 @@ bool Lines::Take(const ProcessId& from, const Notice& notice) {
 bool Lines::CallAndTell(const ProcessId& process, const Notice& notice) {
   {
     std::lock_guard lock(mutex_);
-    const auto is_expected = [](const auto& entry) {
-      const auto& [key, line] = entry;
-      return key.use == LineUse::kLife && !line.stands && line.call == nullptr && !line.fd;
-    };
-    const Range lines = LinesTo(process);
-    const bool told = TellLocked(process, notice);
-    if (told && std::none_of(lines.begin(), lines.end(), is_expected)) return true;
-    if (lost_.contains(process)) return told;
-    if (told) {
-      // The peer may wait for this very notice before it calls.
-      for (const auto& entry : lines) {
-        if (is_expected(entry)) (void)loop_->Post([this, key = entry.first] { CallExpected(key); }).ok();
-      }
-      return true;
-    }
+    if (TellLocked(process, notice)) return CallExpected(process), true;
+    if (lost_.contains(process)) return false;
     ++to_tell_;
   }
   const Status posted = loop_->Post([this, process, notice] { CallToTell(process, notice); });
@@ -363,10 +350,23 @@ bool Lines::CallAndTell(const ProcessId& process, const Notice& notice) {
   return false;
 }
 
-void Lines::CallExpected(const Key& key) {
-  const auto found = lines_.find(key);
-  if (found == lines_.end() || found->second.stands || found->second.call != nullptr || found->second.fd) return;
-  if (const Status status = Call(key); !status.ok()) End(key.process, std::string(status.message()));
+// A process that is to call may wait for what it was just told before it does.
+void Lines::CallExpected(const ProcessId& process) {
+  const auto is_expected = [](const auto& entry) {
+    const auto& [key, line] = entry;
+    return key.use == LineUse::kLife && !line.stands && line.call == nullptr && !line.fd;
+  };
+  const Range lines = LinesTo(process);
+  if (lost_.contains(process) || std::none_of(lines.begin(), lines.end(), is_expected)) return;
+  (void)PostAbout(process, [this, process, is_expected] {
+    std::vector<Key> expected;
+    for (const auto& entry : LinesTo(process)) {
+      if (is_expected(entry)) expected.push_back(entry.first);
+    }
+    for (const Key& key : expected) {
+      if (const Status status = Call(key); !status.ok()) return End(process, std::string(status.message()));
+    }
+  });
 }
 
 void Lines::CallToTell(const ProcessId& process, const Notice& notice) {

@@ -231,13 +231,14 @@ class Lines {
   bool PassOn(const ProcessId& from, const Notice& notice);
   void SayPassed();
   bool HearPassed(const ProcessId& from, const Notice& notice);
+  bool HasPassedLocked(const ProcessId& relay, const ProcessId& to, uint32_t number) const;
   uint32_t TellByLocked(const ProcessId& relay, const ProcessId& to, const Notice& notice);
   void TellEnded(const ProcessId& mate);
   bool HearEnded(const Notice& notice);
   void HearMate(const Mates::Head& head, std::span<const std::byte> bytes);
   bool TellLocked(const ProcessId& process, const Notice& notice);
   void Send(Line* line);
-  void CallExpected(const Key& key);
+  void CallExpected(const ProcessId& process);
   void CallToTell(const ProcessId& process, const Notice& notice);
   bool IsRelay(const ProcessId& process);
   bool IsLost(const ProcessId& process);

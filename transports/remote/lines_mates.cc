@@ -145,6 +145,10 @@ uint32_t Lines::TellByLocked(const ProcessId& relay, const ProcessId& to, const 
 
 bool Lines::HasPassed(const ProcessId& relay, const ProcessId& to, uint32_t number) {
   std::lock_guard lock(mutex_);
+  return HasPassedLocked(relay, to, number);
+}
+
+bool Lines::HasPassedLocked(const ProcessId& relay, const ProcessId& to, uint32_t number) const {
   const auto found = passing_.find({relay, to});
   return found != passing_.end() && found->second.passed >= number;
 }
@@ -152,10 +156,7 @@ bool Lines::HasPassed(const ProcessId& relay, const ProcessId& to, uint32_t numb
 bool Lines::AwaitPassed(const ProcessId& relay, const ProcessId& to, uint32_t number,
                         service::Clock::time_point limit) {
   std::unique_lock lock(mutex_);
-  const auto passed = [&] {
-    const auto found = passing_.find({relay, to});
-    return found != passing_.end() && found->second.passed >= number;
-  };
+  const auto passed = [&] { return HasPassedLocked(relay, to, number); };
   changed_.wait_until(lock, limit, [&] { return passed() || !HasLifeline(relay); });
   return passed();
 }

@@ -17,8 +17,8 @@ void OutgoingHeader::Write(const Direction& direction, uint32_t turn, const Memo
   head.stretches = static_cast<uint16_t>(stretches.size());
   head.state = state ? 1 : 0;
   head.turn = turn;
-  const void* const content = line.content != nullptr ? line.content : memory.own() + line.offset;
-  if (line.offset != transport::Reach::kNoLine) std::memcpy(head.line_bytes, content, transport::Reach::kLineBytes);
+  if (line.offset != transport::Reach::kNoLine)
+    std::memcpy(head.line_bytes, BytesOf(memory, line), transport::Reach::kLineBytes);
   std::memcpy(bytes.data(), &head, sizeof(head));
   size = sizeof(head);
   for (const Stretch& s : stretches) {

@@ -57,6 +57,11 @@ inline const std::byte* BytesOf(const Memory& memory, const transport::Reach::St
   return (stretch.of_peer ? memory.mirror() : memory.own()) + stretch.offset;
 }
 
+// The bytes of a line of this rank's block.
+inline const void* BytesOf(const Memory& memory, const transport::Reach::LineAt& line) {
+  return line.content != nullptr ? line.content : memory.own() + line.offset;
+}
+
 // Divides stretches into messages of kMaxStretches and `most_bytes` at most (more where a stretch must not be divided)
 // and passes each to `send`, the line with the last one, which may have no stretches. A stretch on a device is a
 // message of its own.

@@ -19,9 +19,7 @@ void ToldStates::Note(const Memory& memory, std::span<const Stretch> stretches, 
     places_.erase(known);
   }
   place.line = line.offset;
-  if (of_line)
-    std::memcpy(place.line_bytes.data(), line.content != nullptr ? line.content : memory.own() + line.offset,
-                place.line_bytes.size());
+  if (of_line) std::memcpy(place.line_bytes.data(), BytesOf(memory, line), place.line_bytes.size());
   for (const Stretch& stretch : stretches) {
     const std::byte* const from = BytesOf(memory, stretch);
     std::erase_if(place.kept, [&](const Kept& kept) { return kept.stretch.offset == stretch.offset; });

@@ -113,12 +113,8 @@ bool Reach::PassState(std::span<const Stretch> stretches, LineAt line, bool cert
     worker_->WatchRelays();
     return true;
   }
-  if (certain) {
-    TakeTurns();
-    return true;
-  }
-  LoseRelay();
-  return !relays_ && sent_ != 0;
+  certain ? TakeTurns() : LoseRelay();
+  return sent_ != 0;  // what was told, this too, has been told again
 }
 
 bool Reach::AllPassed() const {
