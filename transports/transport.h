@@ -279,6 +279,8 @@ class Reach {
   virtual void PublishState(std::span<const Stretch> stretches, LineAt line, bool /*certain*/ = false) {
     Publish(nullptr, stretches, line);
   }
+  // The first rank of the process that passes on such states now; -1: none does.
+  virtual int relay() const { return -1; }
   // Publishes what is kept. Returns whether there was anything.
   virtual bool PublishKept() { return false; }
   // Whether memory of this rank's block may still be sent.

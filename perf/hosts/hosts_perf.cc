@@ -1,16 +1,25 @@
-// hosts_perf: messages between two ranks, and how long ranks take to meet, for perf/hosts/run.
+// hosts_perf: messages between two ranks, and how long ranks take to meet, or to go on without one, for perf/hosts/run.
 //
-//   hosts_perf lat|bw BYTES ITERATIONS | init ROUNDS     with NCCL_COMM_ID, RANK and RANKS set
+//   hosts_perf lat|bw BYTES ITERATIONS | init ROUNDS | death|recovery FILE     with NCCL_COMM_ID, RANK and RANKS set
 //
 // lat: half the time of a message there and back in us, median. bw: messages one way, without waiting in between, in
-// MB/s. init: ncclCommInitRank and ncclCommDestroy; ms of the slowest rank for the former, median. Rank 0 prints only
-// the number.
+// MB/s. init: ncclCommInitRank and ncclCommDestroy; ms of the slowest rank for the former, median. death: the process
+// of the last rank is killed while the others wait for it; ms until the last one knows. recovery: until they have
+// shrunk the communicator, and the slowest one is done with an operation there. FILE passes on the time of the death,
+// and must not exist. Rank 0 prints only the number.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "axccl/axccl.h"
@@ -81,13 +90,71 @@ double OneWay(const Rank& r, std::vector<char>* data, int iterations) {
   return static_cast<double>(data->size()) * iterations / r.Largest(Now() - start) / 1e6;
 }
 
+constexpr std::chrono::milliseconds kToWait(100);  // until all others wait for the one that dies
+
+// In a process of its own, which its parent kills. Returns the exit status of the parent.
+int Die(const std::string& file) {
+  int ready[2];
+  if (pipe(ready) != 0) return 1;
+  const pid_t child = fork();
+  if (child == 0) {
+    Rank r;
+    r.Join();
+    CHECK(axcclStreamCreate(&r.stream, axcclStreamNonBlocking));
+    (void)r.Largest(0);
+    if (write(ready[1], "", 1) == 1) (void)pause();
+    _exit(1);
+  }
+  char byte;
+  close(ready[1]);
+  if (child < 0 || read(ready[0], &byte, 1) != 1) return 1;
+  std::this_thread::sleep_for(kToWait);
+  const double time = Now();
+  kill(child, SIGKILL);
+  std::ofstream((file + ".part").c_str()) << std::fixed << time;
+  if (std::rename((file + ".part").c_str(), file.c_str()) != 0) return 1;
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFSIGNALED(status) ? 0 : 1;
+}
+
+double TimeIn(const std::string& file) {
+  double time = 0;
+  while (!(std::ifstream(file) >> time)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return time;
+}
+
+// Of the slowest rank, in ms: until it knows of the death, and until it has gone on.
+struct AfterDeath {
+  double known = 0, recovered = 0;
+};
+AfterDeath Outlive(Rank* r, const std::string& file) {
+  r->Join();
+  (void)r->Largest(0);
+  double value = 0;
+  const ncclResult_t called = ncclAllReduce(&value, &value, 1, ncclFloat64, ncclMax, r->comm, r->cuda());
+  if (called == ncclSuccess && axcclStreamSynchronize(r->stream) == ncclSuccess) {
+    std::fprintf(stderr, "hosts_perf: the operation has not failed\n");
+    std::exit(1);
+  }
+  const double known = Now();
+  ncclComm_t small = nullptr;
+  CHECK(ncclCommShrink(r->comm, nullptr, 0, &small, nullptr, NCCL_SHRINK_ABORT));
+  CHECK(ncclCommAbort(std::exchange(r->comm, small)));
+  (void)r->Largest(0);
+  const double recovered = Now();
+  const double died = TimeIn(file);
+  return {r->Largest((known - died) * 1e3), r->Largest((recovered - died) * 1e3)};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   const std::string what = argv[1];
   setenv("AXCCL_DEVICE", "host", 0);
+  const bool death = what == "death" || what == "recovery";
   Rank r;
+  if (death && r.rank == r.ranks - 1) return Die(argv[2]);
   CHECK(axcclStreamCreate(&r.stream, axcclStreamNonBlocking));
   double figure = 0;
   if (what == "init") {
@@ -98,6 +165,10 @@ int main(int argc, char** argv) {
       CHECK(ncclCommDestroy(r.comm));
     }
     figure = Median(times);
+  } else if (death) {
+    const AfterDeath after = Outlive(&r, argv[2]);
+    figure = what == "death" ? after.known : after.recovered;
+    CHECK(ncclCommDestroy(r.comm));
   } else if (argc > 3) {
     std::vector<char> data(static_cast<size_t>(std::atoll(argv[2])), 1);
     r.Join();

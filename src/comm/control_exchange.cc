@@ -85,8 +85,7 @@ void ControlExchange::Contribute(int slot, const LoggedCall& call, uint64_t roun
   const auto offset = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(words) - block_);
   const transport::Reach::Stretch stretch{offset, static_cast<uint32_t>(sizeof(uint64_t) + bytes), false, true};
   for (const int rank : call.group) {
-    log_.Tell((*members_)[static_cast<size_t>(rank)], static_cast<uint64_t>(call.what), {&stretch, 1},
-              transport::Reach::kNoLine);
+    log_.Tell((*members_)[static_cast<size_t>(rank)], call, {&stretch, 1}, transport::Reach::kNoLine);
   }
 }
 
@@ -105,8 +104,8 @@ bool ControlExchange::Read(int rank, Making what, uint64_t name, uint64_t round,
 
 // ---- calls ----
 
-// Waits, as work of the device's queue, until every member's contribution is there. Owns what it reads, because another
-// thread may be in it when its own thread has given up.
+// Waits, as work of the device's queue, until every member's contribution is there. Notes who goes meanwhile. Owns what
+// it reads, because another thread may be in it when its own thread has given up.
 class MakingCall::Wait : public device::host::Work {
  public:
   Wait(std::shared_ptr<Communicator> comm, const LoggedCall& call, uint64_t round, size_t bytes)
@@ -117,6 +116,7 @@ class MakingCall::Wait : public device::host::Work {
         round_(round),
         bytes_(bytes),
         found_(group_.size()),
+        gone_(group_.size()),
         data_(bytes * group_.size()) {}
 
   Poll Progress() override {
@@ -127,6 +127,9 @@ class MakingCall::Wait : public device::host::Work {
       if (found_[i]) continue;
       found_[i] = comm_->control().Read(group_[i], what_, name_, round_, data_.data() + i * bytes_, bytes_);
       all &= found_[i];
+      if (found_[i] || gone_[i] || !IsGone(comm_->members()[static_cast<size_t>(group_[i])])) continue;
+      gone_[i] = true;
+      any_gone_.store(true, std::memory_order_release);
     }
     if (!all) return Poll::kBlocked;
     done_.store(true, std::memory_order_release);
@@ -137,6 +140,8 @@ class MakingCall::Wait : public device::host::Work {
         static_cast<uint32_t>(doorbell) + 1, std::memory_order_seq_cst);
   }
   bool done() const { return done_.load(std::memory_order_acquire); }
+  // Whether one has gone since the last time.
+  bool TakeGone() { return any_gone_.load(std::memory_order_acquire) && any_gone_.exchange(false); }
   void Cancel() {
     std::lock_guard lock(mutex_);
     cancelled_ = true;
@@ -159,10 +164,10 @@ class MakingCall::Wait : public device::host::Work {
   const uint64_t name_, round_;
   const size_t bytes_;
   std::mutex mutex_;
-  std::vector<bool> found_;
+  std::vector<bool> found_, gone_;
   std::vector<std::byte> data_;
   bool cancelled_ = false;
-  std::atomic<bool> done_{false};
+  std::atomic<bool> done_{false}, any_gone_{false};
 };
 
 MakingCall::MakingCall(std::shared_ptr<Communicator> comm) : comm_(std::move(comm)) {}
@@ -271,12 +276,14 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
     }
   } const cancel{wait.get(), queue};
   queue->Push(std::move(item));
-  // A reason to stop may have come after the awaited data, so it is sent to others only when the wait is over.
+  // A reason to stop may have come after the awaited data, so it counts only if these are not there even now.
   Trouble trouble;
-  const bool done = Scheduler::Process().Wait(
-      queue, [&] { return wait->done(); },
-      [&] { return MustStop([&] { return WhyStop(wait->Missing()); }, &trouble); });
-  if (!done) {
+  const auto must_stop = [&] { return MustStop([&] { return WhyStop(wait->Missing()); }, &trouble); };
+  // Who goes is a reason to look at once.
+  while (!wait->done()) {
+    const bool moved = Scheduler::Process().Wait(
+        queue, [&] { return wait->done() || wait->TakeGone(); }, must_stop);
+    if (wait->done() || (moved && !must_stop()) || wait->Progress() == Poll::kDone) continue;
     End(trouble);
     return trouble.why;
   }

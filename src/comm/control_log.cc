@@ -113,26 +113,26 @@ void ControlLog::ForEachEntry(int rank, const Fn& fn) const {
 
 // ---- this rank's log ----
 
-// A shrink may leave out a rank that is stopped, so nobody may have to pass on what belongs to it.
-void ControlLog::Tell(const exec::Member& member, uint64_t kind, std::span<const transport::Reach::Stretch> stretches,
-                      uint64_t line) const {
+// A shrink may leave out a rank that is stopped, so only ranks of its group pass on what belongs to it.
+void ControlLog::Tell(const exec::Member& member, const LoggedCall& call,
+                      std::span<const transport::Reach::Stretch> stretches, uint64_t line) const {
   if (member.rank != self_) exec::WakeMember(member);
-  if (IsShrink(kind)) {
+  const int relay = call.what == Making::kShrink ? member.reach->relay() : -1;
+  if (relay >= 0 && !Contains(call.group, relay)) {
     member.reach->PublishAside(stretches, line);
   } else {
     member.reach->PublishState(stretches, line, true);
   }
 }
 
-// Publishes bytes of an entry, and then its first word, to the other ranks.
-void ControlLog::Publish(uint64_t place, const void* from, size_t bytes) const {
+// Publishes bytes of its entry, and then that one's first word, to the other ranks.
+void ControlLog::Publish(const LoggedCall& call, const void* from, size_t bytes) const {
   const auto offset_of = [&](const void* p) {
     return static_cast<uint64_t>(static_cast<const std::byte*>(p) - block_);
   };
-  const ControlEntry* const entry = EntryOf(self_, place);
   const transport::Reach::Stretch stretch{offset_of(from), static_cast<uint32_t>(bytes), false, false};
-  const uint64_t kind = entry->kind.load(std::memory_order_relaxed);
-  for (const exec::Member& member : *members_) Tell(member, kind, {&stretch, bytes == 0 ? 0u : 1u}, offset_of(entry));
+  const uint64_t line = offset_of(EntryOf(self_, call.place));
+  for (const exec::Member& member : *members_) Tell(member, call, {&stretch, bytes == 0 ? 0u : 1u}, line);
 }
 
 Result<LoggedCall> ControlLog::Begin(Making what, Group group) {
@@ -177,7 +177,7 @@ void ControlLog::Adopt(const LoggedCall& call) {
   std::lock_guard lock(mutex_);
   const LoggedCall again = WriteShrink(call.ordinal, call.group, call.order);
   End(again, ControlEntry::kDone);
-  Publish(again.place, nullptr, 0);
+  Publish(again, nullptr, 0);
 }
 
 // The oldest entry that has ended; unused ones come first, in their order.
@@ -198,7 +198,7 @@ LoggedCall ControlLog::Write(Making what, Group group, uint64_t name, uint64_t c
   ControlEntry* const entry = EntryOf(self_, call.place);
   entry->name.store(0, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_release);  // before what follows, because other ranks may be reading
-  Publish(call.place, nullptr, 0);
+  Publish(call, nullptr, 0);
   entry->number.store(++calls_, std::memory_order_relaxed);
   entry->count.store(count, std::memory_order_relaxed);
   entry->kind.store(static_cast<uint64_t>(what), std::memory_order_relaxed);
@@ -214,7 +214,7 @@ LoggedCall ControlLog::Write(Making what, Group group, uint64_t name, uint64_t c
     entry->Members()[i].store(word, std::memory_order_relaxed);
   }
   entry->name.store(name | ControlEntry::kUnderWay, std::memory_order_seq_cst);
-  Publish(call.place, entry->Members(), words * sizeof(uint64_t));
+  Publish(call, entry->Members(), words * sizeof(uint64_t));
   return call;
 }
 
@@ -232,13 +232,13 @@ bool ControlLog::IsTurnOf(const LoggedCall& call) {
 void ControlLog::Finish(const LoggedCall& call) {
   std::lock_guard lock(mutex_);
   End(call, ControlEntry::kDone);
-  Publish(call.place, nullptr, 0);
+  Publish(call, nullptr, 0);
 }
 
 void ControlLog::Abandon(const LoggedCall& call) {
   std::lock_guard lock(mutex_);
   End(call, ControlEntry::kAbandoned);
-  Publish(call.place, nullptr, 0);
+  Publish(call, nullptr, 0);
 }
 
 void ControlLog::Fail(const LoggedCall& call, const Trouble& trouble) {
@@ -248,7 +248,7 @@ void ControlLog::Fail(const LoggedCall& call, const Trouble& trouble) {
   entry->code.store(static_cast<uint64_t>(trouble.why.code()), std::memory_order_relaxed);
   entry->against.store(trouble.against, std::memory_order_relaxed);
   End(call, trouble.refused ? ControlEntry::kRefused : ControlEntry::kFailed);
-  Publish(call.place, entry->text, sizeof(entry->text));
+  Publish(call, entry->text, sizeof(entry->text));
   if (trouble.refused) CatchUp();
 }
 

@@ -74,8 +74,8 @@ class ControlLog {
   void Fail(const LoggedCall& call, const Trouble& trouble);
   // Whether the call may contribute: only few earlier calls are still running.
   bool IsTurnOf(const LoggedCall& call);
-  // Publishes to a rank what belongs to a call of that kind (Making).
-  void Tell(const exec::Member& member, uint64_t kind, std::span<const transport::Reach::Stretch> stretches,
+  // Publishes to a rank what belongs to the call.
+  void Tell(const exec::Member& member, const LoggedCall& call, std::span<const transport::Reach::Stretch> stretches,
             uint64_t line) const;
   // Whether `rank`, which has made the call, has ended it.
   bool Ended(int rank, uint64_t name) const;
@@ -111,7 +111,7 @@ class ControlLog {
   LoggedCall WriteShrink(uint64_t ordinal, Group group, uint64_t order);
   uint64_t PlaceForNext() const;
   void End(const LoggedCall& call, exec::ControlEntry::State state);
-  void Publish(uint64_t place, const void* from, size_t bytes) const;
+  void Publish(const LoggedCall& call, const void* from, size_t bytes) const;
   Sight LookAt(int rank, const LoggedCall& call);
   Trouble Refusal(const LoggedCall& call, int rank, exec::ControlEntry* entry) const;
   static Trouble Repeated(const exec::ControlEntry& entry);

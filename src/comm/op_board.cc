@@ -73,10 +73,7 @@ class BoardReader {
   }
 
  private:
-  bool HasFailed() const {
-    return member_.header->error.load(std::memory_order_acquire) != 0 ||
-           member_.header->closed.load(std::memory_order_acquire) != 0 || member_.reach->Died();
-  }
+  bool HasFailed() const { return member_.header->error.load(std::memory_order_acquire) != 0 || exec::IsGone(member_); }
   void ReadChannel(const BoardChannel& channel);
   void ReadRecord(const BoardChannel& channel, const OpRecord& record);
   bool ReadStamps(const exec::RecordedStamps& stamps, bool produced, BoardOp* op) const;

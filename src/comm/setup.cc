@@ -7,13 +7,11 @@
 #include <array>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
 
 #include "src/base/format.h"
-#include "src/base/hash.h"
 #include "src/base/log.h"
 #include "src/base/param.h"
 #include "src/base/processors.h"
@@ -23,6 +21,7 @@
 #include "src/comm/net/address.h"
 #include "src/comm/net/network.h"
 #include "src/comm/net/placement.h"
+#include "src/comm/net/places.h"
 #include "src/comm/net/survey.h"
 #include "src/comm/watchdog.h"
 #include "src/device/host/waiting.h"
@@ -192,7 +191,7 @@ class Builder {
       AXCCL_INFO(kInit, "comm %s %016llx rank %zu shares no memory with these and sends them messages: %s",
                  options_.identity.name.c_str(), static_cast<unsigned long long>(peers_[0].hash), self(),
                  ListApart(peers_, self()).c_str());
-    NumberPlaces();
+    FindPlaces();
     settings_ = peers_[0].settings;
     CountCores();
     settings_.notice_seconds =
@@ -211,9 +210,7 @@ class Builder {
     settings_.machine.cores = peers_[0].cores.count;
     for (const Introduction& peer : peers_)
       settings_.machine.cores = std::min(settings_.machine.cores, peer.cores.count);
-    for (const int first : cores_of_)
-      settings_.machine.ranks =
-          std::max(settings_.machine.ranks, static_cast<int>(std::count(cores_of_.begin(), cores_of_.end(), first)));
+    settings_.machine.ranks = std::max(settings_.machine.ranks, places_.MostRanksOfCores());
     settings_.lanes = std::min(settings_.lanes, static_cast<uint32_t>(std::max(1, settings_.machine.cores)));
   }
 
@@ -229,7 +226,7 @@ class Builder {
   void FindPlace() {
     local_ = {0, 0, {}};
     for (size_t rank = 0; rank < ranks(); ++rank) {
-      if (IsRemote(rank)) continue;
+      if (places_.IsRemote(rank)) continue;
       if (rank == self()) local_.self = local_.count;
       if (peers_[rank].address.process_id == peers_[self()].address.process_id)
         local_.of_process.push_back(local_.count);
@@ -255,11 +252,11 @@ class Builder {
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, network_bytes_, networks_.data()));
     std::vector<NetworkText> texts;
     for (size_t rank = 0; rank < ranks(); ++rank) texts.push_back(NetworkOf(rank).text);
-    survey_.FindClasses(machine_of_, texts);
+    survey_.FindClasses(places_.machines(), texts);
     std::vector<std::array<uint8_t, 16>> mates;
     for (size_t rank = 0; rank < ranks(); ++rank) {
-      const bool own = process_of_[rank] == process_of_[self()];
-      if (!IsRemote(rank) && !own && IsFirstOfProcess(static_cast<int>(rank)))
+      const bool own = places_.ProcessOf(rank) == places_.ProcessOf(self());
+      if (!places_.IsRemote(rank) && !own && places_.IsFirstOfProcess(rank))
         mates.push_back(peers_[rank].address.process_id);
     }
     return remote::Lines::Made()->AddMates(mates);
@@ -271,37 +268,11 @@ class Builder {
     return network;
   }
 
-  // Numbers machines, processes and what has cores by the first rank on each.
-  void NumberPlaces() {
-    std::map<decltype(transport::ProcessAddress::host_id), int> machines;
-    std::map<decltype(transport::ProcessAddress::process_id), int> processes;
-    std::map<std::pair<int, decltype(exec::Cores::device)>, int> cores;
-    for (int rank = 0; rank < options_.identity.ranks; ++rank) {
-      const Introduction& peer = peers_[static_cast<size_t>(rank)];
-      machine_of_.push_back(machines.emplace(peer.address.host_id, rank).first->second);
-      process_of_.push_back(processes.emplace(peer.address.process_id, rank).first->second);
-      const auto first = static_cast<size_t>(process_of_.back());
-      place_of_.push_back(IsFirstOfProcess(rank) ? processes_on_[machine_of_.back()]++ : place_of_[first]);
-      cores_of_.push_back(cores.try_emplace({machine_of_.back(), peer.cores.device}, rank).first->second);
-    }
-  }
-  bool IsFirstOfProcess(int rank) const { return process_of_[static_cast<size_t>(rank)] == rank; }
-  bool IsRemote(size_t rank) const { return peers_[rank].address.host_id != peers_[self()].address.host_id; }
-
-  FarProcesses FarOnes() const {
-    FarProcesses far;
-    far.comm = peers_[0].hash;
-    for (size_t rank = 0; rank < ranks(); ++rank) {
-      const auto first = static_cast<size_t>(process_of_[rank]);  // is not after `rank`
-      if (IsRemote(rank) && first == rank) {
-        far.of_rank.push_back(static_cast<int>(far.ids.size()));
-        far.ids.push_back(peers_[rank].address.process_id);
-        far.machines.push_back(machine_of_[rank]);
-      } else {
-        far.of_rank.push_back(IsRemote(rank) ? far.of_rank[first] : -1);
-      }
-    }
-    return far;
+  void FindPlaces() {
+    std::vector<Places::Place> places;
+    for (const Introduction& peer : peers_)
+      places.push_back({peer.address.host_id, peer.address.process_id, peer.cores.device});
+    places_ = Places(std::move(places), self());
   }
 
   // Of each rank on the machine of `rank`.
@@ -313,32 +284,9 @@ class Builder {
     return processors;
   }
 
-  // Each process watches one process of every other machine, or its share of them, so that all are watched from there.
-  bool Watches(size_t rank) const {
-    const size_t fewer = std::min(processes_on_.at(machine_of_[self()]), processes_on_.at(machine_of_[rank]));
-    return place_of_[self()] % fewer == place_of_[rank] % fewer;
-  }
-
-  // The process that passes on what this one tells all ranks.
-  std::array<uint8_t, 16> RelayTo(size_t rank) const {
-    size_t relay = Watches(rank) ? rank : 0;
-    while (machine_of_[relay] != machine_of_[rank] || !Watches(relay)) ++relay;  // there is one on every machine
-    return peers_[relay].address.process_id;
-  }
-
-  // The same in all communicators.
-  uint64_t MachineOf(size_t rank) const {
-    const transport::HostId& host = peers_[rank].address.host_id;
-    uint64_t words[sizeof host / sizeof(uint64_t)], hash = kHashSeed;
-    static_assert(sizeof words == sizeof host);
-    std::memcpy(words, &host, sizeof host);
-    for (const uint64_t word : words) hash = Mix(hash, word);
-    return hash;
-  }
-
   // How this rank reaches another one is chosen here.
-  Result<std::shared_ptr<transport::Reach>> Connect(size_t rank) const {
-    return IsRemote(rank) ? ConnectApart(rank) : ConnectHere(rank);
+  Result<std::shared_ptr<transport::Reach>> Connect(size_t rank) {
+    return places_.IsRemote(rank) ? ConnectApart(rank) : ConnectHere(rank);
   }
 
   Result<std::shared_ptr<transport::Reach>> ConnectHere(size_t rank) const {
@@ -355,7 +303,7 @@ class Builder {
   }
 
   // From now on, data for this rank can arrive in its block and in the peer's mirror.
-  Result<std::shared_ptr<transport::Reach>> ConnectApart(size_t rank) const {
+  Result<std::shared_ptr<transport::Reach>> ConnectApart(size_t rank) {
     exec::Member own;
     own.header = block_->header();
     own.reach = own_.get();
@@ -370,10 +318,10 @@ class Builder {
     options.block = block_->data();
     options.block_bytes = layout_.bytes;
     options.arrived = [own, keep = own_] { exec::WakeMember(own); };
-    options.machine = MachineOf(rank);
-    options.watch = Watches(rank);
-    options.relay = RelayTo(rank);
-    const auto first = static_cast<size_t>(process_of_[rank]);
+    options.machine = places_.MachineNumber(rank);
+    options.watch = places_.Watches(rank);
+    options.relays = places_.RelaysTo(rank);
+    const auto first = static_cast<size_t>(places_.ProcessOf(rank));
     if (first < rank) options.sibling = reaches_[first].get();
     const bool both_have_ucx = over_ucx_ && !options.address.rails[0].worker.empty();
     return both_have_ucx ? ucx::Connect(std::move(options)) : tcp::Connect(std::move(options));
@@ -396,9 +344,9 @@ class Builder {
       AXCCL_ASSIGN_OR_RETURN(auto reach, Connect(rank));
       exec::Member member;
       member.rank = static_cast<int>(rank);
-      member.machine = machine_of_[rank];
-      member.process = process_of_[rank];
-      member.cores = cores_of_[rank];
+      member.machine = places_.MachineOf(rank);
+      member.process = places_.ProcessOf(rank);
+      member.cores = places_.CoresOf(rank);
       member.block = reach->block();
       member.header = reinterpret_cast<exec::BlockHeader*>(member.block);
       member.layout = layout_.channel;
@@ -463,9 +411,8 @@ class Builder {
   // takes too long. So do processes that watch each other.
   void MeetOtherMachines() const {
     const auto limit = std::chrono::steady_clock::now() + kMeeting;
-    for (int rank = 0; rank < options_.identity.ranks; ++rank) {
-      if (IsFirstOfProcess(rank))
-        remote::Lines::Made()->AwaitLifelines(peers_[static_cast<size_t>(rank)].address.process_id, limit);
+    for (size_t rank = 0; rank < ranks(); ++rank) {
+      if (places_.IsFirstOfProcess(rank)) remote::Lines::Made()->AwaitLifelines(peers_[rank].address.process_id, limit);
     }
     if (options_.identity.ranks - local_.count > kMostToMeet) return;
     for (size_t rank = self(); rank < ranks(); ++rank) reaches_[rank]->BeginFlush();
@@ -484,7 +431,7 @@ class Builder {
     auto comm = std::make_shared<Communicator>(identity, settings_, std::move(chooser_), std::move(block_), members_,
                                                reaches_, std::move(device_), crowding);
     if (options_.timeout_seconds) comm->SetTimeout(*options_.timeout_seconds);
-    comm->Correspond(FarOnes());
+    comm->Correspond(places_.FarOnes(peers_[0].hash));
     if (comm->device().traits().needs_watch) AXCCL_RETURN_IF_ERROR(Watch(comm.get()));
     AXCCL_INFO(kInit,
                "comm %s %016llx rank %zu nranks %zu %s %d: init complete, %d processes, ranks to a processor: %d, link "
@@ -551,7 +498,7 @@ class Builder {
   void FindHolders(std::vector<Holder>* holders) {
     for (size_t rank = 0; rank < ranks(); ++rank) {
       if (rank == self()) continue;
-      if (!IsRemote(rank)) (*holders)[rank].pid = peers_[rank].address.pid;
+      if (!places_.IsRemote(rank)) (*holders)[rank].pid = peers_[rank].address.pid;
       if (rank < reaches_.size()) (*holders)[rank].reach = std::move(reaches_[rank]);
     }
   }
@@ -571,12 +518,10 @@ class Builder {
   std::vector<std::shared_ptr<transport::Reach>> reaches_;
   std::shared_ptr<transport::Reach> own_;
   bool spans_machines_ = false;
-  std::vector<int> machine_of_, process_of_, cores_of_;  // of each rank
-  std::vector<size_t> place_of_;                         // of each rank's process among those of its machine
-  std::map<int, size_t> processes_on_;                   // each machine
-  std::vector<std::byte> networks_;                      // the WireNetwork of each, without the data if no rank has any
-  size_t network_bytes_ = 0;                             // of one
-  bool over_ucx_ = false;                                // what this process prefers
+  Places places_;
+  std::vector<std::byte> networks_;  // the WireNetwork of each, without the data if no rank has any
+  size_t network_bytes_ = 0;         // of one
+  bool over_ucx_ = false;            // what this process prefers
   exec::RankOptions device_options_;
   std::unique_ptr<exec::RankDevice> device_;
   bool announced_ = false;  // other ranks may know this rank's block

@@ -24,10 +24,14 @@ constexpr std::chrono::milliseconds kToNotice(500);
 // A machine that does not answer for so long is not reached.
 constexpr std::chrono::milliseconds kToAnswer(300);
 
-RankSet Everyone(int ranks) {
-  RankSet everyone;
-  for (int rank = 0; rank < ranks; ++rank) everyone.push_back(rank);
-  return everyone;
+// The other members, of which those are left out that are known to be gone: they will never make the call.
+RankSet GroupOf(const Communicator& comm, const RankSet& excluded) {
+  RankSet group;
+  for (const exec::Member& member : comm.members()) {
+    const bool gone = member.rank != comm.identity().rank && exec::IsGone(member);
+    if (!gone && !Contains(excluded, member.rank)) group.push_back(member.rank);
+  }
+  return group;
 }
 
 }  // namespace
@@ -84,8 +88,7 @@ class ShrinkCall::Try : public MakingCall {
     for (const int rank : missing) {
       if (rank == comm_->identity().rank) continue;
       const exec::Member& member = comm_->members()[static_cast<size_t>(rank)];
-      // What it wrote before it was gone counts, so that comes first.
-      const bool gone = member.header->closed.load(std::memory_order_acquire) != 0 || member.reach->Died();
+      const bool gone = exec::IsGone(member);  // before its log, so that what it wrote before is seen
       seen.push_back({rank, gone, comm_->control().log().AttemptsOf(rank)});
     }
     std::vector<Attempt> mine;
@@ -101,12 +104,10 @@ class ShrinkCall::Try : public MakingCall {
 
 Result<std::shared_ptr<ShrinkCall>> ShrinkCall::Begin(const std::shared_ptr<Communicator>& parent,
                                                       const RankSet& excluded) {
-  RankSet group = Everyone(parent->identity().ranks);
-  std::erase_if(group, [&](int rank) { return Contains(excluded, rank); });
   auto call = std::make_shared<ShrinkCall>();
   call->parent_ = parent;
   call->now_ = std::make_shared<Try>(call.get(), parent);
-  AXCCL_RETURN_IF_ERROR(call->now_->Begin(Making::kShrink, group));
+  AXCCL_RETURN_IF_ERROR(call->now_->Begin(Making::kShrink, GroupOf(*parent, excluded)));
   const LoggedCall& logged = call->now_->logged();
   call->attempts_.push_back({{logged.ordinal, logged.group}, logged, nullptr});
   return call;

@@ -420,6 +420,7 @@ TEST(Making, AGrowThatPresentRanksGiveUpEndsForNewRanks) {
       EXPECT_OK(ncclCommAbort(child));
       EXPECT_OK(ncclCommAbort(parent));
     }
+    ASSERT_TRUE(context.Barrier());  // rank 0's process, which has made the id, tells a rank that comes late, too
   });
 }
 

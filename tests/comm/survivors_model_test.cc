@@ -24,7 +24,7 @@ struct Event {
 };
 
 struct Rank {
-  enum Phase : uint8_t { kRunning, kFormed, kOut };
+  enum Phase : uint8_t { kRunning, kFormed, kOut, kAway };
   std::vector<Attempt> attempts;
   std::vector<bool> complete;  // by attempt: this rank has what all have contributed before the last round
   std::vector<Event> log;
@@ -46,6 +46,7 @@ struct Model {
   Rule rule = NextOf;
   int rounds = 2;       // of exchange
   bool vanish = false;  // what a rank has contributed vanishes when it abandons the attempt
+  bool late = false;    // ranks call at any time, and leave out whom they know to be dead then
 };
 
 struct Verdict {
@@ -81,7 +82,8 @@ class Search {
     for (size_t i = 0; i < first.size(); ++i) {
       first[i].seen.resize(first.size());
       first[i].lost.resize(first.size());
-      Begin(&first[i], {1, model_.groups[i]});
+      first[i].phase = Rank::kAway;
+      if (!model_.late) Call(&first[i], model_.groups[i]);
     }
     Visit(std::move(first));
     while (!open_.empty() && verdict_.trouble.empty()) {
@@ -93,6 +95,12 @@ class Search {
   }
 
  private:
+  static void Call(Rank* rank, RankSet group) {
+    rank->phase = Rank::kRunning;
+    std::erase_if(group, [&](int member) { return rank->lost[static_cast<size_t>(member)]; });
+    Begin(rank, {1, std::move(group)});
+  }
+
   static void Begin(Rank* rank, Attempt attempt) {
     const auto index = static_cast<uint8_t>(rank->attempts.size());
     rank->attempts.push_back(std::move(attempt));
@@ -216,7 +224,7 @@ class Search {
         next[i].dead = true;
         Visit(std::move(next));
       }
-      if (rank.phase != Rank::kRunning) continue;
+      if (rank.phase != Rank::kRunning && rank.phase != Rank::kAway) continue;
       for (size_t j = 0; j < world.size(); ++j) {
         if (j == i || rank.lost[j]) continue;
         if (rank.seen[j] < world[j].log.size()) {
@@ -233,7 +241,8 @@ class Search {
         }
       }
       World next = world;
-      if (Step(&next, i)) {
+      if (rank.phase == Rank::kAway) Call(&next[i], model_.groups[i]);
+      if (rank.phase == Rank::kAway || Step(&next, i)) {
         Visit(std::move(next));
         moved = true;
       }
@@ -261,6 +270,12 @@ TEST(SurvivorsModel, ThreeRanksOfWhichTwoMayDie) {
     EXPECT_EQ(verdict.trouble, "");
     EXPECT_GT(verdict.worlds, 100'000u);
   }
+}
+
+TEST(SurvivorsModel, RanksThatCallAtAnyTime) {
+  const Verdict verdict = Explore({.groups = All(3), .deaths = 1, .late = true});
+  EXPECT_EQ(verdict.trouble, "");
+  EXPECT_GT(verdict.worlds, 100'000u);
 }
 
 // One rank has seen more than the others; ranks leave each other out.

@@ -237,6 +237,39 @@ TEST(LinesTest, WhoIsLeftOutWhileItIsStoppedHoldsUpNobody) {
              {{"AXCCL_NET_MEASURE", "never"}});
 }
 
+// Of twelve processes, the one of rank 1 dies, and that of rank 6 is left out. All others have had something passed on
+// by one of these two. Those that rank 6's process has passed on something for tell the ranks of its host themselves.
+TEST(LinesTest, AShrinkNeedsFewConnections) {
+  constexpr int kDies = 1, kLeftOut = 6, kHosts = 2, kRanks = 12;
+  RunOnHosts(kHosts, kRanks,
+             [](const TestHosts&, RankContext& context) {
+               harness::Clique clique;
+               ASSERT_TRUE(clique.Init(context));
+               ASSERT_TRUE(Settles(context, 1)) << Connections();
+               ASSERT_TRUE(context.Barrier());
+               if (context.rank() == kDies) context.Die();
+               if (context.rank() != kLeftOut) {
+                 int data = 0;
+                 EXPECT_EQ(harness::AwaitCall(
+                               ncclRecv(&data, 1, ncclInt32, kDies, clique.comm(), harness::Cuda(clique.stream())),
+                               clique.stream(), clique.comm()),
+                           ncclRemoteError);
+                 int excluded = kLeftOut;
+                 ncclComm_t small = nullptr, split = nullptr;
+                 ASSERT_OK(ncclCommShrink(clique.comm(), &excluded, 1, &small, nullptr, NCCL_SHRINK_ABORT));
+                 ASSERT_OK(ncclCommSplit(small, 0, -context.rank(), &split, nullptr));
+                 int ranks = 0;
+                 ASSERT_OK(ncclCommCount(split, &ranks));
+                 EXPECT_EQ(ranks, kRanks - 2);
+                 ASSERT_OK(ncclCommDestroy(split));
+                 EXPECT_LE(Connections(), context.rank() == kLeftOut + 1 ? kRanks / kHosts : 4);
+                 ASSERT_OK(ncclCommDestroy(small));
+               }
+               ASSERT_TRUE(context.Barrier(1, kRanks - 1));
+             },
+             {{"AXCCL_NET_MEASURE", "never"}});
+}
+
 // To make a channel, ranks talk only to its members. Those of 4 and 5 have a connection already.
 TEST(LinesTest, AChannelLeadsOnlyToItsMembers) {
   RunOnHosts(2, 6,

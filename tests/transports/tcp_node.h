@@ -68,9 +68,9 @@ class Node {
 
   static std::array<uint8_t, 16> ProcessOf(int rank) { return harness::ProcessId(rank + 1); }
 
-  // `sibling`: null, or an earlier pair with the same peer. `machine`: the peer's. `relay`: a rank there, or none.
+  // `sibling`: null, or an earlier pair with the same peer. `machine`: the peer's. `relays`: ranks there.
   void Connect(Pair* pair, uint64_t comm, int peer, uint64_t machine, bool watch, const Pair* sibling = nullptr,
-               int relay = -1) {
+               const std::vector<int>& relays = {}) {
     remote::ConnectOptions options;
     options.comm = comm;
     options.self = static_cast<uint32_t>(context_.rank());
@@ -84,7 +84,9 @@ class Node {
     options.arrived = [arrived = pair->arrived] { ++*arrived; };
     options.machine = machine;
     options.watch = watch;
-    if (relay >= 0) options.relay = ProcessOf(relay);
+    std::vector<remote::Relay> some;
+    for (const int relay : relays) some.push_back({ProcessOf(relay), relay});
+    options.relays = std::make_shared<const std::vector<remote::Relay>>(std::move(some));
     options.sibling = sibling != nullptr ? sibling->reach.get() : nullptr;
     pair->reach = tcp::Connect(std::move(options)).value();
   }

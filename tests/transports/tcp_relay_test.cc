@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "tests/transports/tcp_node.h"
 #include "transports/remote/lines.h"
@@ -107,8 +108,8 @@ struct Trio {
       EXPECT_TRUE(Lines::Made()->AddMates({Node::ProcessOf(kReceiver)}).ok());
     } else if (context.rank() == kSender) {
       node.Connect(&to_relay, 1, kRelay, kSecondMachine, true);
-      node.Connect(&pair, 1, kReceiver, kSecondMachine, false, nullptr, kRelay);
-      node.Connect(&last, 2, kReceiver, kSecondMachine, false, &pair, kRelay);
+      node.Connect(&pair, 1, kReceiver, kSecondMachine, false, nullptr, {kRelay});
+      node.Connect(&last, 2, kReceiver, kSecondMachine, false, &pair, {kRelay});
       Lines::Made()->AwaitLifelines(Node::ProcessOf(kRelay), service::Clock::now() + kPatient);
     } else {
       node.Connect(&pair, 1, kSender, kFirstMachine, false);
@@ -212,6 +213,52 @@ TEST(RelayedStates, AreNotToldAgainOnceTheyHavePassed) {
     }
     if (context.rank() != kRelay) {
       ASSERT_TRUE(context.Barrier(1, 2));
+    }
+  });
+}
+
+// The sender watches two processes that may pass on what it tells. Once the first one has ended, the second one does.
+TEST(RelayedStates, GoByAnotherRelayOnceOneHasEnded) {
+  constexpr int kSecond = 3, kPassed = 1;
+  harness::RunRanks(harness::Processes(4), [](RankContext& context) {
+    Node node(&context);
+    Pair pair, to_relay, to_second;
+    const auto relay = Node::ProcessOf(kRelay), second = Node::ProcessOf(kSecond),
+               receiver = Node::ProcessOf(kReceiver);
+    const int rank = context.rank();
+    if (rank == kSender) {
+      node.Connect(&to_relay, 1, kRelay, kSecondMachine, true);
+      node.Connect(&to_second, 1, kSecond, kSecondMachine, true);
+      node.Connect(&pair, 1, kReceiver, kSecondMachine, false, nullptr, {kRelay, kSecond});
+      for (const auto& process : {relay, second})
+        Lines::Made()->AwaitLifelines(process, service::Clock::now() + kPatient);
+    } else {
+      node.Connect(&pair, 1, kSender, kFirstMachine, rank != kReceiver);
+      const auto mates = rank == kReceiver ? std::vector{relay, second} : std::vector{receiver};
+      ASSERT_TRUE(Lines::Made()->AddMates(mates).ok());
+    }
+    ASSERT_TRUE(context.Barrier());
+    if (rank == kRelay) {
+      context.Await(kPassed);
+      context.Die();
+    } else if (rank == kSender) {
+      EXPECT_EQ(pair.reach->relay(), kRelay);
+      pair.Say(1);
+      pair.reach->PublishState({}, 0, true);
+      AwaitUntil(context, [&] { return Lines::Made()->HasPassed(relay, receiver, 1); });
+      context.Set(kPassed, 1);
+      AwaitUntil(context, [&] { return pair.reach->relay() == kSecond; });
+      pair.Say(2);
+      pair.reach->PublishState({}, 0, true);
+      AwaitUntil(context, [&] { return Lines::Made()->HasPassed(second, receiver, 1); });
+      EXPECT_FALSE(Lines::Made()->Tell(receiver, {.kind = remote::Notice::kShown}));
+    } else if (rank == kReceiver) {
+      AwaitUntil(context, [&] { return pair.Heard() == 2; });
+      EXPECT_EQ(*pair.arrived, 2);
+    }
+    ASSERT_TRUE(context.Barrier(1, 3));
+    for (const Pair* each : {&pair, &to_relay, &to_second}) {
+      if (each->reach != nullptr) each->reach->Detach();
     }
   });
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,12 @@ struct NetworkAddress {
   Cipher cipher = Cipher::kChaCha;
 };
 
+// A process that may pass on what another one tells the rest of its machine's, and its first rank in a communicator.
+struct Relay {
+  std::array<uint8_t, 16> process{};
+  int rank = -1;
+};
+
 struct ConnectOptions {
   uint64_t comm = 0;  // the same on both sides, and different for other communicators
   uint32_t self = 0, peer = 0;
@@ -72,9 +79,9 @@ struct ConnectOptions {
   const transport::Reach* sibling = nullptr;
   uint64_t machine = 0;  // the peer's: a number that is the same for all its processes
   bool watch = true;     // whether the two processes watch each other because of the communicator; both say the same
-  // A process of the peer's machine with ranks of this communicator, which this process watches; the peer's own, or
-  // zeros: there is none.
-  std::array<uint8_t, 16> relay{};
+  // The processes of the peer's machine that have ranks of this communicator, those first that this process watches;
+  // null: none passes on anything.
+  std::shared_ptr<const std::vector<Relay>> relays;
 };
 
 }  // namespace axccl::remote

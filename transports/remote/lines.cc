@@ -400,12 +400,6 @@ void Lines::AwaitTold(const ProcessId& process, service::Clock::time_point limit
     changed_.wait_until(lock, std::min(limit, service::Clock::now() + kAnswer / 10));
 }
 
-bool Lines::IsRelay(const ProcessId& process) {
-  std::lock_guard lock(mutex_);
-  const auto first = passing_.lower_bound({process, ProcessId{}});
-  return first != passing_.end() && first->first.first == process;
-}
-
 bool Lines::IsLost(const ProcessId& process) {
   std::lock_guard lock(mutex_);
   return lost_.contains(process);
@@ -449,9 +443,17 @@ void Lines::EndSoon(const Key& key, const std::string& why) {
     if (std::exchange(line.ending, true)) return;
   }
   changed_.notify_all();
-  TellMates(key.process);
+  Lose(key.process);
   const int number = line.fd.get();
-  const auto words = line.call != nullptr ? line.call->last_words : kLastWords;
+  auto words = line.call != nullptr ? line.call->last_words : kLastWords;
+  const Range lines = LinesTo(key.process);
+  const auto has_data = [](const auto& entry) { return entry.first.use == LineUse::kData; };
+  if (std::any_of(lines.begin(), lines.end(), has_data)) {
+    words = std::max(words, kLastData);
+    for (const User& user : users_) {
+      if (user.losing) user.losing();
+    }
+  }
   loop_->CallAt(service::Clock::now() + words, [this, key, why, number] {
     const auto it = lines_.find(key);
     if (it != lines_.end() && it->second.ending && it->second.fd.get() == number) End(key.process, why);
@@ -472,17 +474,9 @@ void Lines::End(const ProcessId& process, const std::string& why) {
   const auto of_process = [&](const auto& passage) { return passage.first == process; };
   std::erase_if(to_say_, of_process);
   std::erase_if(taken_on_, [&](const auto& entry) { return of_process(entry.first); });
-  TellMates(process);
+  Lose(process);
   for (const User& user : users_) user.lost(process, why);
-  if (IsRelay(process)) {
-    for (const User& user : users_) {
-      if (user.relay_lost) user.relay_lost(process);
-    }
-    std::lock_guard lock(mutex_);
-    std::erase_if(passing_, [&](const auto& entry) { return of_process(entry.first); });
-  }
   changed_.notify_all();
-  WatchAnother(process);
 }
 
 Status Lines::Settle(const ProcessId& process) {

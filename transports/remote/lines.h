@@ -68,15 +68,18 @@ class Lines {
   static constexpr int kLooks = 3;
   // For a process whose machine has taken a call to take it, too, if this one is about to end.
   static constexpr std::chrono::seconds kAnswer{2};
-  // A process that ends may have sent something before, which is still on its way.
-  static constexpr std::chrono::milliseconds kLastWords{50};
-  // Mates may have to pass on what it has sent, if none of them has told of the loss.
+  // What a process that ends has sent before may still be on its way: over a data line, of which the end is known, too;
+  // or mates are about to pass it on, of whom one has told of the loss, or none.
+  static constexpr std::chrono::milliseconds kLastData{50};
+  static constexpr std::chrono::milliseconds kLastWords{20};
   static constexpr std::chrono::milliseconds kLastWordsOfOthers{150};
 
   // What uses the lines.
   struct User {
     std::function<void(const ProcessId&, const std::string& why)> lost;
     std::function<bool()> in_use;  // whether any rank still needs a process
+    // A process that there is a data line to is about to be lost. What it has sent is to be received now.
+    std::function<void()> losing = {};
     // What the process was to pass on, and has not said that it has (HasPassed), may be lost.
     std::function<void(const ProcessId&)> relay_lost = {};
   };
@@ -134,6 +137,8 @@ class Lines {
   // From now on, the process may call, and be called. `watch`: the two hold a lifeline from now on. Both sides must say
   // the same.
   Status Meet(const Place& place, bool watch);
+  // Whether there is a lifeline to the process, or is about to be.
+  bool Watches(const ProcessId& process);
   // Waits until the lifelines to a process stand that this one is to watch, or it is lost, or `limit`.
   void AwaitLifelines(const ProcessId& process, service::Clock::time_point limit);
   // Processes of this machine that may have met the same ones.
@@ -213,7 +218,7 @@ class Lines {
   void LookFor(const ProcessId& process, std::chrono::milliseconds last_words = kLastWords);
   void LookAgain(const Key& key, service::Clock::time_point limit, int calls);
   bool Looks(const Key& key) const;
-  bool WatchesMachineOf(const ProcessId& process) const;
+  bool WatchesMachineOf(const ProcessId& process);
   void WatchAnother(const ProcessId& lost);
   Status Dial(const Key& key);
   void DropCall(Line* line);
@@ -240,9 +245,9 @@ class Lines {
   void Send(Line* line);
   void CallExpected(const ProcessId& process);
   void CallToTell(const ProcessId& process, const Notice& notice);
-  bool IsRelay(const ProcessId& process);
   bool IsLost(const ProcessId& process);
-  void TellMates(const ProcessId& lost);
+  void Lose(const ProcessId& process);
+  void LoseRelay(const ProcessId& process);
   void EndSoon(const Key& key, const std::string& why);
   void EndIfOver(const ProcessId& process);
   void End(const ProcessId& process, const std::string& why);

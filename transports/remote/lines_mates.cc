@@ -21,12 +21,29 @@ Status Lines::AddMates(const std::vector<ProcessId>& mates) {
 
 // ---- losses ----
 
-void Lines::TellMates(const ProcessId& lost) {
+// What follows at once. The process may still be heard.
+void Lines::Lose(const ProcessId& process) {
   {
     std::lock_guard lock(mutex_);
-    if (!known_.contains(lost) || !lost_.insert(lost).second) return;
+    if (!known_.contains(process) || !lost_.insert(process).second) return;
   }
-  mates_.TellAll({Mates::Head::kLost, lost});
+  mates_.TellAll({Mates::Head::kLost, process});
+  WatchAnother(process);
+  LoseRelay(process);
+}
+
+// What the process was to pass on may go to another one.
+void Lines::LoseRelay(const ProcessId& process) {
+  const auto is_of_process = [&](const auto& entry) { return entry.first.first == process; };
+  {
+    std::lock_guard lock(mutex_);
+    if (std::none_of(passing_.begin(), passing_.end(), is_of_process)) return;
+  }
+  for (const User& user : users_) {
+    if (user.relay_lost) user.relay_lost(process);
+  }
+  std::lock_guard lock(mutex_);
+  std::erase_if(passing_, is_of_process);
 }
 
 // One that was lost is looked for only once it has been met again.
@@ -105,10 +122,16 @@ bool Lines::HearEnded(const Notice& notice) {
 
 // ---- notices ----
 
-bool Lines::WatchesMachineOf(const ProcessId& process) const {
+bool Lines::Watches(const ProcessId& process) {
+  std::lock_guard lock(mutex_);
+  return !lost_.contains(process) && HasLifeline(process);
+}
+
+bool Lines::WatchesMachineOf(const ProcessId& process) {
   const uint64_t machine = machines_.at(process);
   return std::any_of(lines_.begin(), lines_.end(), [&](const auto& entry) {
-    return entry.first.use == LineUse::kLife && machines_.at(entry.first.process) == machine;
+    const ProcessId& other = entry.first.process;
+    return entry.first.use == LineUse::kLife && machines_.at(other) == machine && !IsLost(other);
   });
 }
 
@@ -139,7 +162,7 @@ uint32_t Lines::TellByLocked(const ProcessId& relay, const ProcessId& to, const 
   Notice pass{.kind = Notice::kPass, .text = PackNotice(notice)};
   const auto id = std::as_bytes(std::span(to));
   pass.text.insert(pass.text.begin(), id.begin(), id.end());
-  if (pass.text.size() > Notice::kMostText || !TellLocked(relay, pass)) return 0;
+  if (lost_.contains(relay) || pass.text.size() > Notice::kMostText || !TellLocked(relay, pass)) return 0;
   return ++passing_[{relay, to}].told;
 }
 

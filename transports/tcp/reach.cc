@@ -9,10 +9,10 @@
 
 namespace axccl::tcp {
 Reach::Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror)
-    : remote::Reach(&peer->mutex(), std::move(options), std::move(mirror)),
-      worker_(worker),
-      peer_(std::move(peer)),
-      relays_(options_.relay != remote::Lines::ProcessId{} && options_.relay != options_.process) {}
+    : remote::Reach(&peer->mutex(), std::move(options), std::move(mirror)), worker_(worker), peer_(std::move(peer)) {
+  const bool any = options_.relays != nullptr && !options_.relays->empty();
+  if (any && !options_.watch) relay_ = &options_.relays->front();
+}
 
 Result<std::shared_ptr<Reach>> Reach::Create(Worker* worker, std::shared_ptr<Peer> peer,
                                              remote::ConnectOptions options) {
@@ -63,21 +63,21 @@ void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretc
 void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relays_) TakeTurns();
+  if (relay_ != nullptr) TakeTurns();
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->Send(std::move(frame)); });
 }
 
 void Reach::PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relays_) TakeTurns();
+  if (relay_ != nullptr) TakeTurns();
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendLater(std::move(frame)); });
 }
 
 void Reach::PublishAside(std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relays_) TakeTurns();
+  if (relay_ != nullptr) TakeTurns();
   MakeFrames(nullptr, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendAside(std::move(frame)); });
 }
 
@@ -85,8 +85,8 @@ void Reach::PublishAside(std::span<const Stretch> stretches, LineAt line) {
 void Reach::PublishState(std::span<const Stretch> stretches, LineAt line, bool certain) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relays_ && peer_->called()) TakeTurns();
-  if (relays_ && PassState(stretches, line, certain)) return;
+  if (relay_ != nullptr && peer_->called()) TakeTurns();
+  if (relay_ != nullptr && PassState(stretches, line, certain)) return;
   const bool in_turn = certain || sent_ != 0 || peer_->called();
   const auto send = [&](std::unique_ptr<Outgoing> frame) {
     in_turn ? peer_->SendAside(std::move(frame)) : peer_->SendState(std::move(frame));
@@ -96,40 +96,57 @@ void Reach::PublishState(std::span<const Stretch> stretches, LineAt line, bool c
 
 // ---- states that another process passes on ----
 
-// Returns false if the relay is lost, and nothing has been sent.
+int Reach::relay() const {
+  std::lock_guard lock(mutex());
+  return relay_ != nullptr ? relay_->rank : -1;
+}
+
+// Returns false if none passes it on, and nothing has been sent.
 bool Reach::PassState(std::span<const Stretch> stretches, LineAt line, bool certain) {
-  told_.Note(*block_memory(), stretches, line);
-  uint32_t last = 0;
-  bool all = true;
-  const auto send = [&](std::unique_ptr<Outgoing> frame) {
-    last = peer_->SendStateBy(options_.relay, std::move(frame));
-    all &= last != 0;
-  };
-  MakeFrames(nullptr, stretches, line, send, true, false);
-  if (all) {
-    if (!certain) return true;
-    certain_ = last;
-    certain_since_ = std::chrono::steady_clock::now();
-    worker_->WatchRelays();
-    return true;
+  while (relay_ != nullptr) {
+    told_.Note(*block_memory(), stretches, line);
+    uint32_t last = 0;
+    bool all = true;
+    const auto send = [&](std::unique_ptr<Outgoing> frame) {
+      last = peer_->SendStateBy(relay_->process, std::move(frame));
+      all &= last != 0;
+    };
+    MakeFrames(nullptr, stretches, line, send, true, false);
+    if (all && certain) {
+      certain_ = last;
+      certain_since_ = std::chrono::steady_clock::now();
+      worker_->WatchRelays();
+    }
+    if (all) return true;
+    LoseRelay();
   }
-  certain ? TakeTurns() : LoseRelay();
   return sent_ != 0;  // what was told, this too, has been told again
 }
 
 bool Reach::AllPassed() const {
-  return certain_ == 0 || remote::Lines::Made()->HasPassed(options_.relay, options_.process, certain_);
+  return certain_ == 0 || remote::Lines::Made()->HasPassed(relay_->process, options_.process, certain_);
 }
 
-// What must come, and may have been lost, is told the peer itself.
+// The first one that this process watches now, unless that is the peer's own.
+const remote::Relay* Reach::NextRelay() const {
+  for (const remote::Relay& relay : *options_.relays) {
+    if (!remote::Lines::Made()->Watches(relay.process)) continue;
+    return relay.process != options_.process ? &relay : nullptr;
+  }
+  return nullptr;
+}
+
+// What must come, and may have been lost, is told the peer itself. What another relay passes on comes after what this
+// one has: both have it from the same queue of the peer's.
 void Reach::LoseRelay() {
   if (!AllPassed()) return TakeTurns();
-  relays_ = false;
+  relay_ = NextRelay();
+  certain_ = 0;
   told_.Clear();
 }
 
 bool Reach::LookAtRelay() {
-  if (!relays_ || AllPassed()) return false;
+  if (relay_ == nullptr || AllPassed()) return false;
   if (std::chrono::steady_clock::now() - certain_since_ < kRelayPatience) return true;
   TakeTurns();
   return false;
@@ -137,7 +154,7 @@ bool Reach::LookAtRelay() {
 
 // From now on, everything has a turn. Even what the peer's machine has got may come after that, so it is told again.
 void Reach::TakeTurns() {
-  relays_ = false;
+  relay_ = nullptr;
   const auto send = [&](std::unique_ptr<Outgoing> frame) {
     frame->CopyData();
     peer_->SendAside(std::move(frame));
@@ -160,7 +177,7 @@ void Reach::AnswerFlush(const void* connection, const remote::WireControl& answe
 }
 
 void Reach::SendFlush(size_t lane, uint32_t number) {
-  if (relays_) TakeTurns();
+  if (relay_ != nullptr) TakeTurns();
   const remote::WireControl flush{options_.comm,
                                   options_.self,
                                   options_.peer,
@@ -175,15 +192,16 @@ void Reach::SendFlush(size_t lane, uint32_t number) {
 void Reach::AwaitAside(std::chrono::steady_clock::time_point limit) {
   remote::Lines* const lines = remote::Lines::Made();
   std::unique_lock lock(mutex());
-  if (relays_ && !AllPassed()) {
+  if (relay_ != nullptr && !AllPassed()) {
+    const remote::Relay* const relay = relay_;
     const uint32_t number = certain_;
     lock.unlock();
     const auto patience = std::min(limit, std::chrono::steady_clock::now() + kRelayPatience);
-    (void)lines->AwaitPassed(options_.relay, options_.process, number, patience);
+    (void)lines->AwaitPassed(relay->process, options_.process, number, patience);
     lock.lock();
-    if (relays_ && !AllPassed() && !peer_->failed()) TakeTurns();
+    if (relay_ != nullptr && !AllPassed() && !peer_->failed()) TakeTurns();
   }
-  const remote::Lines::ProcessId told = relays_ ? options_.relay : options_.process;
+  const remote::Lines::ProcessId told = relay_ != nullptr ? relay_->process : options_.process;
   lock.unlock();
   lines->AwaitTold(told, limit);
 }

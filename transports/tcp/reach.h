@@ -31,13 +31,17 @@ class Reach final : public remote::Reach {
   void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
   void PublishAside(std::span<const Stretch> stretches, LineAt line) override;
   void PublishState(std::span<const Stretch> stretches, LineAt line, bool certain) override;
+  int relay() const override;
   bool PublishKept() override;
   bool sending() const override { return held_.load(std::memory_order_acquire) != 0; }
   void Detach() override;
 
   const std::shared_ptr<Peer>& peer() const { return peer_; }
-  // Whether states are passed on by that process, which is so until anything has a turn, or the process is lost.
-  bool RelaysBy(const remote::Lines::ProcessId& process) const { return relays_ && options_.relay == process; }
+  // Whether that process passes on states.
+  bool RelaysBy(const remote::Lines::ProcessId& process) const {
+    return relay_ != nullptr && relay_->process == process;
+  }
+  // It does not any more; another one may.
   void LoseRelay();
   // Tells the peer itself what the relay has not passed on for kRelayPatience. Returns whether there is something that
   // it may still pass on in time.
@@ -51,6 +55,7 @@ class Reach final : public remote::Reach {
   void MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line, const Send& send,
                   bool state = false, bool in_turn = true);
   bool PassState(std::span<const Stretch> stretches, LineAt line, bool certain);
+  const remote::Relay* NextRelay() const;
   bool AllPassed() const;
   void TakeTurns();
   void DropUnsent() override;
@@ -64,11 +69,11 @@ class Reach final : public remote::Reach {
 
   Worker* const worker_;
   const std::shared_ptr<Peer> peer_;
-  uint64_t sent_ = 0;         // messages and flushes
-  uint64_t states_sent_ = 0;  // without a turn
-  bool relays_;
-  remote::ToldStates told_;  // by way of the relay
-  uint32_t certain_ = 0;     // the number of the last of them that must come
+  uint64_t sent_ = 0;                     // messages and flushes
+  uint64_t states_sent_ = 0;              // without a turn
+  const remote::Relay* relay_ = nullptr;  // one of options_.relays; null: the peer is told everything itself
+  remote::ToldStates told_;               // by way of the relay
+  uint32_t certain_ = 0;                  // the number of the last of them that must come
   std::chrono::steady_clock::time_point certain_since_;
   std::atomic<int> held_{0};
 };

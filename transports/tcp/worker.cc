@@ -39,8 +39,10 @@ Status Worker::Start(const std::vector<remote::RailAddress>& rails) {
     return SystemError(errno, "watching connections to other machines");
   remote::Lines* const lines = remote::Lines::Made();
   AXCCL_RETURN_IF_ERROR(
-      lines->Add({[this](const ProcessId& process, const std::string& why) { Fail(process, why); },
-                  [this] { return InUse(); }, [this](const ProcessId& process) { LoseRelay(process); }}));
+      lines->Add({.lost = [this](const ProcessId& process, const std::string& why) { Fail(process, why); },
+                  .in_use = [this] { return InUse(); },
+                  .losing = [this] { ReceiveSoon(); },
+                  .relay_lost = [this](const ProcessId& process) { LoseRelay(process); }}));
   AXCCL_RETURN_IF_ERROR(lines->TakeMessages(
       [this](const ProcessId& from, const remote::Notice& notice) { return TakeMessage(from, notice); }));
   AXCCL_RETURN_IF_ERROR(
@@ -248,6 +250,11 @@ void Worker::Serve(Connection* connection) {
   std::lock_guard lock(connection->peer()->mutex());
   if (connection->wants_to_send()) connection->SendMore();
   if (connection->Receive()) connection->warm_until = looks_ + kWarmLooks;
+}
+
+void Worker::ReceiveSoon() {
+  std::lock_guard lock(mutex());
+  LeaveToThread();
 }
 
 void Worker::ProgressThenLeave() {

@@ -44,6 +44,11 @@ struct Member {
 // Whether its block is a mirror here (transports/transport.h): what this rank stores there reaches nobody.
 inline bool IsMirror(const Member& member) { return member.reach->inbox() != nullptr; }
 
+// Whether it has died, or destroyed its communicator. What it wrote before that is seen.
+inline bool IsGone(const Member& member) {
+  return member.header->closed.load(std::memory_order_acquire) != 0 || member.reach->Died();
+}
+
 // Wakes `member` if it sleeps. Call it after a store that the member may be waiting for: sequentially consistent, or a
 // release, which is seen a little later if the member was just falling asleep (device/host/waiting.h).
 void WakeSleeping(const Member& member);
