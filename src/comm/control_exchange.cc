@@ -125,9 +125,11 @@ class MakingCall::Wait : public device::host::Work {
     bool all = true;
     for (size_t i = 0; i < group_.size(); ++i) {
       if (found_[i]) continue;
+      // First, because what it wrote before it went counts.
+      const bool gone = !gone_[i] && IsGone(comm_->members()[static_cast<size_t>(group_[i])]);
       found_[i] = comm_->control().Read(group_[i], what_, name_, round_, data_.data() + i * bytes_, bytes_);
       all &= found_[i];
-      if (found_[i] || gone_[i] || !IsGone(comm_->members()[static_cast<size_t>(group_[i])])) continue;
+      if (found_[i] || !gone) continue;
       gone_[i] = true;
       any_gone_.store(true, std::memory_order_release);
     }
@@ -276,14 +278,15 @@ Status MakingCall::AllGather(const void* mine, size_t bytes, void* all) {
     }
   } const cancel{wait.get(), queue};
   queue->Push(std::move(item));
-  // A reason to stop may have come after the awaited data, so it counts only if these are not there even now.
   Trouble trouble;
   const auto must_stop = [&] { return MustStop([&] { return WhyStop(wait->Missing()); }, &trouble); };
-  // Who goes is a reason to look at once.
+  // Who goes is a reason to look at once. But any reason may have come after what this rank waits for.
   while (!wait->done()) {
     const bool moved = Scheduler::Process().Wait(
         queue, [&] { return wait->done() || wait->TakeGone(); }, must_stop);
-    if (wait->done() || (moved && !must_stop()) || wait->Progress() == Poll::kDone) continue;
+    if (wait->done() || (moved && !must_stop())) continue;
+    if (wait->Progress() == Poll::kDone) queue->Drive();  // ends the item
+    if (wait->done() || !must_stop()) continue;
     End(trouble);
     return trouble.why;
   }

@@ -59,7 +59,9 @@ class ShrinkCall::Try : public MakingCall {
   NextStep Next(const Status& status) {
     const auto limit = std::min(deadline_, Clock::now() + kToNotice);
     const auto regroups = [this] { return next_.what == NextStep::kRegroup || next_.what == NextStep::kAdopt; };
-    if (regroups() || ended_ || decided_ || status.code() != Code::kRemoteError) return next_;
+    if (ended_) return next_;
+    next_ = {};  // of an earlier exchange, which has succeeded
+    if (decided_ || status.code() != Code::kRemoteError) return next_;
     (void)Scheduler::Process().Wait(
         nullptr, [&] { return Look(call_.group), regroups(); },
         [&] { return Clock::now() >= limit || !Aborted().why.ok(); });

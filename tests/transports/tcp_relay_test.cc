@@ -217,10 +217,16 @@ TEST(RelayedStates, AreNotToldAgainOnceTheyHavePassed) {
   });
 }
 
-// The sender watches two processes that may pass on what it tells. Once the first one has ended, the second one does.
-TEST(RelayedStates, GoByAnotherRelayOnceOneHasEnded) {
+// The sender watches two processes that may pass on what it tells. Once the first one has ended, the second one does,
+// whether or not the first one has passed on anything.
+class NextRelayTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Relays, NextRelayTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "OfOneThatHasPassed" : "OfOneThatHasNot"; });
+
+TEST_P(NextRelayTest, PassesOnOnceOneHasEnded) {
   constexpr int kSecond = 3, kPassed = 1;
-  harness::RunRanks(harness::Processes(4), [](RankContext& context) {
+  const bool uses_first = GetParam();
+  harness::RunRanks(harness::Processes(4), [=](RankContext& context) {
     Node node(&context);
     Pair pair, to_relay, to_second;
     const auto relay = Node::ProcessOf(kRelay), second = Node::ProcessOf(kSecond),
@@ -243,9 +249,11 @@ TEST(RelayedStates, GoByAnotherRelayOnceOneHasEnded) {
       context.Die();
     } else if (rank == kSender) {
       EXPECT_EQ(pair.reach->relay(), kRelay);
-      pair.Say(1);
-      pair.reach->PublishState({}, 0, true);
-      AwaitUntil(context, [&] { return Lines::Made()->HasPassed(relay, receiver, 1); });
+      if (uses_first) {
+        pair.Say(1);
+        pair.reach->PublishState({}, 0, true);
+        AwaitUntil(context, [&] { return Lines::Made()->HasPassed(relay, receiver, 1); });
+      }
       context.Set(kPassed, 1);
       AwaitUntil(context, [&] { return pair.reach->relay() == kSecond; });
       pair.Say(2);
@@ -254,7 +262,7 @@ TEST(RelayedStates, GoByAnotherRelayOnceOneHasEnded) {
       EXPECT_FALSE(Lines::Made()->Tell(receiver, {.kind = remote::Notice::kShown}));
     } else if (rank == kReceiver) {
       AwaitUntil(context, [&] { return pair.Heard() == 2; });
-      EXPECT_EQ(*pair.arrived, 2);
+      EXPECT_EQ(*pair.arrived, uses_first ? 2 : 1);
     }
     ASSERT_TRUE(context.Barrier(1, 3));
     for (const Pair* each : {&pair, &to_relay, &to_second}) {

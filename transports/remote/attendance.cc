@@ -51,6 +51,12 @@ void Attendance::LeaveToThread() {
   if (!polled() && !listening_) Listen();
 }
 
+void Attendance::ReceiveSoon() {
+  if (polled()) return;
+  const std::lock_guard lock(mutex_);
+  LeaveToThread();
+}
+
 void Attendance::Progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) Drive();

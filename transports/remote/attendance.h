@@ -26,6 +26,8 @@ class Attendance : public transport::Inbox {
   void EndPolling(bool waiting) final;
 
   std::mutex& mutex() { return mutex_; }
+  // Unless a thread polls: makes the library's thread receive what comes.
+  void ReceiveSoon();
   // What has not been sent yet: while there is any, the library's thread listens when no thread polls.
   void AddUnsent(int count) { unsent_.fetch_add(count, std::memory_order_relaxed); }
 

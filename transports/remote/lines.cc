@@ -446,13 +446,8 @@ void Lines::EndSoon(const Key& key, const std::string& why) {
   Lose(key.process);
   const int number = line.fd.get();
   auto words = line.call != nullptr ? line.call->last_words : kLastWords;
-  const Range lines = LinesTo(key.process);
-  const auto has_data = [](const auto& entry) { return entry.first.use == LineUse::kData; };
-  if (std::any_of(lines.begin(), lines.end(), has_data)) {
-    words = std::max(words, kLastData);
-    for (const User& user : users_) {
-      if (user.losing) user.losing();
-    }
+  for (const User& user : users_) {
+    if (user.losing && user.losing(key.process)) words = std::max(words, kLastData);
   }
   loop_->CallAt(service::Clock::now() + words, [this, key, why, number] {
     const auto it = lines_.find(key);

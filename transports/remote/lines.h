@@ -68,8 +68,8 @@ class Lines {
   static constexpr int kLooks = 3;
   // For a process whose machine has taken a call to take it, too, if this one is about to end.
   static constexpr std::chrono::seconds kAnswer{2};
-  // What a process that ends has sent before may still be on its way: over a data line, of which the end is known, too;
-  // or mates are about to pass it on, of whom one has told of the loss, or none.
+  // What a process that ends has sent before may still be on its way: as data, whose receiver may know the end, too; or
+  // mates are about to pass it on, of whom one has told of the loss, or none.
   static constexpr std::chrono::milliseconds kLastData{50};
   static constexpr std::chrono::milliseconds kLastWords{20};
   static constexpr std::chrono::milliseconds kLastWordsOfOthers{150};
@@ -78,8 +78,8 @@ class Lines {
   struct User {
     std::function<void(const ProcessId&, const std::string& why)> lost;
     std::function<bool()> in_use;  // whether any rank still needs a process
-    // A process that there is a data line to is about to be lost. What it has sent is to be received now.
-    std::function<void()> losing = {};
+    // The process is about to be lost, and what it has sent is to be received now. Returns whether there may be data.
+    std::function<bool(const ProcessId&)> losing = {};
     // What the process was to pass on, and has not said that it has (HasPassed), may be lost.
     std::function<void(const ProcessId&)> relay_lost = {};
   };

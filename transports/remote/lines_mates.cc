@@ -34,16 +34,11 @@ void Lines::Lose(const ProcessId& process) {
 
 // What the process was to pass on may go to another one.
 void Lines::LoseRelay(const ProcessId& process) {
-  const auto is_of_process = [&](const auto& entry) { return entry.first.first == process; };
-  {
-    std::lock_guard lock(mutex_);
-    if (std::none_of(passing_.begin(), passing_.end(), is_of_process)) return;
-  }
   for (const User& user : users_) {
     if (user.relay_lost) user.relay_lost(process);
   }
   std::lock_guard lock(mutex_);
-  std::erase_if(passing_, is_of_process);
+  std::erase_if(passing_, [&](const auto& entry) { return entry.first.first == process; });
 }
 
 // One that was lost is looked for only once it has been met again.

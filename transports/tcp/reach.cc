@@ -139,8 +139,9 @@ const remote::Relay* Reach::NextRelay() const {
 // What must come, and may have been lost, is told the peer itself. What another relay passes on comes after what this
 // one has: both have it from the same queue of the peer's.
 void Reach::LoseRelay() {
-  if (!AllPassed()) return TakeTurns();
-  relay_ = NextRelay();
+  const remote::Relay* const next = NextRelay();
+  if (!AllPassed() || next == relay_) return TakeTurns();
+  relay_ = next;
   certain_ = 0;
   told_.Clear();
 }

@@ -41,7 +41,7 @@ Status Worker::Start(const std::vector<remote::RailAddress>& rails) {
   AXCCL_RETURN_IF_ERROR(
       lines->Add({.lost = [this](const ProcessId& process, const std::string& why) { Fail(process, why); },
                   .in_use = [this] { return InUse(); },
-                  .losing = [this] { ReceiveSoon(); },
+                  .losing = [this](const ProcessId& process) { return ReceiveLast(process); },
                   .relay_lost = [this](const ProcessId& process) { LoseRelay(process); }}));
   AXCCL_RETURN_IF_ERROR(lines->TakeMessages(
       [this](const ProcessId& from, const remote::Notice& notice) { return TakeMessage(from, notice); }));
@@ -129,6 +129,17 @@ void Worker::Open(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd f
   connections_.push_back({peer, connection});
   peer->SendDelayed();
   if (!polled()) Listen();
+}
+
+bool Worker::ReceiveLast(const ProcessId& from) {
+  const std::shared_ptr<Peer> peer = Find(from);
+  if (peer == nullptr) return false;
+  {
+    std::lock_guard lock(peer->mutex());
+    if (peer->failed() || !peer->called()) return false;
+  }
+  ReceiveSoon();
+  return true;
 }
 
 void Worker::Fail(const ProcessId& process, const std::string& why) {
@@ -250,11 +261,6 @@ void Worker::Serve(Connection* connection) {
   std::lock_guard lock(connection->peer()->mutex());
   if (connection->wants_to_send()) connection->SendMore();
   if (connection->Receive()) connection->warm_until = looks_ + kWarmLooks;
-}
-
-void Worker::ReceiveSoon() {
-  std::lock_guard lock(mutex());
-  LeaveToThread();
 }
 
 void Worker::ProgressThenLeave() {

@@ -54,7 +54,7 @@ class Worker final : public remote::Attendance {
   bool TakeMessage(const ProcessId& from, const remote::Notice& notice);
   std::shared_ptr<Peer> Find(const ProcessId& process);
   void Open(const std::shared_ptr<Peer>& peer, uint8_t rail, service::Fd fd, const remote::LineSession& session);
-  void ReceiveSoon();
+  bool ReceiveLast(const ProcessId& from);
   void Fail(const ProcessId& process, const std::string& why);
   void LoseRelay(const ProcessId& process);
   void LookAtRelays();

@@ -22,9 +22,9 @@ Result<remote::NetworkAddress> SelfAddress(const remote::SelfOptions& options) {
     local.push_back(rail.lifeline);
   }
   AXCCL_ASSIGN_OR_RETURN(remote::Lines * lines, remote::Lines::Get(options.process, local, names));
-  static const Status* const added =
-      new Status(lines->Add({[worker](const auto& process, const std::string& why) { worker->Fail(process, why); },
-                             [worker] { return worker->in_use(); }}));
+  static const Status* const added = new Status(lines->Add(
+      {[worker](const auto& process, const std::string& why) { worker->Fail(process, why); },
+       [worker] { return worker->in_use(); }, [worker](const auto&) { return worker->ReceiveSoon(), true; }}));
   AXCCL_RETURN_IF_ERROR(*added);
   for (size_t i = 0; i < address.rails.size(); ++i) address.rails[i].lifeline = lines->address(i);
   address.key = lines->public_key();
