@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "nccl.h"
 #include "src/api/context.h"
@@ -59,6 +60,8 @@ struct Wanted {
   unsigned int version = 0;
   ncclDevCommRequirements counts{};
   bool networks = false;  // that kernels reach by themselves
+  bool multimem = false;  // kernels reach all ranks of the LSA team at once
+  std::vector<ncclMultimemHandle*> multimem_handles;
   bool by_runtime = false;
 };
 
@@ -128,17 +131,31 @@ Status CheckMade(const char* call, const Wanted& wanted, bool one_team) {
                       "%s: argument reqs asks for what kernels send over networks (GIN), which this library does not "
                       "have; ask for LSA barriers and buffers, and use calls of the host between machines",
                       call);
-  bool multimem = counts.lsaMultimem;
-  for (const auto* of = counts.teams; of != nullptr; of = of->next) multimem |= of->multimem;
-  if (multimem)
-    return InvalidArgument(
-        "%s: argument reqs asks for multimem, which device communicators do not have here; ask for "
-        "none, and let kernels store to each rank",
-        call);
   if (counts.barrierCount < 0 || counts.lsaBarrierCount < 0)
     return InvalidArgument("%s: argument reqs asks for %d barriers; pass 0 or more", call,
                            std::min(counts.barrierCount, counts.lsaBarrierCount));
   return Status();
+}
+
+Status ReadMultimem(const char* call, const exec::LsaTeam& team, bool has_multimem, Wanted* wanted) {
+  wanted->multimem = wanted->counts.lsaMultimem;
+  for (const auto* of = wanted->counts.teams; of != nullptr; of = of->next) {
+    if (!of->multimem) continue;
+    wanted->multimem = true;
+    if (of->multimemHandle != nullptr) wanted->multimem_handles.push_back(of->multimemHandle);
+    if (of->team.ranks != team.size || (team.size > 1 && of->team.stride != 1))
+      return InvalidArgument(
+          "%s: argument reqs asks for multimem in a team of %d ranks, %d apart; it is there for the "
+          "LSA team (ncclTeamLsa) alone, of %d ranks",
+          call, of->team.ranks, of->team.stride, team.size);
+  }
+  if (!wanted->multimem || has_multimem) return Status();
+  return MakeStatus(
+      Code::kInvalidUsage,
+      "%s: argument reqs asks for multimem, which needs ranks on GPUs of their own, all with multicast "
+      "(NVLink SHARP), and NCCL_NVLS_ENABLE other than 0; multimemSupport of ncclCommQueryProperties says "
+      "whether it is there",
+      call);
 }
 
 // What kernels read, but for the window.
@@ -171,8 +188,11 @@ void Write(const Wanted& wanted, const Made& made, const exec::WindowPlaces& pla
     put(window.stride4G);
     put(window.mcOffset4K);
   }
-  at = multicast + sizeof(uint64_t);
+  at = multicast;
+  put(places.multicast_base);
   put(made.barrier);
+  for (ncclMultimemHandle* const handle : wanted.multimem_handles)
+    handle->base = reinterpret_cast<void*>(places.multicast_base);
 }
 
 Status Create(const char* call, ncclComm_t handle, const void* requirements, void* out) {
@@ -186,10 +206,11 @@ Status Create(const char* call, ncclComm_t handle, const void* requirements, voi
     return MakeStatus(Code::kInvalidUsage,
                       "%s: argument comm is of a rank on the host, and device communicators are for kernels", call);
   AXCCL_RETURN_IF_ERROR(Prefixed(call, core.device().WhyNoWindows()));
-  AXCCL_ASSIGN_OR_RETURN(const Wanted wanted, ReadWanted(call, requirements));
+  AXCCL_ASSIGN_OR_RETURN(Wanted wanted, ReadWanted(call, requirements));
   const auto [rank, ranks] = std::pair(core.identity().rank, core.identity().ranks);
   const exec::LsaTeam team = exec::LsaTeamOf(core.members(), rank);
   AXCCL_RETURN_IF_ERROR(CheckMade(call, wanted, team.size == ranks));
+  AXCCL_RETURN_IF_ERROR(ReadMultimem(call, team, core.device().has_multimem(), &wanted));
 
   Made made{};
   made.head = {.rank = rank,
@@ -204,10 +225,12 @@ Status Create(const char* call, ncclComm_t handle, const void* requirements, voi
   ncclDevResourceRequirements barriers;
   Require({team.size, made.head.lsaRank, 1}, std::max(wanted.counts.lsaBarrierCount, both), &made.barrier, &barriers);
   barriers.next = wanted.counts.resources;
-  AXCCL_ASSIGN_OR_RETURN(const uint64_t bytes, Place(call, &barriers));
+  AXCCL_ASSIGN_OR_RETURN(uint64_t bytes, Place(call, &barriers));
+  if (wanted.multimem) bytes = std::max(bytes, kUnit);  // there is an address only if there is memory
 
   const auto take = [wanted, made, out](const exec::Window& window) { Write(wanted, made, *window.places(), out); };
-  return MakeWindow(call, comm, comm::Making::kDeviceComm, {.bytes = bytes, .made = true}, take);
+  return MakeWindow(call, comm, comm::Making::kDeviceComm, {.bytes = bytes, .made = true, .multicast = wanted.multimem},
+                    take);
 }
 
 Status Destroy(const char* call, ncclComm_t handle, const void* device_comm) {
@@ -247,6 +270,7 @@ Status Query(const char* call, ncclComm_t handle, ncclCommProperties* out) {
   found.nvmlDev = -1;
   // Programs of older versions take it for all that barriers may ask for.
   found.deviceApiSupport = kernels && core.device().WhyNoWindows().ok() && (form->marked || team == identity.ranks);
+  found.multimemSupport = kernels && core.device().has_multimem();
   found.nLsaTeams = identity.ranks / team;
   const size_t known = out->version <= 22903 ? offsetof(ncclCommProperties, nLsaTeams) : sizeof(found);
   std::memcpy(out, &found, std::min(known, out->size));

@@ -67,13 +67,6 @@ Status CheckOut(const char* call, void* const* out) {
   return out != nullptr ? Status() : InvalidArgument("%s: argument outPtr is NULL", call);
 }
 
-// As NCCL where there is no multicast: success, and no address.
-Status NoMulticast(const char* call, ncclWindow_t window, void** out) {
-  AXCCL_RETURN_IF_ERROR(CheckOut(call, out));
-  *out = nullptr;
-  return Prefixed(call, exec::Window::Check(window));
-}
-
 // Those of one rank.
 struct Teams {
   ncclTeam world, lsa, rail;
@@ -157,17 +150,23 @@ AXCCL_API ncclResult_t pncclGetPeerDevicePointer(ncclWindow_t window, size_t off
 }
 AXCCL_TWIN(GetPeerDevicePointer)
 
-AXCCL_API ncclResult_t pncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t, void** outPtr) {
-  return Entry("ncclGetLsaMultimemDevicePointer", [&](const char* call) { return NoMulticast(call, window, outPtr); });
+// As NCCL where there is no multicast: success, and no address. So is what follows.
+AXCCL_API ncclResult_t pncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void** outPtr) {
+  return Entry("ncclGetLsaMultimemDevicePointer", [&](const char* call) -> Status {
+    AXCCL_RETURN_IF_ERROR(CheckOut(call, outPtr));
+    return PutAddress(call, exec::Window::AddressOfAll(window, offset, 0), outPtr);
+  });
 }
 AXCCL_TWIN(GetLsaMultimemDevicePointer)
 
-AXCCL_API ncclResult_t pncclGetMultimemDevicePointer(ncclWindow_t window, size_t, ncclMultimemHandle multimem,
+AXCCL_API ncclResult_t pncclGetMultimemDevicePointer(ncclWindow_t window, size_t offset, ncclMultimemHandle multimem,
                                                      void** outPtr) {
   return Entry("ncclGetMultimemDevicePointer", [&](const char* call) -> Status {
-    if (multimem.base == nullptr)
+    AXCCL_RETURN_IF_ERROR(CheckOut(call, outPtr));
+    const auto base = reinterpret_cast<uint64_t>(multimem.base);
+    if (base == 0)
       return InvalidArgument("%s: argument multimem has no base; pass a handle of a device communicator", call);
-    return NoMulticast(call, window, outPtr);
+    return PutAddress(call, exec::Window::AddressOfAll(window, offset, base), outPtr);
   });
 }
 AXCCL_TWIN(GetMultimemDevicePointer)

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tests/api/device_functions.h"
+#include "tests/cuda/device_comm.h"
 #include "tests/cuda/window_memory.h"
 
 namespace axccl::tests {
@@ -22,102 +23,6 @@ using harness::Processes;
 using harness::RankContext;
 using harness::RunRanks;
 using harness::Threads;
-
-constexpr unsigned kMagic = 0xcafebeef;
-
-struct Resource {
-  Resource* next;
-  size_t size, align;
-  uint32_t* handle;
-  int signals, counters;
-  uint32_t *signal, *counter;
-};
-struct TeamWish {
-  TeamWish* next;
-  ncclTeam team;
-  bool multimem;
-  void** handle;
-};
-struct Wishes {
-  Resource* resources = nullptr;
-  TeamWish* teams = nullptr;
-  bool multimem = false;
-  int barriers = 0, lsa_barriers = 0, rail_barriers = 0, ll_blocks = 0, ll_slots = 0;
-  bool gin = false;
-  int contexts = 0, signals = 0, counters = 0;
-};
-struct VersionedWishes {
-  size_t size;
-  unsigned magic, version;
-  Wishes wishes;
-  int connection;
-  bool exclusive;
-  int depth, traffic, world_barriers;
-  bool strong, addresses;
-  int stride, gin_type;
-  bool by_runtime;
-  int features, feature_barriers;
-};
-
-// Of programs compiled with that version; 0: with 2.28, whose structs carry none.
-class DeviceComm {
- public:
-  explicit DeviceComm(unsigned version) : version_(version) {
-    std::fill(std::begin(bytes), std::end(bytes), kSentinel);
-  }
-
-  ncclResult_t Create(ncclComm_t comm, const Wishes& wishes) {
-    if (version_ == 0) return ncclDevCommCreate(comm, &wishes, bytes);
-    VersionedWishes versioned{};
-    versioned.size = version_ < 22904 ? 72 : version_ < 23000 ? 88 : version_ < 23100 ? 96 : 120;
-    versioned.magic = kMagic;
-    versioned.version = version_;
-    versioned.wishes = wishes;
-    versioned.wishes.contexts = 4;
-    // Of newer versions only.
-    if (version_ < 23000) versioned.world_barriers = 99;
-    if (version_ < 23100) versioned.by_runtime = true;
-    return ncclDevCommCreate(comm, &versioned, bytes);
-  }
-  int skipped() const { return version_ >= 23000 ? 8 : 0; }
-  size_t size() const { return version_ < 22904 ? 200 : version_ < 23000 ? 224 : version_ < 23100 ? 240 : 248; }
-  // Of the address of multicast, and of the handle of the barriers behind it.
-  int multicast() const { return version_ < 23100 ? 112 : 64; }
-  template <class T>
-  T Get(size_t offset) const {
-    T value;
-    std::memcpy(&value, bytes + skipped() + offset, sizeof(value));
-    return value;
-  }
-
-  uint8_t bytes[256];
-
- private:
-  const unsigned version_;
-};
-
-// A kernel whose first parameters are the device communicator and what says where its parts are, on a stream of the
-// rank's.
-class Kernel {
- public:
-  Kernel(const char* name, axcclStream_t stream) : stream_(stream) {
-    void* module = nullptr;
-    EXPECT_EQ(driver_->load_module(&module, axccl_test_kernels), 0);
-    EXPECT_EQ(driver_->get_function(&function_, module, name), 0);
-  }
-  void Launch(const DeviceComm& comm, std::vector<void*> others, unsigned blocks = 1, unsigned threads = 1) const {
-    DeviceComm passed = comm;
-    int skipped = comm.skipped(), multicast = comm.multicast();
-    others.insert(others.begin(), {passed.bytes, &skipped, &multicast});
-    ASSERT_EQ(driver_->launch(function_, blocks, 1, 1, threads, 1, 1, 0, stream_, others.data(), nullptr), 0);
-  }
-  void Wait() const { ASSERT_EQ(driver_->synchronize(stream_), 0); }
-
- private:
-  const harness::GpuDriver* const driver_ = EnterGpu();
-  const axcclStream_t stream_;
-  void* function_ = nullptr;
-};
 
 class DeviceComms : public testing::TestWithParam<std::tuple<Layout, unsigned>> {};
 INSTANTIATE_TEST_SUITE_P(Versions, DeviceComms,
@@ -161,7 +66,7 @@ TEST_P(DeviceComms, KernelsMeet) {
     }
     ASSERT_OK(ncclGroupEnd());
     std::vector<std::unique_ptr<Words>> sums;
-    std::vector<std::unique_ptr<Kernel>> kernels;
+    std::vector<std::unique_ptr<CommKernel>> kernels;
     for (int i = 0; i < clique.size(); ++i) {
       const DeviceComm& comm = comms[static_cast<size_t>(i)];
       EXPECT_EQ(comm.Get<int>(0), clique.rank(i));
@@ -176,7 +81,7 @@ TEST_P(DeviceComms, KernelsMeet) {
       const auto* const rest = comm.bytes + comm.skipped() + comm.multicast() + 16;
       EXPECT_TRUE(std::all_of(rest, past, [](uint8_t byte) { return byte == 0; }));
       sums.push_back(std::make_unique<Words>(2 * kBlocks, -1));
-      kernels.push_back(std::make_unique<Kernel>("meet", clique.stream(i)));
+      kernels.push_back(std::make_unique<CommKernel>("meet", clique.stream(i)));
     }
     // Twice, because barriers go on where they were.
     for (int time = 0; time < 2; ++time) {
@@ -218,7 +123,7 @@ TEST(GpuDeviceComms, FindWindowsByBuffers) {
     ASSERT_OK(comm.Create(clique.comm(), {}));
     for (size_t w = 0; w < kWindows; ++w)
       ASSERT_OK(ncclCommWindowRegister(clique.comm(), memory.at(w * kEach), kEach - 96, &windows[w], NCCL_WIN_DEFAULT));
-    const Kernel kernel("find_window", clique.stream());
+    const CommKernel kernel("find_window", clique.stream());
     Words out(2);
     const auto find = [&](const void* pointer) {
       auto at = reinterpret_cast<uint64_t>(pointer);
@@ -287,9 +192,6 @@ TEST(GpuDeviceComms, WhatCannotBeIsAnErrorAtOnce) {
       ExpectLastErrorHas({"ncclDevCommCreate"});
       ExpectLastErrorHas(words);
     };
-    refuses({.multimem = true}, ncclInvalidArgument, {"multimem"});
-    TeamWish team{nullptr, {2, 0, 1}, true, nullptr};
-    refuses({.teams = &team}, ncclInvalidArgument, {"multimem"});
     refuses({.barriers = 1}, ncclInvalidUsage, {"GIN"});
     refuses({.rail_barriers = 1}, ncclInvalidUsage, {"GIN"});
     refuses({.gin = true}, ncclInvalidUsage, {"GIN"});
@@ -340,16 +242,6 @@ TEST(GpuDeviceComms, RanksThatDifferGetErrors) {
   });
 }
 
-struct Properties {
-  size_t size;
-  unsigned magic, version;
-  int rank, ranks, device, nvml;
-  bool kernels, multimem;
-  int gin, teams;
-  bool one_sided;
-  int railed_gin;
-};
-
 TEST(GpuDeviceComms, AreAmongTheProperties) {
   RunOnBothGpus(Processes(2), [](RankContext& context, Clique& clique) {
     Properties properties;
@@ -362,7 +254,7 @@ TEST(GpuDeviceComms, AreAmongTheProperties) {
     EXPECT_EQ(properties.ranks, 2);
     EXPECT_EQ(properties.device, context.rank() % 2);
     EXPECT_TRUE(properties.kernels);
-    EXPECT_FALSE(properties.multimem);
+    EXPECT_TRUE(properties.multimem);
     EXPECT_EQ(properties.gin, 0);
     EXPECT_EQ(properties.teams, 1);
     EXPECT_FALSE(properties.one_sided);

@@ -47,6 +47,14 @@ Result<Chunks> Chunks::Of(const Device& device, CUdeviceptr pointer, uint64_t by
   return found;
 }
 
+Status Chunks::BindTo(MulticastObject* object, uint64_t at) const {
+  for (const Chunk& chunk : chunks_) {
+    AXCCL_RETURN_IF_ERROR(object->Bind(at, chunk.object, chunk.range.bytes));
+    at += chunk.range.bytes;
+  }
+  return Status();
+}
+
 Result<ChunkAddress> Chunks::Offer(size_t index, bool to_others, std::vector<shm::OfferedFile>* offered) const {
   const Chunk& chunk = chunks_[index];
   ChunkAddress address{chunk.range.base, chunk.range.bytes, {}};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "src/base/log.h"
@@ -18,7 +19,7 @@ namespace axccl::exec {
 namespace {
 
 // Whether no two ranks share a device.
-bool HaveDevicesOfTheirOwn(const std::vector<Member>& members) {
+bool HaveDevicesOfTheirOwn(std::span<const Member> members) {
   std::set<int> devices;
   for (const Member& member : members) devices.insert(member.cores);
   return devices.size() == members.size();
@@ -27,7 +28,8 @@ bool HaveDevicesOfTheirOwn(const std::vector<Member>& members) {
 // What ranks have to agree on, sent as bytes.
 struct Wishes {
   Protocols protocols;
-  uint32_t windows = 0;  // or 1
+  uint16_t windows = 0;         // or 1
+  uint16_t windows_of_all = 0;  // or 1
   uint64_t copy_bytes = UINT64_MAX;
   uint64_t adapter_bytes = 0;
   uint64_t key = 0;
@@ -67,7 +69,7 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
   }
   if (options_.spans_machines || !reason.empty()) AXCCL_RETURN_IF_ERROR(ShareHost(setup, members, hosts));
   const bool windows = reason.empty() || LsaTeamOf(members, options_.rank).size == 1;
-  AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup, windows && cuda_ipc::HasMapped(*device_)));
+  AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup, windows && cuda_ipc::HasMapped(*device_), ReachesAll(members)));
   if (members.size() > 1 && reason.empty() && !options_.spans_machines && HaveDevicesOfTheirOwn(members)) {
     multicast_ = std::make_unique<CudaMulticast>(options_, *device_);
     AXCCL_ASSIGN_OR_RETURN(const bool all_use_it, multicast_->Share(setup));
@@ -154,11 +156,20 @@ Status CudaLinks::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, 
   return blocks_.Map(addresses, hosts);
 }
 
-Status CudaLinks::AgreeOnProtocols(Setup* setup, bool windows) {
+// As with NCCL, windows need what NVLink SHARP needs, also if it is of no use to collectives.
+bool CudaLinks::ReachesAll(const std::vector<Member>& members) const {
+  const LsaTeam team = LsaTeamOf(members, options_.rank);
+  const auto first = members.begin() + team.first;
+  return team.size > 1 && options_.nvls != RankOptions::Nvls::kOff &&
+         HaveDevicesOfTheirOwn({first, first + team.size}) && cuda_ipc::MulticastObject::Check(*device_).ok();
+}
+
+Status CudaLinks::AgreeOnProtocols(Setup* setup, bool windows, bool windows_of_all) {
   Protocols mine = options_.protocols;
   if (!blocks_.on_devices() || !no_rows_.empty()) mine.ll128 = 0;
   const bool copies = options_.spares_blocks && options_.ranks > 1 && blocks_.on_devices() && !options_.spans_machines;
-  const Wishes wishes{mine, windows, copies ? options_.copy_bytes : UINT64_MAX, options_.adapter_bytes, NextKey()};
+  const Wishes wishes{
+      mine, windows, windows_of_all, copies ? options_.copy_bytes : UINT64_MAX, options_.adapter_bytes, NextKey()};
   std::vector<Wishes> all(static_cast<size_t>(options_.ranks));
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&wishes, sizeof(wishes), all.data()));
   protocols_ = all[0].protocols;
@@ -169,6 +180,7 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup, bool windows) {
     copy_bytes_ = std::max(copy_bytes_, other.copy_bytes);
     adapter_bytes_ = std::max(adapter_bytes_, other.adapter_bytes);
     windows_ &= other.windows != 0;
+    windows_of_all_ &= other.windows_of_all != 0;
   }
   if (adapter_slots_ != nullptr)
     AXCCL_INFO(kInit, "rank %d: adapters read and write slots of %llu bytes or more on devices (GPUDirect RDMA)",

@@ -70,6 +70,8 @@ class CudaLinks {
   uint64_t adapter_bytes() const { return adapter_bytes_; }
   // Whether memory can become windows on all ranks.
   bool windows() const { return windows_; }
+  // Whether kernels can reach the windows of all ranks of an LSA team at once, on all ranks.
+  bool windows_of_all() const { return windows_ && windows_of_all_; }
   // Whether this rank and that one read each other's buffers, at the addresses there or by announcing them.
   bool ReadsBuffersOf(int rank) const {
     return of(rank).addresses() || (buffers_ != nullptr && of(rank).inbox() == nullptr);
@@ -91,7 +93,8 @@ class CudaLinks {
   Status ShareAdapterSlots(Setup* setup, const std::vector<CudaProxy::Far>& far);
   Status ShareHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts);
   Status ShareBuffers(Setup* setup, const std::vector<Member>& members);
-  Status AgreeOnProtocols(Setup* setup, bool windows);
+  bool ReachesAll(const std::vector<Member>& members) const;
+  Status AgreeOnProtocols(Setup* setup, bool windows, bool windows_of_all);
 
   const RankOptions options_;
   const device::cuda::Device* const device_;
@@ -106,7 +109,7 @@ class CudaLinks {
   std::unique_ptr<CudaMulticast> multicast_;
   std::unique_ptr<AdapterSlots> adapter_slots_;
   uint64_t adapter_bytes_ = 0;
-  bool windows_ = true;
+  bool windows_ = true, windows_of_all_ = true;
   uint32_t neighbours_ = 1;
   bool one_process_ = true;  // all ranks are in one process
   std::string no_rows_;      // why this rank cannot use rows

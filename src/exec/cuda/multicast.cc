@@ -57,13 +57,13 @@ Result<std::string> CudaMulticast::Try(Setup* setup) {
   cuda_ipc::Handle mine;
   Status made;
   if (rank_ == 0) {
-    const Result<cuda_ipc::Handle> created = memory_.Create(ranks_, options_.nvls_bytes);
+    const Result<cuda_ipc::Handle> created = memory_.object().Create(ranks_, options_.nvls_bytes);
     made = created.status();
     if (created.ok()) mine = created.value();
   }
   std::vector<cuda_ipc::Handle> handles(ranks_);
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), handles.data()));
-  AXCCL_ASSIGN_OR_RETURN(reason, agree(made.ok() ? memory_.Join(handles[0]) : made));
+  AXCCL_ASSIGN_OR_RETURN(reason, agree(made.ok() ? memory_.object().Join(handles[0]) : made));
   if (!reason.empty()) return reason;
 
   AXCCL_ASSIGN_OR_RETURN(reason, agree(Prepare()));
@@ -80,7 +80,7 @@ Status CudaMulticast::Allow() const {
     return MakeStatus(Code::kInvalidUsage, "NCCL_NVLS_ENABLE=0 on rank %zu", rank_);
   if (options_.nvls == RankOptions::Nvls::kAuto && ranks_ <= 2)
     return MakeStatus(Code::kInvalidUsage, "two ranks gain nothing from it, unless NCCL_NVLS_ENABLE=1");
-  return cuda_ipc::Multicast::Check(device_);
+  return cuda_ipc::MulticastObject::Check(device_);
 }
 
 Status CudaMulticast::Prepare() {

@@ -177,6 +177,12 @@ Status CudaRank::CheckMemory(const void* memory, size_t bytes, const char* name)
   return CheckPointer(*device_, static_cast<const std::byte*>(memory) + bytes - 1, name);
 }
 
+Status CudaRank::Share(Setup* setup, const std::vector<Member>& members) {
+  AXCCL_RETURN_IF_ERROR(links_.Share(setup, members));
+  if (links_.windows_of_all()) space_ = std::make_shared<cuda_ipc::MulticastSpace>(*device_);
+  return Status();
+}
+
 Status CudaRank::WhyNoWindows() const {
   if (links_.windows()) return Status();
   return MakeStatus(Code::kInvalidUsage, "%s",
@@ -201,7 +207,8 @@ Result<std::unique_ptr<Window>> CudaRank::MakeWindow(Gather* gather, const std::
     AXCCL_ASSIGN_OR_RETURN(entry, table_->Take());
     return Status();
   }();
-  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Window> window, MakeCudaWindow(gather, *device_, members, rank(), ready, own));
+  AXCCL_ASSIGN_OR_RETURN(std::unique_ptr<Window> window,
+                         MakeCudaWindow(gather, *device_, members, rank(), ready, own, space_));
   if (entry != nullptr)
     CudaWindowTable::Fill(entry.get(), reinterpret_cast<uint64_t>(share.memory), share.bytes, window->places()->handle);
   window->Hold(std::move(memory));

@@ -17,6 +17,7 @@
 #include "src/exec/cuda/waits.h"
 #include "src/exec/cuda/window_table.h"
 #include "src/exec/platform/rank_device.h"
+#include "transports/cuda_ipc/multicast_space.h"
 
 namespace axccl::exec {
 
@@ -37,7 +38,7 @@ class CudaRank final : public RankDevice {
 
   const Platform& platform() const override { return Platform::Cuda(); }
   const Traits& traits() const override;
-  Status Share(Setup* setup, const std::vector<Member>& members) override { return links_.Share(setup, members); }
+  Status Share(Setup* setup, const std::vector<Member>& members) override;
   Status FindStream(void* handle, const char* call, StreamRef* stream) const override;
   Status CheckCall(const Call& call) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
@@ -45,6 +46,7 @@ class CudaRank final : public RankDevice {
   Result<std::unique_ptr<Window>> MakeWindow(Gather* gather, const std::vector<Member>& members,
                                              const OwnShare& share) override;
   uint64_t window_table() const override { return table_->address(); }
+  bool has_multimem() const override { return space_ != nullptr; }
   // Channels get their CudaChannel when they are first used (ChannelOf).
   std::unique_ptr<ChannelState> MakeState(const Members&) override { return nullptr; }
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
@@ -101,7 +103,8 @@ class CudaRank final : public RankDevice {
   CudaPrograms programs_;
   CudaLoans loans_;
   CudaWindows windows_;
-  std::shared_ptr<CudaWindowTable> table_;  // of windows
+  std::shared_ptr<CudaWindowTable> table_;           // of windows
+  std::shared_ptr<cuda_ipc::MulticastSpace> space_;  // of windows; null: kernels do not reach all ranks at once
   CudaOrders orders_;
   CudaChannels channels_{&orders_};
   std::mutex launching_;

@@ -30,7 +30,8 @@ struct Share {
   uint64_t chunks = 0;
   uint64_t made = 0;       // or 1
   uint32_t number = 0;     // of the windows of the rank's process
-  uint32_t symmetric = 0;  // or 1
+  uint16_t symmetric = 0;  // or 1
+  uint16_t multicast = 0;  // or 1
 };
 
 uint32_t NextNumber() {
@@ -40,35 +41,40 @@ uint32_t NextNumber() {
 
 // What a window keeps until it ends.
 struct Kept {
-  explicit Kept(const Device& on) : device(on), flat(on) {}
+  explicit Kept(const Device& on) : device(on), flat(on), object(on) {}
   ~Kept() {
     if (handle != 0) device.Return(handle);
   }
   const Device& device;
   FlatMemory flat;
+  cuda_ipc::MulticastObject object;
+  std::unique_ptr<cuda_ipc::MulticastSpace::Place> place;  // of the object; null: kernels do not reach all at once
   CUdeviceptr handle = 0;
 };
 
 class Making {
  public:
-  Making(Gather* gather, const Device& device, const std::vector<Member>& members, int rank)
+  Making(Gather* gather, const Device& device, const std::vector<Member>& members, int rank,
+         std::shared_ptr<cuda_ipc::MulticastSpace> space)
       : gather_(gather),
         device_(device),
         members_(members),
         rank_(rank),
+        space_(std::move(space)),
         team_(LsaTeamOf(members, rank)),
         shares_(members.size()),
         kept_(std::make_shared<Kept>(device)),
         filled_(static_cast<size_t>(team_.size)) {}
 
   Result<std::unique_ptr<Window>> Run(const Status& ready, const OwnShare& own) {
-    Share mine{own.bytes, 0, 0, 0, own.made, NextNumber(), own.symmetric};
+    Share mine{own.bytes, 0, 0, 0, own.made, NextNumber(), own.symmetric, own.multicast};
     const Status found = ready.ok() ? Look(own.memory, &mine) : ready;
     AXCCL_RETURN_IF_ERROR(gather_->AllGather(&mine, sizeof(mine), shares_.data()));
     AXCCL_RETURN_IF_ERROR(Agree(found.ok() ? Place() : found));
     uint64_t most = 0;
     for (const Share& share : shares_) most = std::max(most, share.chunks);
     for (size_t first = 0; first < most; first += kAtATime) AXCCL_RETURN_IF_ERROR(MapFrom(first));
+    AXCCL_RETURN_IF_ERROR(ReachAll(own));
     AXCCL_RETURN_IF_ERROR(Agree(Write()));
     WindowPlaces places = Places();
     places.id = shares_[0].number;
@@ -86,7 +92,11 @@ class Making {
   const Member& MemberOf(int i) const { return members_[static_cast<size_t>(team_.first + i)]; }
 
   WindowPlaces Places() const {
-    return {kept_->handle, begin_, stride_, team_, static_cast<int>(members_.size()), {}, 0, false};
+    WindowPlaces places{kept_->handle, begin_, stride_, team_, static_cast<int>(members_.size())};
+    if (kept_->place == nullptr) return places;
+    places.multicast = kept_->place->address() + lead_;
+    places.multicast_base = kept_->place->base();
+    return places;
   }
 
   // Finds this rank's chunks.
@@ -111,6 +121,11 @@ class Making {
   Status Compare() const {
     const Share& mine = shares_[static_cast<size_t>(rank_)];
     for (size_t r = 0; r < shares_.size() && mine.made != 0; ++r) {
+      if (shares_[r].multicast != mine.multicast)
+        return MakeStatus(Code::kInvalidUsage,
+                          "rank %d asks for multimem and rank %zu does not; all ranks must pass the same requirements",
+                          mine.multicast != 0 ? rank_ : static_cast<int>(r),
+                          mine.multicast != 0 ? r : static_cast<size_t>(rank_));
       if (shares_[r].bytes == mine.bytes) continue;
       return MakeStatus(Code::kInvalidUsage,
                         "rank %d asks for %llu bytes and rank %zu for %llu; all ranks must pass the same requirements",
@@ -125,7 +140,6 @@ class Making {
     AXCCL_RETURN_IF_ERROR(Compare());
     AXCCL_ASSIGN_OR_RETURN(const uint64_t unit, cuda_ipc::UnitOf(device_));
     for (int i = 0; i < team_.size; ++i) lead_ = std::max(lead_, ShareOf(i).offset);
-    uint64_t most = 1;
     for (int i = 0; i < team_.size; ++i) {
       const Share& share = ShareOf(i);
       if (share.mapped > kMostBytes || share.offset > share.mapped || share.chunks > share.mapped / kPage)
@@ -135,9 +149,9 @@ class Making {
                           "argument buff of rank %d begins at another place in its memory than that of other ranks; "
                           "all must begin at the same distance from a multiple of %llu bytes",
                           team_.first + i, static_cast<unsigned long long>(unit));
-      if (share.chunks != 0) most = std::max(most, lead_ - share.offset + share.mapped);
+      if (share.chunks != 0) extent_ = std::max(extent_, lead_ - share.offset + share.mapped);
     }
-    stride_ = RoundUp(most, kStride);
+    stride_ = RoundUp(extent_, kStride);
     AXCCL_RETURN_IF_ERROR(kept_->flat.Reserve(stride_ * static_cast<uint64_t>(team_.size)));
     begin_ = kept_->flat.address() + lead_;
     return Status();
@@ -182,6 +196,45 @@ class Making {
     return Status();
   }
 
+  // Collective: kernels reach the shares of all ranks of a team at once. Without that, they do not, unless they must.
+  Status ReachAll(const OwnShare& own) {
+    const bool any_empty =
+        std::any_of(shares_.begin(), shares_.end(), [](const Share& share) { return share.chunks == 0; });
+    if (space_ == nullptr || any_empty || (own.made && !own.multicast)) return Status();
+    AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryReachAll());
+    if (reason.empty()) return Status();
+    kept_->place = nullptr;
+    if (own.multicast)
+      return MakeStatus(Code::kUnhandledCudaError, "no memory that multimem reaches can be had: %s", reason.c_str());
+    AXCCL_INFO(kReg, "rank %d: multimem does not reach the window: %s", rank_, reason.c_str());
+    return Status();
+  }
+
+  // Returns why that cannot be, on any rank; empty if it can.
+  Result<std::string> TryReachAll() {
+    const auto agree = [&](const Status& mine) { return FirstFailure(gather_, members_.size(), mine); };
+    cuda_ipc::Handle mine;
+    Status made;
+    if (rank_ == team_.first) {
+      const Result<cuda_ipc::Handle> created = kept_->object.Create(static_cast<size_t>(team_.size), extent_);
+      made = created.status();
+      if (created.ok()) mine = created.value();
+    }
+    std::vector<cuda_ipc::Handle> handles(members_.size());
+    AXCCL_RETURN_IF_ERROR(gather_->AllGather(&mine, sizeof(mine), handles.data()));
+    const cuda_ipc::Handle& of_team = handles[static_cast<size_t>(team_.first)];
+    AXCCL_ASSIGN_OR_RETURN(const std::string reason, agree(made.ok() ? kept_->object.Join(of_team) : made));
+    return reason.empty() ? agree(Bind()) : reason;
+  }
+
+  Status Bind() {
+    AXCCL_ASSIGN_OR_RETURN(const uint64_t unit,
+                           cuda_ipc::MulticastObject::LeastUnit(device_, static_cast<size_t>(team_.size)));
+    AXCCL_RETURN_IF_ERROR(chunks_.BindTo(&kept_->object, lead_ - chunks_.offset()));
+    AXCCL_ASSIGN_OR_RETURN(kept_->place, space_->Map(kept_->object, unit));
+    return Status();
+  }
+
   // Writes what kernels read.
   Status Write() {
     for (int i = 0; i < team_.size; ++i) {
@@ -197,10 +250,12 @@ class Making {
   const Device& device_;
   const std::vector<Member>& members_;
   const int rank_;
+  const std::shared_ptr<cuda_ipc::MulticastSpace> space_;
   const LsaTeam team_;
   std::vector<Share> shares_;  // of all ranks
   Chunks chunks_;
   uint64_t lead_ = 0;    // from where a share's memory may begin to where all shares begin
+  uint64_t extent_ = 1;  // from there to the end of the longest share's memory
   uint64_t stride_ = 0;  // from share to share
   uint64_t begin_ = 0;   // of the first share
   const std::shared_ptr<Kept> kept_;
@@ -210,8 +265,9 @@ class Making {
 }  // namespace
 
 Result<std::unique_ptr<Window>> MakeCudaWindow(Gather* gather, const Device& device, const std::vector<Member>& members,
-                                               int rank, const Status& ready, const OwnShare& share) {
-  return Making(gather, device, members, rank).Run(ready, share);
+                                               int rank, const Status& ready, const OwnShare& share,
+                                               const std::shared_ptr<cuda_ipc::MulticastSpace>& space) {
+  return Making(gather, device, members, rank, space).Run(ready, share);
 }
 
 }  // namespace axccl::exec

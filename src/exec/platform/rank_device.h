@@ -82,6 +82,8 @@ class RankDevice : public StateMaker {
   }
   // Where kernels find the rank's windows by addresses (NCCL's table of windows); 0 if there are none.
   virtual uint64_t window_table() const { return 0; }
+  // Whether kernels reach the windows of all ranks of an LSA team at once (multimem); the same on all ranks.
+  virtual bool has_multimem() const { return false; }
   // Why no memory can become a window, on any rank; ok if some can.
   virtual Status WhyNoWindows() const { return Status(); }
   // Checks and launches one call, on the caller's thread as far as it can go without waiting.

@@ -10,6 +10,8 @@
 // - All ranks register together, buffers in memory of cuMemCreate that begin at multiples of
 //   NCCL_WIN_REQUIRED_ALIGNMENT. Sizes may differ from rank to rank (since 2.30; before, they had to be equal): kernels
 //   mind how much there is.
+// - Byte `offset` of all shares of the team at once is at lsaMultimem + mcOffset4K * 4 KiB + offset, for `multimem`
+//   instructions; lsaMultimem is in a device communicator of the same communicator that asks for it, and 0 in others.
 // - Deregistration is local. Until all ranks have done it, no kernel of any may use the window.
 // - A device communicator (ncclDevCommCreate) has a window of memory that the library makes, zero at first, in which
 //   barriers and buffers of kernels are.
@@ -56,6 +58,7 @@ struct OwnShare {
   uint64_t bytes = 0;
   bool symmetric = false;  // with NCCL_WIN_COLL_SYMMETRIC
   bool made = false;       // it is memory that is made for the window, zeroed; all ranks must ask for as much
+  bool multicast = false;  // of such memory: kernels must reach all shares by one address
 };
 
 // Where all the memory is, for kernels of this rank's device.
@@ -68,6 +71,9 @@ struct WindowPlaces {
   std::vector<uint64_t> bytes;  // of each share, in the order of the team
   uint64_t id = 0;              // the same on all ranks, and of no other window of the communicator
   bool symmetric = false;       // all ranks have registered it with NCCL_WIN_COLL_SYMMETRIC
+  // Where kernels reach all shares at once, and what that is an offset from, the same for all windows of the rank; 0:
+  // nowhere.
+  uint64_t multicast = 0, multicast_base = 0;
 };
 
 // What kernels of `rank`, one of the team, read of it.
@@ -95,8 +101,9 @@ class Window {
   static Result<void*> AddressIn(const void* handle, uint64_t offset, int team_rank);
   // The same for a rank of the communicator; null if that is not in the team.
   static Result<void*> AddressAt(const void* handle, uint64_t offset, int rank);
-  // kInvalidArgument if no window has that handle.
-  static Status Check(const void* handle);
+  // The address of a byte in the shares of all the team at once; null if there is none. `base`: that of the window's
+  // rank, or 0.
+  static Result<void*> AddressOfAll(const void* handle, uint64_t offset, uint64_t base);
 
  private:
   static Result<WindowPlaces> Find(const void* handle);

@@ -1,11 +1,12 @@
-// multimem.ld_reduce and multimem.st: instructions on multicast addresses, each of which stands for an address in the
-// memory of every device of a team.
+// multimem.ld_reduce, multimem.st and multimem.red: instructions on multicast addresses, each of which stands for an
+// address in the memory of every device of a team.
 //
 // As the PTX ISA 8.1 and later define them for sm_90, and as its assembler accepts them:
 //   ld_reduce  loads from every device and reduces, in an order that is not defined:
 //              .add of u32, s32, u64, f32, f64, and f16, bf16 and pairs of these;
 //              .min and .max of u32, s32, u64, s64, f16, bf16 and pairs; .and, .or, .xor of b32 and b64
 //   st         stores to every device, any of these types
+//   red        reduces the memory of every device with a value, each by itself and atomically, by the same operations
 //   .acc::f32  sums of f16 and bf16 are computed in f32 and rounded once; without it, every addition rounds
 //   .v2 .v4 .v8  of floating-point types other than f64, which make an access of 4, 8 or 16 bytes
 // The address is aligned to the access. Other accesses to a multicast address, and these to another one, are undefined:
@@ -193,6 +194,41 @@ void RunStore(Warp& w, const Instr& in, uint32_t lanes) {
   w.progressed = true;
 }
 
+// Combines a number in memory with another one.
+template <class Raw>
+void ReduceOne(std::byte* at, FoldFunction function, Fold fold, const Access& value, Order order) {
+  auto* const word = reinterpret_cast<Raw*>(at);
+  const int success = order == Order::kPlain || order == Order::kRelaxed ? __ATOMIC_RELAXED : __ATOMIC_ACQ_REL;
+  Raw old = __atomic_load_n(word, __ATOMIC_RELAXED), fresh;
+  do {
+    std::array<Access, 2> both{Access{}, value};
+    std::memcpy(both[0].data(), &old, sizeof old);
+    function(fold, sizeof(Raw), both);
+    std::memcpy(&fresh, both[0].data(), sizeof fresh);
+  } while (!__atomic_compare_exchange_n(word, &old, fresh, false, success, __ATOMIC_RELAXED));
+}
+
+void RunReduce(Warp& w, const Instr& in, uint32_t lanes) {
+  const uint64_t* const a = w.In(in.a);
+  const auto fold = static_cast<Fold>(in.kind);
+  const FoldFunction function = FoldOf(fold, static_cast<Type>(in.kind2), false);
+  const auto reduce = in.bytes == 8 ? ReduceOne<uint64_t> : in.bytes == 4 ? ReduceOne<uint32_t> : ReduceOne<uint16_t>;
+  Finder finder(w, in);
+  ForLanes(lanes, [&](uint32_t i) {
+    uint64_t at = 0;
+    const uint32_t bytes = uint32_t{in.bytes} * in.count;
+    const MulticastWindow* const window = finder.Find(i, a[i] + static_cast<uint64_t>(in.offset), bytes, &at);
+    if (window == nullptr) return;
+    for (uint32_t k = 0; k < in.count; ++k) {
+      Access value{};
+      std::memcpy(value.data(), &w.In(in.v[k])[i], in.bytes);
+      for (const uint64_t copy : window->copies)
+        reduce(reinterpret_cast<std::byte*>(copy + at) + k * in.bytes, function, fold, value, in.order);
+    }
+  });
+  w.progressed = true;
+}
+
 bool IsPair(Type type) { return type == Type::kF16x2 || type == Type::kBf16x2; }
 bool IsShort(Type type) { return type == Type::kF16 || type == Type::kBf16 || IsPair(type); }
 
@@ -218,16 +254,16 @@ bool TakeElements(Decoder& decoder, const OperandIr& operand, Type type, bool lo
 }
 
 bool DecodeMultimem(Decoder& decoder) {
-  const bool load = decoder.Take("ld_reduce");
-  if (!load && !decoder.Take("st")) return false;
+  const bool load = decoder.Take("ld_reduce"), reduces = load || decoder.Take("red");
+  if (!reduces && !decoder.Take("st")) return false;
   MemoryModifiers modifiers = TakeMemoryModifiers(decoder, Order::kPlain);
-  const int fold = load ? decoder.TakeOneOf(kFoldNames, -1) : 0;
+  const int fold = reduces ? decoder.TakeOneOf(kFoldNames, -1) : 0;
   const bool rounds_once = load && decoder.Take("acc::f32");
   const Type type = decoder.TakeType();
   if (fold < 0 || !HasForm(type, modifiers.vector)) return false;
   if (rounds_once && (!IsShort(type) || static_cast<Fold>(fold) != Fold::kAdd)) return false;
-  if (load && FoldOf(static_cast<Fold>(fold), type, rounds_once) == nullptr) return false;
-  Instr& in = decoder.Emit(load ? RunLoad : RunStore);
+  if (reduces && FoldOf(static_cast<Fold>(fold), type, rounds_once) == nullptr) return false;
+  Instr& in = decoder.Emit(load ? RunLoad : reduces ? RunReduce : RunStore);
   in.kind = static_cast<uint8_t>(fold);
   in.kind2 = static_cast<uint8_t>(type);
   in.flag = rounds_once;

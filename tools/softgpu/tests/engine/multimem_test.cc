@@ -217,6 +217,38 @@ void ExpectError(const std::string& error, const std::string& part) {
   EXPECT_NE(error.find(part), std::string::npos) << "no '" << part << "' in: " << error;
 }
 
+// All lanes of 64 add to, or compare with, the same two words of every device.
+TEST(Multimem, ReducesTheMemoryOfAllDevices) {
+  Memory memory;
+  for (int device = 0; device < kDevices; ++device) {
+    memory.At<uint32_t>(device, 0) = static_cast<uint32_t>(100 * device);
+    memory.At<int32_t>(device, 1) = -5 * device;
+    memory.At<uint64_t>(device, 1) = 1;
+    memory.At<float>(device, 4) = static_cast<float>(device);
+    memory.At<uint16_t>(device, 10) = FloatToHalf(static_cast<float>(device));
+    memory.At<uint16_t>(device, 11) = FloatToHalf(1);
+    memory.At<uint32_t>(device, 6) = 77;
+  }
+  const std::string body = R"(
+      multimem.red.release.sys.add.u32 [%m], 3;
+      cvt.s32.u32 %r0, %t; multimem.red.relaxed.gpu.global.min.s32 [%m+4], %r0;
+      cvt.u64.u32 %d0, %t; shl.b64 %d0, 1, %t; multimem.red.global.or.b64 [%m+8], %d0;
+      mov.f32 %f0, 0f3F000000; multimem.red.global.add.f32 [%m+16], %f0;
+      mov.b32 %r1, 0x3c003c00; multimem.red.global.add.f16x2 [%m+20], %r1;
+  )";
+  ASSERT_EQ(RunLanes(body, 0, &memory), "");
+  for (int device = 0; device < kDevices; ++device) {
+    EXPECT_EQ(memory.At<uint32_t>(device, 0), static_cast<uint32_t>(100 * device + 64 * 3));
+    EXPECT_EQ(memory.At<int32_t>(device, 1), -5 * device);
+    EXPECT_EQ(memory.At<uint64_t>(device, 1), ~uint64_t{0});
+    EXPECT_EQ(memory.At<float>(device, 4), static_cast<float>(device) + 32);
+    EXPECT_EQ(HalfToFloat(memory.At<uint16_t>(device, 10)), static_cast<float>(device) + 64);
+    EXPECT_EQ(HalfToFloat(memory.At<uint16_t>(device, 11)), 65);
+    EXPECT_EQ(memory.At<uint32_t>(device, 6), 77u);
+  }
+  ExpectError(RunLanes("multimem.red.global.add.u32 [%m], 1;", 4, &memory, kMulticast + 2), "is not aligned");
+}
+
 TEST(Multimem, WrongAddressesAreErrors) {
   Memory memory;
   const std::string load = "multimem.ld_reduce.relaxed.gpu.global.add.v4.f32 {%f0, %f1, %f2, %f3}, [%m];";
