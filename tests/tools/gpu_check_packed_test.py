@@ -20,9 +20,10 @@ MARK = f"gpu_check_packed_test {os.getpid()}"  # in the command line of the chil
 MIB = 1 << 20
 SHORT = ["machine", "driver probe", "short benchmark of 2 ranks", "enqueue of 2 ranks", "cuda.cuda_channels_test.all",
          "cuda.cuda_windows_test.others"]
+CLIENTS = ["torch", "jax"]
 SLEEPS = "import time; time.sleep(3600)"
 ORDER = ["short benchmark of 8 ranks", "cuda.grid_test.threads", "cuda.grid_test.processes", "memcheck",
-         "benchmark of 8 ranks", "cuda.cuda_capture_test.all", "racecheck"]
+         "benchmark of 8 ranks", "cuda.cuda_capture_test.all", "torch", "jax", "racecheck"]
 HANGS = f"""import subprocess, sys
 print('it hangs', flush=True)
 subprocess.run([sys.executable, '-c', {SLEEPS!r}, {MARK!r}])
@@ -108,6 +109,8 @@ class Packed(unittest.TestCase):
         self.assertEqual([name for name in names if "mapped" in name and name.endswith(".mapped")], [])
         order = [names.index(name) for name in ORDER]
         self.assertEqual(order, sorted(order))
+        for name in CLIENTS:
+            self.assertTrue(os.path.exists(os.path.join(self.folder, "clients", f"{name}_check.py")))
         # Other files are not removed.
         self.check(os.path.join(ROOT, "tools", "gpu-check"), "--pack", os.path.dirname(self.folder), "--software", "--build",
                    BUILD, status=1)
@@ -148,8 +151,9 @@ class Packed(unittest.TestCase):
         text = self.run_packed("--add", "--budget", "1", status=1)
         self.assertIn("not run, as the budget is spent: 3 of 10 steps", text)
         self.assertEqual(self.states(), {**states, **dict.fromkeys(SHORT[3:], "not run")})
+        self.store({**manifest, "steps": first + short[3:] + [by_name[name] for name in CLIENTS]})
         self.run_packed("--add", "--budget", "120", status=1)
-        self.assertEqual(self.states(), {**states, **dict.fromkeys(SHORT[3:], "passed")})
+        self.assertEqual(self.states(), {**states, **dict.fromkeys(SHORT[3:], "passed"), **dict.fromkeys(CLIENTS, "left out")})
         with open(count) as file:
             self.assertEqual(file.read(), "x")
         self.assertIn("it hangs", self.log("hangs"))

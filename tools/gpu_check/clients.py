@@ -2,9 +2,12 @@
 
 import os
 
-from gpu_check.steps import ROOT, LeftOut, Outcome, Table
+from gpu_check.steps import PACKAGE_PARENT, ROOT, LeftOut, Outcome, Table
 
 RANKS = 2
+SOURCES = os.path.join(ROOT, "tests", "clients")
+SCRIPTS = {"torch": ["torch_check.py", "torch_parallel.py", "torch_training.py"], "jax": ["jax_check.py"]}  # the first one is run
+PACKED = os.path.join(PACKAGE_PARENT, "clients")  # in a folder of --pack
 # Whose kernels the software GPU cannot run: without the library, which only checks the scripts.
 WITHOUT_GPU = {"jax": ["--platform", "cpu"]}
 VERSION_MARK = "+axccl"  # in what the library prints with NCCL_DEBUG=VERSION
@@ -12,6 +15,10 @@ VERSION_MARK = "+axccl"  # in what the library prints with NCCL_DEBUG=VERSION
 
 def without_library(setup, module):
     return setup.software and module in WITHOUT_GPU
+
+
+def is_packed():
+    return os.path.isdir(PACKED)
 
 
 def client_environment(setup, module):
@@ -41,8 +48,10 @@ def result_of(run, without):
 
 def check(setup, module, python):
     """The part for `torch` or `jax`."""
+    if setup.software and is_packed():
+        raise LeftOut(f"the software GPU runs {module} from a checkout only")
     name = f"{module} {version(setup, module, python)}"
-    command = [python, os.path.join(ROOT, "tests", "clients", f"{module}_check.py")]
+    command = [python, os.path.join(PACKED if is_packed() else SOURCES, SCRIPTS[module][0])]
     outcome = Outcome(module)
     without = without_library(setup, module)
     if without:

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from gpu_check import plan, suites
+from gpu_check import clients, plan, suites
 from gpu_check.children import find_tool
 from gpu_check.steps import PACKAGE_PARENT, Failed, Setup
 
@@ -88,6 +88,13 @@ def put_this_program(folder):
     shutil.copy(os.path.join(PACKAGE_PARENT, "gpu-check"), folder)
 
 
+def put_clients(folder):
+    target = os.path.join(folder, os.path.basename(clients.PACKED))
+    os.makedirs(target)
+    for name in sum(clients.SCRIPTS.values(), []):
+        shutil.copy(os.path.join(clients.SOURCES, name), target)
+
+
 def make_empty(folder):
     if os.path.exists(folder):
         if os.listdir(folder) and not os.path.exists(os.path.join(folder, MANIFEST)):
@@ -122,6 +129,7 @@ def pack(chosen):
     put_dependencies(chosen.pack, [setup.library(), *sources])
     put_fake_gpus(chosen.pack)
     put_this_program(chosen.pack)
+    put_clients(chosen.pack)
     manifest = {"environment": plan.ENVIRONMENT, "health": planned.health(), "steps": planned.steps()}
     with open(os.path.join(chosen.pack, MANIFEST), "w") as file:
         json.dump(manifest, file, indent=1)

@@ -127,7 +127,8 @@ class Plan:
     def steps(self):
         rest = without(self.tests, matching(self.tests, ONE_LAUNCH + THREADS_AND_PROCESSES))
         ordered = unique(matching(rest, FIRST_OF_THE_REST) + rest)
-        return [*self.works(), *self.speed(), *map(test_step, ordered), self.sanitizer("racecheck"),
+        clients = [{"name": name, "seconds": LONGEST, "part": name} for name in ("torch", "jax")]
+        return [*self.works(), *self.speed(), *map(test_step, ordered), *clients, self.sanitizer("racecheck"),
                 self.sanitizer("synccheck")]
 
     def health(self):
