@@ -82,11 +82,22 @@ void FoldForAll(RankContext& context, Clique& clique, const DeviceComm& comm, nc
   ASSERT_TRUE(context.Barrier());
 }
 
-ncclWindow_t Register(ncclComm_t comm, const WindowMemory& memory, size_t offset, size_t bytes) {
+ncclWindow_t Register(ncclComm_t comm, const WindowMemory& memory, size_t offset, size_t bytes,
+                      int flags = NCCL_WIN_COLL_SYMMETRIC) {
   ncclWindow_t window = nullptr;
-  EXPECT_OK(ncclCommWindowRegister(comm, memory.at(offset), bytes, &window, NCCL_WIN_COLL_SYMMETRIC));
+  EXPECT_OK(ncclCommWindowRegister(comm, memory.at(offset), bytes, &window, flags));
   return window;
 }
+
+// Where kernels look for all shares of a window (mcOffset4K), from the base.
+uint64_t OffsetOf(ncclWindow_t window) {
+  uint32_t pages = 0;
+  EXPECT_EQ(EnterGpu()->copy_to_host(&pages, reinterpret_cast<uint64_t>(window) + 28, sizeof(pages)), 0);
+  return uint64_t{pages} * 4096;
+}
+
+// The device has less.
+constexpr uint64_t kNowhere = uint64_t{8} << 30;
 
 class ReachAllTest : public testing::TestWithParam<std::tuple<Layout, unsigned>> {};
 INSTANTIATE_TEST_SUITE_P(Versions, ReachAllTest,
@@ -111,9 +122,19 @@ TEST_P(ReachAllTest, KernelsFoldWhatAllRanksHave) {
     const auto base = comm.Get<uint64_t>(static_cast<size_t>(comm.multicast()));
     EXPECT_NE(base, 0u);
     const ncclWindow_t after = Register(clique.comm(), second, 0, second.bytes());
+    // Of large memory, another stretch of the same, over the boundary of two pages.
+    const ncclWindow_t part = Register(clique.comm(), second, 2 * kUnit - 4096, 8192);
     ASSERT_NO_FATAL_FAILURE(FoldForAll(context, clique, comm, before, 0, first.at(4096), 100));
     ASSERT_NO_FATAL_FAILURE(FoldForAll(context, clique, comm, before, 8000, first.at(4096 + 8000), 48));
     ASSERT_NO_FATAL_FAILURE(FoldForAll(context, clique, comm, after, 2 * kUnit - 40, second.at(2 * kUnit - 40), 60));
+    ASSERT_NO_FATAL_FAILURE(FoldForAll(context, clique, comm, part, 4000, second.at(2 * kUnit - 96), 60));
+    EXPECT_LT(OffsetOf(part), kNowhere);
+    // Only symmetric ones have it.
+    const ncclWindow_t plain = Register(clique.comm(), second, 0, 4096, NCCL_WIN_DEFAULT);
+    void* none = &clique;
+    EXPECT_OK(ncclGetLsaMultimemDevicePointer(plain, 5000, &none));
+    EXPECT_EQ(none, nullptr);
+    EXPECT_GE(OffsetOf(plain), kNowhere);
     // The host finds the same.
     void *address = nullptr, *other = nullptr;
     ASSERT_OK(ncclGetLsaMultimemDevicePointer(before, 64, &address));
@@ -132,7 +153,7 @@ TEST_P(ReachAllTest, KernelsFoldWhatAllRanksHave) {
     }
     EXPECT_OK(ncclDevCommDestroy(clique.comm(), comm.bytes));
     EXPECT_OK(ncclCommWindowDeregister(clique.comm(), before));
-    EXPECT_OK(ncclCommWindowDeregister(clique.comm(), after));
+    for (const ncclWindow_t window : {after, part, plain}) EXPECT_OK(ncclCommWindowDeregister(clique.comm(), window));
   });
 }
 
@@ -201,6 +222,9 @@ TEST(ReachAll, WithoutMulticast) {
           void* address = &clique;
           EXPECT_OK(ncclGetLsaMultimemDevicePointer(window, 0, &address));
           EXPECT_EQ(address, nullptr);
+          if (fails_late) {
+            EXPECT_GE(OffsetOf(window), kNowhere);
+          }
           DeviceComm comm(0);
           EXPECT_EQ(comm.Create(clique.comm(), {.multimem = true}),
                     fails_late ? ncclUnhandledCudaError : ncclInvalidUsage);

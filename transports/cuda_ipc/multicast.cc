@@ -80,11 +80,11 @@ Status MulticastObject::Join(const Handle& handle) {
   return Status();
 }
 
-Status MulticastObject::Bind(uint64_t at, CUmemGenericAllocationHandle memory, uint64_t bytes) {
+Status MulticastObject::Bind(uint64_t at, CUmemGenericAllocationHandle memory, uint64_t offset, uint64_t bytes) {
   const Scope scope(device_);
   file_.Close();  // all have taken it
   bound_.reserve(bound_.size() + 1);
-  AXCCL_RETURN_IF_CUDA_ERROR(MulticastDriver::Get()->cuMulticastBindMem(object_, at, memory, 0, bytes, 0));
+  AXCCL_RETURN_IF_CUDA_ERROR(MulticastDriver::Get()->cuMulticastBindMem(object_, at, memory, offset, bytes, 0));
   bound_.push_back({at, bytes});
   return Status();
 }
@@ -111,7 +111,7 @@ Status Multicast::Bind() {
       driver.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemCreate(&memory_, (bytes() + unit - 1) / unit * unit, &properties, 0));
   has_memory_ = true;
-  AXCCL_RETURN_IF_ERROR(object_.Bind(0, memory_, bytes()));
+  AXCCL_RETURN_IF_ERROR(object_.Bind(0, memory_, 0, bytes()));
   const int ordinal = device_.ordinal();
   AXCCL_ASSIGN_OR_RETURN(own_, MapObject(memory_, bytes(), &ordinal, 1));
   AXCCL_ASSIGN_OR_RETURN(all_, MapObject(object_.handle(), bytes(), &ordinal, 1));

@@ -38,8 +38,9 @@ class MulticastObject {
   Result<Handle> Create(size_t devices, uint64_t least_bytes);
   // Takes the object, unless this rank has made it, and adds the device.
   Status Join(const Handle& handle);
-  // Binds memory of the device from `at` on, both multiples of the least unit. Other ranks may bind more, or less.
-  Status Bind(uint64_t at, CUmemGenericAllocationHandle memory, uint64_t bytes);
+  // Binds bytes of memory of the device, from `offset` on, at `at`, all multiples of the least unit. Other ranks may
+  // bind more, or less.
+  Status Bind(uint64_t at, CUmemGenericAllocationHandle memory, uint64_t offset, uint64_t bytes);
 
   CUmemGenericAllocationHandle handle() const { return object_; }
   uint64_t bytes() const { return bytes_; }

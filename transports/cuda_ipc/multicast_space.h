@@ -1,6 +1,6 @@
 // Addresses of one device at which multicast objects are mapped, all at offsets from one base: kernels find the memory
 // of all ranks of a window at the offset of the window from the base that a device communicator has (NCCL:
-// lsaMultimem). Nothing is at the base itself, so an offset of 0 leads nowhere. Thread-safe.
+// lsaMultimem). Kernels that use a window without an object fault: it is at nowhere(). Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,7 @@ namespace axccl::cuda_ipc {
 
 class MulticastSpace : public std::enable_shared_from_this<MulticastSpace> {
  public:
-  static constexpr uint64_t kBytes = uint64_t{1} << 38;
-
-  explicit MulticastSpace(const device::cuda::Device& device) : device_(device) {}
+  explicit MulticastSpace(const device::cuda::Device& device);
   ~MulticastSpace();
   MulticastSpace(const MulticastSpace&) = delete;
   MulticastSpace& operator=(const MulticastSpace&) = delete;
@@ -38,6 +36,8 @@ class MulticastSpace : public std::enable_shared_from_this<MulticastSpace> {
     const std::shared_ptr<MulticastSpace> space_;
     const uint64_t at_;
   };
+  // The offset from the base behind which nothing ever is, for as many bytes as the device has memory.
+  uint64_t nowhere() const { return bytes_; }
   // `unit` of the object (MulticastObject::LeastUnit).
   Result<std::unique_ptr<Place>> Map(const MulticastObject& object, uint64_t unit);
 
@@ -46,6 +46,7 @@ class MulticastSpace : public std::enable_shared_from_this<MulticastSpace> {
   void Leave(uint64_t at);
 
   const device::cuda::Device& device_;
+  uint64_t bytes_ = 0;  // as many follow, where nothing is
   std::mutex mutex_;
   CUdeviceptr base_ = 0;               // 0: nothing has been mapped yet
   std::map<uint64_t, uint64_t> used_;  // bytes, by offset

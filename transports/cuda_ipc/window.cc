@@ -1,5 +1,6 @@
 #include "transports/cuda_ipc/window.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "transports/cuda_ipc/memory.h"
@@ -47,9 +48,11 @@ Result<Chunks> Chunks::Of(const Device& device, CUdeviceptr pointer, uint64_t by
   return found;
 }
 
-Status Chunks::BindTo(MulticastObject* object, uint64_t at) const {
+Status Chunks::BindTo(MulticastObject* object, uint64_t begin, uint64_t end) const {
+  uint64_t at = 0;
   for (const Chunk& chunk : chunks_) {
-    AXCCL_RETURN_IF_ERROR(object->Bind(at, chunk.object, chunk.range.bytes));
+    const uint64_t first = std::max(begin, at), last = std::min(end, at + chunk.range.bytes);
+    if (first < last) AXCCL_RETURN_IF_ERROR(object->Bind(first - begin, chunk.object, first - at, last - first));
     at += chunk.range.bytes;
   }
   return Status();

@@ -55,8 +55,8 @@ class Chunks {
   size_t size() const { return chunks_.size(); }
   uint64_t offset() const { return offset_; }  // of the stretch in the first chunk
   uint64_t bytes() const { return bytes_; }    // of all chunks
-  // Binds all chunks, one behind the other, to memory of several ranks.
-  Status BindTo(MulticastObject* object, uint64_t at) const;
+  // Binds [begin, end) of the chunks, one behind the other, to memory of several ranks, from its beginning on.
+  Status BindTo(MulticastObject* object, uint64_t begin, uint64_t end) const;
   // The address of a chunk. `offered` gets the file that other processes take, if there are others.
   Result<ChunkAddress> Offer(size_t index, bool to_others, std::vector<shm::OfferedFile>* offered) const;
 

@@ -41,13 +41,13 @@ uint32_t NextNumber() {
 
 // What a window keeps until it ends.
 struct Kept {
-  explicit Kept(const Device& on) : device(on), flat(on), object(on) {}
+  explicit Kept(const Device& on) : device(on), flat(on) {}
   ~Kept() {
     if (handle != 0) device.Return(handle);
   }
   const Device& device;
   FlatMemory flat;
-  cuda_ipc::MulticastObject object;
+  std::unique_ptr<cuda_ipc::MulticastObject> object;
   std::unique_ptr<cuda_ipc::MulticastSpace::Place> place;  // of the object; null: kernels do not reach all at once
   CUdeviceptr handle = 0;
 };
@@ -93,9 +93,11 @@ class Making {
 
   WindowPlaces Places() const {
     WindowPlaces places{kept_->handle, begin_, stride_, team_, static_cast<int>(members_.size())};
+    if (space_ != nullptr) places.multicast_offset = space_->nowhere();
     if (kept_->place == nullptr) return places;
-    places.multicast = kept_->place->address() + lead_;
+    places.multicast = kept_->place->address() + multicast_lead_;
     places.multicast_base = kept_->place->base();
+    places.multicast_offset = places.multicast - places.multicast_base;
     return places;
   }
 
@@ -140,6 +142,7 @@ class Making {
     AXCCL_RETURN_IF_ERROR(Compare());
     AXCCL_ASSIGN_OR_RETURN(const uint64_t unit, cuda_ipc::UnitOf(device_));
     for (int i = 0; i < team_.size; ++i) lead_ = std::max(lead_, ShareOf(i).offset);
+    uint64_t most = 1;
     for (int i = 0; i < team_.size; ++i) {
       const Share& share = ShareOf(i);
       if (share.mapped > kMostBytes || share.offset > share.mapped || share.chunks > share.mapped / kPage)
@@ -149,9 +152,9 @@ class Making {
                           "argument buff of rank %d begins at another place in its memory than that of other ranks; "
                           "all must begin at the same distance from a multiple of %llu bytes",
                           team_.first + i, static_cast<unsigned long long>(unit));
-      if (share.chunks != 0) extent_ = std::max(extent_, lead_ - share.offset + share.mapped);
+      if (share.chunks != 0) most = std::max(most, lead_ - share.offset + share.mapped);
     }
-    stride_ = RoundUp(extent_, kStride);
+    stride_ = RoundUp(most, kStride);
     AXCCL_RETURN_IF_ERROR(kept_->flat.Reserve(stride_ * static_cast<uint64_t>(team_.size)));
     begin_ = kept_->flat.address() + lead_;
     return Status();
@@ -196,42 +199,57 @@ class Making {
     return Status();
   }
 
-  // Collective: kernels reach the shares of all ranks of a team at once. Without that, they do not, unless they must.
+  // Collective: kernels reach the shares of all ranks of a team at once, in a symmetric window or where they must.
   Status ReachAll(const OwnShare& own) {
-    const bool any_empty =
-        std::any_of(shares_.begin(), shares_.end(), [](const Share& share) { return share.chunks == 0; });
-    if (space_ == nullptr || any_empty || (own.made && !own.multicast)) return Status();
-    AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryReachAll());
-    if (reason.empty()) return Status();
+    const auto wanted = [&](const Share& share) {
+      return share.chunks != 0 && (own.multicast || share.symmetric != 0);
+    };
+    if (space_ == nullptr || !std::all_of(shares_.begin(), shares_.end(), wanted)) return Status();
+    const Status reached = TryReachAll();
+    if (reached.ok()) return Status();
     kept_->place = nullptr;
-    if (own.multicast)
-      return MakeStatus(Code::kUnhandledCudaError, "no memory that multimem reaches can be had: %s", reason.c_str());
-    AXCCL_INFO(kReg, "rank %d: multimem does not reach the window: %s", rank_, reason.c_str());
+    kept_->object = nullptr;
+    if (own.multicast) return Prefixed("memory that multimem reaches", reached);
+    AXCCL_INFO(kReg, "rank %d: multimem does not reach the window: %s", rank_, reached.message().data());
     return Status();
   }
 
-  // Returns why that cannot be, on any rank; empty if it can.
-  Result<std::string> TryReachAll() {
-    const auto agree = [&](const Status& mine) { return FirstFailure(gather_, members_.size(), mine); };
+  Status TryReachAll() {
+    kept_->object = std::make_unique<cuda_ipc::MulticastObject>(device_);
     cuda_ipc::Handle mine;
-    Status made;
-    if (rank_ == team_.first) {
-      const Result<cuda_ipc::Handle> created = kept_->object.Create(static_cast<size_t>(team_.size), extent_);
-      made = created.status();
-      if (created.ok()) mine = created.value();
-    }
+    const Status made = rank_ == team_.first ? MakeObject(&mine) : Status();
     std::vector<cuda_ipc::Handle> handles(members_.size());
     AXCCL_RETURN_IF_ERROR(gather_->AllGather(&mine, sizeof(mine), handles.data()));
     const cuda_ipc::Handle& of_team = handles[static_cast<size_t>(team_.first)];
-    AXCCL_ASSIGN_OR_RETURN(const std::string reason, agree(made.ok() ? kept_->object.Join(of_team) : made));
-    return reason.empty() ? agree(Bind()) : reason;
+    AXCCL_RETURN_IF_ERROR(Agree(made.ok() ? kept_->object->Join(of_team) : made));
+    return Agree(Bind());
   }
 
+  Result<uint64_t> MulticastUnit() const {
+    return cuda_ipc::MulticastObject::LeastUnit(device_, static_cast<size_t>(team_.size));
+  }
+
+  Status MakeObject(cuda_ipc::Handle* handle) {
+    AXCCL_ASSIGN_OR_RETURN(const uint64_t unit, MulticastUnit());
+    uint64_t most = 0;
+    for (int i = 0; i < team_.size; ++i) most = std::max(most, ShareOf(i).bytes);
+    AXCCL_ASSIGN_OR_RETURN(*handle, kept_->object->Create(static_cast<size_t>(team_.size), lead_ % unit + most));
+    return Status();
+  }
+
+  // Of the share's chunks, as much as the window has. All shares begin at the same place of the object.
   Status Bind() {
-    AXCCL_ASSIGN_OR_RETURN(const uint64_t unit,
-                           cuda_ipc::MulticastObject::LeastUnit(device_, static_cast<size_t>(team_.size)));
-    AXCCL_RETURN_IF_ERROR(chunks_.BindTo(&kept_->object, lead_ - chunks_.offset()));
-    AXCCL_ASSIGN_OR_RETURN(kept_->place, space_->Map(kept_->object, unit));
+    AXCCL_ASSIGN_OR_RETURN(const uint64_t unit, MulticastUnit());
+    const uint64_t lead = lead_ % unit, offset = chunks_.offset();
+    if (offset % unit != lead)
+      return MakeStatus(Code::kInvalidUsage,
+                        "argument buff does not begin at the same distance from a multiple of %llu bytes of its memory "
+                        "as that of other ranks",
+                        static_cast<unsigned long long>(unit));
+    const uint64_t end = RoundUp(offset + ShareOf(rank_ - team_.first).bytes, unit);
+    AXCCL_RETURN_IF_ERROR(chunks_.BindTo(kept_->object.get(), offset - lead, end));
+    AXCCL_ASSIGN_OR_RETURN(kept_->place, space_->Map(*kept_->object, unit));
+    multicast_lead_ = lead;
     return Status();
   }
 
@@ -254,10 +272,10 @@ class Making {
   const LsaTeam team_;
   std::vector<Share> shares_;  // of all ranks
   Chunks chunks_;
-  uint64_t lead_ = 0;    // from where a share's memory may begin to where all shares begin
-  uint64_t extent_ = 1;  // from there to the end of the longest share's memory
-  uint64_t stride_ = 0;  // from share to share
-  uint64_t begin_ = 0;   // of the first share
+  uint64_t lead_ = 0;            // from where a share's memory may begin to where all shares begin
+  uint64_t multicast_lead_ = 0;  // likewise in the multicast object
+  uint64_t stride_ = 0;          // from share to share
+  uint64_t begin_ = 0;           // of the first share
   const std::shared_ptr<Kept> kept_;
   std::vector<uint64_t> filled_;  // bytes of each share that are mapped
 };

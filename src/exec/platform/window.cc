@@ -46,7 +46,7 @@ WindowOnDevice OnDevice(const WindowPlaces& places, int rank) {
   window.lsaRank = rank - places.team.first;
   window.worldRank = rank;
   window.stride4G = static_cast<uint32_t>(places.stride >> 32);
-  window.mcOffset4K = static_cast<uint32_t>((places.multicast - places.multicast_base) >> 12);
+  window.mcOffset4K = static_cast<uint32_t>(places.multicast_offset >> 12);
   return window;
 }
 
@@ -72,12 +72,13 @@ Result<WindowPlaces> Window::Find(const void* handle) {
 
 Result<void*> Window::AddressOfAll(const void* handle, uint64_t offset, uint64_t base) {
   AXCCL_ASSIGN_OR_RETURN(const WindowPlaces places, Find(handle));
-  if (base != 0 && base != places.multicast_base && places.multicast != 0)
+  if (places.multicast == 0) return nullptr;
+  if (base != 0 && base != places.multicast_base)
     return MakeStatus(Code::kInvalidArgument,
                       "argument multimem is not of the communicator of the window; pass that of one of its device "
                       "communicators");
   for (int i = 0; i < places.team.size; ++i) AXCCL_RETURN_IF_ERROR(AddressOf(places, offset, i).status());
-  return places.multicast == 0 ? nullptr : reinterpret_cast<void*>(places.multicast + offset);
+  return reinterpret_cast<void*>(places.multicast + offset);
 }
 
 Result<void*> Window::AddressIn(const void* handle, uint64_t offset, int team_rank) {

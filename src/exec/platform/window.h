@@ -71,9 +71,9 @@ struct WindowPlaces {
   std::vector<uint64_t> bytes;  // of each share, in the order of the team
   uint64_t id = 0;              // the same on all ranks, and of no other window of the communicator
   bool symmetric = false;       // all ranks have registered it with NCCL_WIN_COLL_SYMMETRIC
-  // Where kernels reach all shares at once, and what that is an offset from, the same for all windows of the rank; 0:
-  // nowhere.
-  uint64_t multicast = 0, multicast_base = 0;
+  // Where kernels reach all shares at once, and the offset of that from the base, which is the same for all windows of
+  // the rank; 0: nowhere, and the offset of an address at which they fault.
+  uint64_t multicast = 0, multicast_offset = 0, multicast_base = 0;
 };
 
 // What kernels of `rank`, one of the team, read of it.
