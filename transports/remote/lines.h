@@ -164,9 +164,10 @@ class Lines {
     enum { kConnecting, kGreeted, kProved } stage = kConnecting;
     LineHello hello;
     LineAnswer answer;
-    size_t have = 0;     // bytes of the answer so far
-    int impostors = 0;   // that have answered
-    uint64_t timer = 0;  // timer of the next attempt
+    size_t have = 0;                     // bytes of the answer so far
+    int impostors = 0;                   // that have answered
+    std::chrono::milliseconds again{5};  // until the next attempt
+    uint64_t timer = 0;                  // timer of the next attempt
     std::chrono::milliseconds last_words = kLastWords;
   };
   struct Line {

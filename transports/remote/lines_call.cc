@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -12,8 +13,8 @@
 namespace axccl::remote {
 namespace {
 
-constexpr std::chrono::milliseconds kAgain{50};
-constexpr int kMostImpostors = 3;  // for one call
+constexpr std::chrono::milliseconds kAgain{50};  // at most
+constexpr int kMostImpostors = 3;                // for one call
 
 }  // namespace
 
@@ -120,7 +121,8 @@ void Lines::CallAgain(const Key& key) {
   }
   if (cut || service::Clock::now() >= line.call->limit)
     return End(key.process, "it does not take the call of this one");
-  line.call->timer = loop_->CallAt(service::Clock::now() + kAgain, [this, key] {
+  const auto delay = std::exchange(line.call->again, std::min(2 * line.call->again, kAgain));
+  line.call->timer = loop_->CallAt(service::Clock::now() + delay, [this, key] {
     lines_[key].call->timer = 0;
     bool cut = false;
     {
