@@ -270,17 +270,18 @@ class Reach {
   virtual void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
     Publish(area, stretches, line);
   }
-  // The same for what does not need to be fast: it takes no connection for data where there is none.
-  virtual void PublishAside(std::span<const Stretch> stretches, LineAt line) { Publish(nullptr, stretches, line); }
-  // The same for what every peer is told, whether or not it is ever told anything else, and which misleads nobody
-  // however late it comes: it takes no connection at all, and no turn if nothing was published before. It never
-  // replaces a newer one of the same place. A process of the peer's machine may have to pass it on. If that is stopped
-  // or has ended, the peer may only get what is `certain`.
-  virtual void PublishState(std::span<const Stretch> stretches, LineAt line, bool /*certain*/ = false) {
+  // The same for what does not need to be fast: it takes no connection for data where there is none, nor any other one
+  // as long as a process of the peer's machine that has one passes it on (if `passes`). If that ends, or does not pass it
+  // on in time, another one does, or the peer is called.
+  virtual void PublishAside(std::span<const Stretch> stretches, LineAt line, bool /*passes*/ = true) {
     Publish(nullptr, stretches, line);
   }
-  // The first rank of the process that passes on such states now; -1: none does.
+  // The first rank of that process; -1: the peer is told itself.
   virtual int relay() const { return -1; }
+  // The same for what every peer is told, whether or not it is ever told anything else, and which misleads nobody
+  // however late it comes: it takes no connection at all, and no turn if nothing was published before. It never
+  // replaces a newer one of the same place. If it has no turn, the peer may not get it.
+  virtual void PublishState(std::span<const Stretch> stretches, LineAt line) { Publish(nullptr, stretches, line); }
   // Publishes what is kept. Returns whether there was anything.
   virtual bool PublishKept() { return false; }
   // Whether memory of this rank's block may still be sent.

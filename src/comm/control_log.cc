@@ -117,12 +117,8 @@ void ControlLog::ForEachEntry(int rank, const Fn& fn) const {
 void ControlLog::Tell(const exec::Member& member, const LoggedCall& call,
                       std::span<const transport::Reach::Stretch> stretches, uint64_t line) const {
   if (member.rank != self_) exec::WakeMember(member);
-  const int relay = call.what == Making::kShrink ? member.reach->relay() : -1;
-  if (relay >= 0 && !Contains(call.group, relay)) {
-    member.reach->PublishAside(stretches, line);
-  } else {
-    member.reach->PublishState(stretches, line, true);
-  }
+  const bool passes = call.what != Making::kShrink || Contains(call.group, member.reach->relay());
+  member.reach->PublishAside(stretches, line, passes);
 }
 
 // Publishes bytes of its entry, and then that one's first word, to the other ranks.

@@ -270,8 +270,8 @@ TEST(LinesTest, AShrinkNeedsFewConnections) {
              {{"AXCCL_NET_MEASURE", "never"}});
 }
 
-// To make a channel, ranks talk only to its members. Those of 4 and 5 have a connection already.
-TEST(LinesTest, AChannelLeadsOnlyToItsMembers) {
+// To make a channel, ranks need no connection to its other members.
+TEST(LinesTest, AChannelNeedsNoConnection) {
   RunOnHosts(2, 6,
              [](const TestHosts&, RankContext& context) {
                harness::Clique clique;
@@ -280,11 +280,11 @@ TEST(LinesTest, AChannelLeadsOnlyToItsMembers) {
                ASSERT_TRUE(context.Barrier());
                const axcclChannel_t channel =
                    harness::MakeChannel(clique.comm(), context.nranks(), {{0, 3}, {1, 2}, {4, 5}}, 7);
-               EXPECT_TRUE(Settles(context, context.rank() < 4 ? 2 : 1)) << Connections();
+               EXPECT_TRUE(Settles(context, 1)) << Connections();
                ASSERT_TRUE(context.Barrier());
                EXPECT_OK(axcclChannelDestroy(channel));
                ASSERT_TRUE(context.Barrier());
-               EXPECT_TRUE(Settles(context, context.rank() < 4 ? 2 : 1)) << Connections();
+               EXPECT_TRUE(Settles(context, 1)) << Connections();
                ASSERT_TRUE(context.Barrier());
              },
              {{"AXCCL_NET_MEASURE", "never"}});
@@ -379,9 +379,9 @@ TEST(LinesTest, TheEndOfACommunicatorIsKnownWithoutADataLine) {
              {{"AXCCL_NET_MEASURE", "never"}});
 }
 
-// A rank has told one that it has no connection to of a channel, so it has to call it before it can tell it anything
-// else. The first packet of the call is lost, and the process ends before the kernel sends another one.
-TEST(LinesTest, WhoEndsAtOnceHasToldThoseThatItHadToCall) {
+// A rank has told one that it has no connection to of a channel, by way of another process. Nothing arrives there for a
+// while, and the rank destroys its communicator and ends.
+TEST(LinesTest, WhoEndsAtOnceHasToldThoseThatOthersTell) {
   constexpr int kEnds = 0, kHears = 3, kPid = 21;
   RunOnHosts(2, 4,
              [](const TestHosts& hosts, RankContext& context) {

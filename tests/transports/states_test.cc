@@ -58,7 +58,7 @@ void Arrive(Reach* reach, const Sent& sent) {
   message.head.line = transport::Reach::kNoLine;
   message.head.stretches = 1;
   message.head.turn = sent.number;
-  message.head.state = sent.place != kOther;
+  message.head.flags = sent.place != kOther ? kState : 0;
   message.stretch[0] = {sent.place, sizeof sent.value, 0, 0, 0, 0};
   if (!sent.in_turn) return reach->TakeState(message, &sent.value, sizeof sent.value);
   Reach::Admission admitted;

@@ -125,7 +125,7 @@ struct Trio {
   }
   void TellCertainly(Pair* of, uint64_t value) {
     of->Say(value);
-    of->reach->PublishState({}, 0, true);
+    of->reach->PublishAside({}, 0);
   }
   bool HasLineToReceiver() const {
     return Lines::Made()->Tell(Node::ProcessOf(kReceiver), {.kind = remote::Notice::kShown});
@@ -251,13 +251,13 @@ TEST_P(NextRelayTest, PassesOnOnceOneHasEnded) {
       EXPECT_EQ(pair.reach->relay(), kRelay);
       if (uses_first) {
         pair.Say(1);
-        pair.reach->PublishState({}, 0, true);
+        pair.reach->PublishAside({}, 0);
         AwaitUntil(context, [&] { return Lines::Made()->HasPassed(relay, receiver, 1); });
       }
       context.Set(kPassed, 1);
       AwaitUntil(context, [&] { return pair.reach->relay() == kSecond; });
       pair.Say(2);
-      pair.reach->PublishState({}, 0, true);
+      pair.reach->PublishAside({}, 0);
       AwaitUntil(context, [&] { return Lines::Made()->HasPassed(second, receiver, 1); });
       EXPECT_FALSE(Lines::Made()->Tell(receiver, {.kind = remote::Notice::kShown}));
     } else if (rank == kReceiver) {

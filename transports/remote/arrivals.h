@@ -36,6 +36,13 @@ class Arrivals {
   bool Expects(uint32_t turn, uint64_t* number) const {
     return MayCome(turn, next_, number) && (held_.empty() || !held_.contains(*number));
   }
+  // Whether one with that number has come.
+  bool HasCome(uint32_t turn) const {
+    const uint32_t behind = static_cast<uint32_t>(next_) - turn;
+    if (behind != 0 && behind <= kMostAhead) return behind <= next_;
+    uint64_t number = 0;
+    return MayCome(turn, next_, &number) && held_.contains(number);
+  }
   // Whether all before that number have had their turn.
   bool IsNext(uint64_t number) const { return number == next_; }
   // The next one has its turn now, without having been held.

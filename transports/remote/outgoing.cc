@@ -7,7 +7,7 @@ namespace axccl::remote {
 using Stretch = transport::Reach::Stretch;
 
 void OutgoingHeader::Write(const Direction& direction, uint32_t turn, const Memory& memory,
-                           std::span<const Stretch> stretches, transport::Reach::LineAt line, bool state) {
+                           std::span<const Stretch> stretches, transport::Reach::LineAt line, uint16_t flags) {
   WireHeader head{};
   head.comm = direction.comm;
   head.from = direction.from;
@@ -15,7 +15,7 @@ void OutgoingHeader::Write(const Direction& direction, uint32_t turn, const Memo
   head.area = memory.key();
   head.line = line.offset;
   head.stretches = static_cast<uint16_t>(stretches.size());
-  head.state = state ? 1 : 0;
+  head.flags = flags;
   head.turn = turn;
   if (line.offset != transport::Reach::kNoLine)
     std::memcpy(head.line_bytes, BytesOf(memory, line), transport::Reach::kLineBytes);

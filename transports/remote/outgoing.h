@@ -25,7 +25,7 @@ struct OutgoingHeader {
   size_t size = 0;
 
   void Write(const Direction& direction, uint32_t turn, const Memory& memory,
-             std::span<const transport::Reach::Stretch> stretches, transport::Reach::LineAt line, bool state = false);
+             std::span<const transport::Reach::Stretch> stretches, transport::Reach::LineAt line, uint16_t flags = 0);
 };
 
 // Which of several lanes to a process messages take.

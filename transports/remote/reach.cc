@@ -108,6 +108,7 @@ bool Reach::Admit(const Message& message, size_t bytes, Admission* admitted) {
     fits = true;
   }
   if (fits && arrivals_.Expects(message.head.turn, &admitted->number)) return true;
+  if (fits && HasComeBefore(message)) return false;
   Lose(kNonsense);
   return false;
 }
@@ -126,13 +127,19 @@ void Reach::Take(const Admission& admitted, const Message& message, const void* 
   arrivals_.Hold(admitted.number, std::move(incoming));
 }
 
+// What other processes were to pass on is sent again, by other ways, unless it is known that it has come.
+bool Reach::HasComeBefore(const Message& message) const {
+  return (message.head.flags & kRepeats) != 0 && arrivals_.HasCome(message.head.turn);
+}
+
 void Reach::TakeStored(const Admission& admitted, const Message& message) {
   uint64_t number = 0;
   if (lost_ || detached_) return;
+  if (HasComeBefore(message)) return;
   if (!arrivals_.Expects(message.head.turn, &number)) return Lose(kNonsense);  // another with its number came meanwhile
   if (arrivals_.IsNext(admitted.number)) {
     arrivals_.Pass();
-    if (message.head.state != 0) (void)NoteState(message, kInTurn);
+    if ((message.head.flags & kState) != 0) (void)NoteState(message, kInTurn);
     if (admitted.memory != nullptr) Deliver(*admitted.memory, message.head);
     return Settle();
   }
@@ -157,7 +164,7 @@ void Reach::Settle() {
     if (next->flush.kind != 0) {
       AnswerFlush(next->way, Answer(next->flush));
     } else if (!detached_ && next->memory != nullptr) {
-      if (next->message.head.state != 0) (void)NoteState(next->message, kInTurn);
+      if ((next->message.head.flags & kState) != 0) (void)NoteState(next->message, kInTurn);
       if (!next->kept.empty()) next->memory->Store(next->message, next->kept.data());
       Deliver(*next->memory, next->message.head);
     }

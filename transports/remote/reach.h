@@ -107,6 +107,7 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   static constexpr uint32_t kInTurn = ~uint32_t{0};
 
   std::shared_ptr<Memory> Find(uint64_t area) const;
+  bool HasComeBefore(const Message& message) const;
   bool NoteState(const Message& message, uint32_t number);
 
   std::mutex* const mutex_;

@@ -32,14 +32,19 @@ struct WireStretch {
 };
 static_assert(sizeof(WireStretch) == 16);
 
+enum WireFlag : uint16_t {
+  kState = 1,    // a state, with or without a turn
+  kRepeats = 2,  // may come again, by another way
+};
+
 struct WireHeader {
   uint64_t comm;
   uint32_t from, to;  // ranks
   uint64_t area;      // the memory to which offsets refer: the key of an area; 0: the block
   uint64_t line;      // offset; ~0: none
   uint16_t stretches;
-  uint16_t state;  // 1: a state, with or without a turn
-  uint32_t turn;   // number of the message
+  uint16_t flags;
+  uint32_t turn;  // number of the message
   std::byte line_bytes[64];
 };
 static_assert(sizeof(WireHeader) == 104);

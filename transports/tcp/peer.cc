@@ -137,10 +137,8 @@ void Peer::SendState(std::unique_ptr<Outgoing> frame) {
   PutSpare(std::move(frame));
 }
 
-uint32_t Peer::SendStateBy(const ProcessId& relay, std::unique_ptr<Outgoing> frame) {
-  const remote::Notice state{.kind = remote::Notice::kState, .text = frame->Copy()};
-  PutSpare(std::move(frame));
-  return remote::Lines::Made()->TellBy(relay, process_, state);
+uint32_t Peer::SendBy(const ProcessId& relay, remote::Notice::Kind kind, const Outgoing& frame) {
+  return remote::Lines::Made()->TellBy(relay, process_, {.kind = kind, .text = frame.Copy()});
 }
 
 void Peer::SendLater(std::unique_ptr<Outgoing> frame) {

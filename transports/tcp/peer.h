@@ -70,8 +70,8 @@ class Peer {
   void SendAside(std::unique_ptr<Outgoing> frame);
   // The same without a turn, and through other processes if there is no lifeline.
   void SendState(std::unique_ptr<Outgoing> frame);
-  // The same through that process alone. Returns its number (Lines::TellBy).
-  uint32_t SendStateBy(const ProcessId& relay, std::unique_ptr<Outgoing> frame);
+  // A copy of it goes through that process alone, as a notice of that kind. Returns its number (Lines::TellBy).
+  uint32_t SendBy(const ProcessId& relay, remote::Notice::Kind kind, const Outgoing& frame);
   // Sends what is kept, if some of it is of that rank; returns whether it is.
   bool SendKept(const Reach* reach);
   void SendControl(size_t lane, const remote::WireControl& control, std::shared_ptr<Reach> owner);

@@ -39,17 +39,20 @@ void Reach::Detach() {
   peer_->Remove(this);
 }
 
-void Reach::DropUnsent() { peer_->DropDelayed(this); }
+void Reach::DropUnsent() {
+  peer_->DropDelayed(this);
+  passed_.clear();
+}
 
 template <class Send>
 void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line,
-                       const Send& send, bool state, bool in_turn) {
+                       const Send& send, uint16_t flags, bool in_turn) {
   const auto memory = area != nullptr ? std::static_pointer_cast<remote::Memory>(area) : block_memory();
   const remote::Direction direction{options_.comm, options_.self, options_.peer};
   remote::CutIntoMessages(stretches, line, peer_->most_bytes(), [&](std::span<const Stretch> some, LineAt with_line) {
     remote::OutgoingHeader header;
     const uint64_t number = in_turn ? sent_++ : ++states_sent_;
-    header.Write(direction, static_cast<uint32_t>(number), *memory, some, with_line, state);
+    header.Write(direction, static_cast<uint32_t>(number), *memory, some, with_line, flags);
     std::unique_ptr<Outgoing> frame = peer_->TakeSpare();
     frame->Begin(FrameKind::kMessage, header.bytes.data(), header.size);
     for (const Stretch& stretch : some) frame->Add(remote::BytesOf(*memory, stretch), stretch.bytes);
@@ -63,68 +66,84 @@ void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretc
 void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relay_ != nullptr) TakeTurns();
+  if (relay_ != nullptr) StopRelaying();
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->Send(std::move(frame)); });
 }
 
 void Reach::PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relay_ != nullptr) TakeTurns();
+  if (relay_ != nullptr) StopRelaying();
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendLater(std::move(frame)); });
 }
 
-void Reach::PublishAside(std::span<const Stretch> stretches, LineAt line) {
+void Reach::PublishAside(std::span<const Stretch> stretches, LineAt line, bool passes) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relay_ != nullptr) TakeTurns();
-  MakeFrames(nullptr, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendAside(std::move(frame)); });
+  if (relay_ != nullptr && (!passes || peer_->called())) StopRelaying();
+  SendAside(stretches, line, 0);
 }
 
-// With a turn, once anything has had one, and if there is no relay, but it must come.
-void Reach::PublishState(std::span<const Stretch> stretches, LineAt line, bool certain) {
+// With a turn, once anything has had one.
+void Reach::PublishState(std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relay_ != nullptr && peer_->called()) TakeTurns();
-  if (relay_ != nullptr && PassState(stretches, line, certain)) return;
-  const bool in_turn = certain || sent_ != 0 || peer_->called();
-  const auto send = [&](std::unique_ptr<Outgoing> frame) {
-    in_turn ? peer_->SendAside(std::move(frame)) : peer_->SendState(std::move(frame));
-  };
-  MakeFrames(nullptr, stretches, line, send, true, in_turn);
+  if (relay_ != nullptr && peer_->called()) StopRelaying();
+  if (sent_ != 0 || peer_->called()) return SendAside(stretches, line, remote::kState);
+  if (relay_ != nullptr) return PassState(stretches, line);
+  const auto send = [&](std::unique_ptr<Outgoing> frame) { peer_->SendState(std::move(frame)); };
+  MakeFrames(nullptr, stretches, line, send, remote::kState, false);
 }
 
-// ---- states that another process passes on ----
+// ---- what goes aside, and may be passed on by another process ----
 
 int Reach::relay() const {
   std::lock_guard lock(mutex());
   return relay_ != nullptr ? relay_->rank : -1;
 }
 
-// Returns false if none passes it on, and nothing has been sent.
-bool Reach::PassState(std::span<const Stretch> stretches, LineAt line, bool certain) {
-  while (relay_ != nullptr) {
-    told_.Note(*block_memory(), stretches, line);
-    uint32_t last = 0;
-    bool all = true;
-    const auto send = [&](std::unique_ptr<Outgoing> frame) {
-      last = peer_->SendStateBy(relay_->process, std::move(frame));
-      all &= last != 0;
-    };
-    MakeFrames(nullptr, stretches, line, send, true, false);
-    if (all && certain) {
-      certain_ = last;
-      certain_since_ = std::chrono::steady_clock::now();
-      worker_->WatchRelays();
-    }
-    if (all) return true;
-    LoseRelay();
-  }
-  return sent_ != 0;  // what was told, this too, has been told again
+void Reach::SendAside(std::span<const Stretch> stretches, LineAt line, uint16_t flags) {
+  if (!told_.empty()) GiveTurns();
+  const bool passes = relay_ != nullptr;
+  const auto send = [&](std::unique_ptr<Outgoing> frame) {
+    if (!passes) return peer_->SendAside(std::move(frame));
+    frame->CopyData();
+    SendInTurn(std::move(frame));
+  };
+  MakeFrames(nullptr, stretches, line, send, flags | (passes ? remote::kRepeats : 0));
 }
 
-bool Reach::AllPassed() const {
-  return certain_ == 0 || remote::Lines::Made()->HasPassed(relay_->process, options_.process, certain_);
+// With data of its own.
+void Reach::SendInTurn(std::unique_ptr<Outgoing> frame) {
+  while (relay_ != nullptr) {
+    if (Pass(&frame)) return;
+    LoseRelay();
+  }
+  frame->owner = std::static_pointer_cast<Reach>(shared_from_this());
+  peer_->SendAside(std::move(frame));
+}
+
+// Returns false if the relay does not take it.
+bool Reach::Pass(std::unique_ptr<Outgoing>* frame) {
+  const uint32_t number = peer_->SendBy(relay_->process, remote::Notice::kMessage, **frame);
+  if (number == 0) return false;
+  ForgetPassed();
+  (*frame)->owner = nullptr;  // it would keep this alive
+  passed_.push_back({number, std::chrono::steady_clock::now(), std::move(*frame)});
+  worker_->WatchRelays();
+  return true;
+}
+
+// Whatever is not passed on is lost.
+void Reach::PassState(std::span<const Stretch> stretches, LineAt line) {
+  told_.Note(*block_memory(), stretches, line);
+  const auto send = [&](std::unique_ptr<Outgoing> frame) {
+    const bool passes = relay_ != nullptr && peer_->SendBy(relay_->process, remote::Notice::kState, *frame) != 0;
+    if (passes) return peer_->PutSpare(std::move(frame));
+    if (relay_ != nullptr) LoseRelay();
+    peer_->SendState(std::move(frame));
+  };
+  MakeFrames(nullptr, stretches, line, send, remote::kState, false);
 }
 
 // The first one that this process watches now, unless that is the peer's own.
@@ -136,33 +155,51 @@ const remote::Relay* Reach::NextRelay() const {
   return nullptr;
 }
 
-// What must come, and may have been lost, is told the peer itself. What another relay passes on comes after what this
-// one has: both have it from the same queue of the peer's.
+void Reach::ForgetPassed() {
+  remote::Lines& lines = *remote::Lines::Made();
+  while (!passed_.empty() && lines.HasPassed(relay_->process, options_.process, passed_.front().number))
+    passed_.pop_front();
+}
+
+// What it may not have passed on, another one does, or the peer is told itself. What has come all the same is ignored.
 void Reach::LoseRelay() {
+  ForgetPassed();
   const remote::Relay* const next = NextRelay();
-  if (!AllPassed() || next == relay_) return TakeTurns();
-  relay_ = next;
-  certain_ = 0;
-  told_.Clear();
+  relay_ = next != relay_ ? next : nullptr;
+  if (relay_ == nullptr) told_.Clear();
+  SendAgain();
 }
 
 bool Reach::LookAtRelay() {
-  if (relay_ == nullptr || AllPassed()) return false;
-  if (std::chrono::steady_clock::now() - certain_since_ < kRelayPatience) return true;
-  TakeTurns();
+  ForgetPassed();
+  if (passed_.empty()) return false;
+  if (std::chrono::steady_clock::now() - passed_.front().since < kRelayPatience) return true;
+  StopRelaying();
   return false;
 }
 
-// From now on, everything has a turn. Even what the peer's machine has got may come after that, so it is told again.
-void Reach::TakeTurns() {
+void Reach::SendAgain() {
+  for (Passed& passed : std::exchange(passed_, {})) SendInTurn(std::move(passed.frame));
+}
+
+// From now on, the peer is told everything itself.
+void Reach::StopRelaying() {
+  ForgetPassed();
   relay_ = nullptr;
+  if (!told_.empty()) GiveTurns();
+  SendAgain();
+}
+
+// What was told without a turn may come after that, or not at all, so it is told again before anything has a turn.
+void Reach::GiveTurns() {
+  const uint16_t flags = remote::kState | (relay_ != nullptr ? remote::kRepeats : 0);
   const auto send = [&](std::unique_ptr<Outgoing> frame) {
     frame->CopyData();
-    peer_->SendAside(std::move(frame));
+    SendInTurn(std::move(frame));
   };
-  told_.ForEach(
-      [&](std::span<const Stretch> stretches, LineAt line) { MakeFrames(nullptr, stretches, line, send, true, true); });
-  told_.Clear();
+  const remote::ToldStates told = std::exchange(told_, {});
+  told.ForEach(
+      [&](std::span<const Stretch> stretches, LineAt line) { MakeFrames(nullptr, stretches, line, send, flags); });
 }
 
 bool Reach::PublishKept() {
@@ -178,7 +215,7 @@ void Reach::AnswerFlush(const void* connection, const remote::WireControl& answe
 }
 
 void Reach::SendFlush(size_t lane, uint32_t number) {
-  if (relay_ != nullptr) TakeTurns();
+  if (relay_ != nullptr) StopRelaying();
   const remote::WireControl flush{options_.comm,
                                   options_.self,
                                   options_.peer,
@@ -193,14 +230,16 @@ void Reach::SendFlush(size_t lane, uint32_t number) {
 void Reach::AwaitAside(std::chrono::steady_clock::time_point limit) {
   remote::Lines* const lines = remote::Lines::Made();
   std::unique_lock lock(mutex());
-  if (relay_ != nullptr && !AllPassed()) {
+  ForgetPassed();
+  if (!passed_.empty()) {
     const remote::Relay* const relay = relay_;
-    const uint32_t number = certain_;
+    const uint32_t number = passed_.back().number;
     lock.unlock();
     const auto patience = std::min(limit, std::chrono::steady_clock::now() + kRelayPatience);
     (void)lines->AwaitPassed(relay->process, options_.process, number, patience);
     lock.lock();
-    if (relay_ != nullptr && !AllPassed() && !peer_->failed()) TakeTurns();
+    ForgetPassed();
+    if (!passed_.empty() && !peer_->failed()) StopRelaying();
   }
   const remote::Lines::ProcessId told = relay_ != nullptr ? relay_->process : options_.process;
   lock.unlock();

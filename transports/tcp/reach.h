@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <span>
 
@@ -10,6 +11,7 @@
 #include "transports/remote/lines.h"
 #include "transports/remote/reach.h"
 #include "transports/remote/told_states.h"
+#include "transports/tcp/outgoing.h"
 
 namespace axccl::tcp {
 
@@ -29,15 +31,15 @@ class Reach final : public remote::Reach {
   transport::Inbox* inbox() const override;
   void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
   void PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
-  void PublishAside(std::span<const Stretch> stretches, LineAt line) override;
-  void PublishState(std::span<const Stretch> stretches, LineAt line, bool certain) override;
+  void PublishAside(std::span<const Stretch> stretches, LineAt line, bool passes) override;
+  void PublishState(std::span<const Stretch> stretches, LineAt line) override;
   int relay() const override;
   bool PublishKept() override;
   bool sending() const override { return held_.load(std::memory_order_acquire) != 0; }
   void Detach() override;
 
   const std::shared_ptr<Peer>& peer() const { return peer_; }
-  // Whether that process passes on states.
+  // Whether that process passes on what goes aside.
   bool RelaysBy(const remote::Lines::ProcessId& process) const {
     return relay_ != nullptr && relay_->process == process;
   }
@@ -53,11 +55,16 @@ class Reach final : public remote::Reach {
   Reach(Worker* worker, std::shared_ptr<Peer> peer, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror);
   template <class Send>  // (std::unique_ptr<Outgoing>)
   void MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line, const Send& send,
-                  bool state = false, bool in_turn = true);
-  bool PassState(std::span<const Stretch> stretches, LineAt line, bool certain);
+                  uint16_t flags = 0, bool in_turn = true);
+  void SendAside(std::span<const Stretch> stretches, LineAt line, uint16_t flags);
+  void SendInTurn(std::unique_ptr<Outgoing> frame);
+  bool Pass(std::unique_ptr<Outgoing>* frame);
+  void PassState(std::span<const Stretch> stretches, LineAt line);
   const remote::Relay* NextRelay() const;
-  bool AllPassed() const;
-  void TakeTurns();
+  void ForgetPassed();
+  void SendAgain();
+  void StopRelaying();
+  void GiveTurns();
   void DropUnsent() override;
   void AnswerFlush(const void* connection, const remote::WireControl& answer) override;
   std::condition_variable& changed() override;
@@ -72,9 +79,14 @@ class Reach final : public remote::Reach {
   uint64_t sent_ = 0;                     // messages and flushes
   uint64_t states_sent_ = 0;              // without a turn
   const remote::Relay* relay_ = nullptr;  // one of options_.relays; null: the peer is told everything itself
-  remote::ToldStates told_;               // by way of the relay
-  uint32_t certain_ = 0;                  // the number of the last of them that must come
-  std::chrono::steady_clock::time_point certain_since_;
+  remote::ToldStates told_;               // by way of the relay, without a turn
+  // What the relay is to pass on, until it has: copies.
+  struct Passed {
+    uint32_t number = 0;  // Lines::TellBy
+    std::chrono::steady_clock::time_point since;
+    std::unique_ptr<Outgoing> frame;
+  };
+  std::deque<Passed> passed_;
   std::atomic<int> held_{0};
 };
 
