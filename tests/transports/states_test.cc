@@ -123,6 +123,59 @@ TEST(StatesTest, AboutTooManyPlacesAreNonsense) {
   EXPECT_TRUE(reach->Died());
 }
 
+// What has a turn, and may come again by another way.
+bool ArriveAgain(Reach* reach, uint32_t turn, uint64_t value) {
+  Message message{};
+  message.head.line = transport::Reach::kNoLine;
+  message.head.stretches = 1;
+  message.head.turn = turn;
+  message.head.flags = kRepeats;
+  message.stretch[0] = {kOther, sizeof value, 0, 0, 0, 0};
+  Reach::Admission admitted;
+  const bool takes = reach->Admit(message, sizeof value, &admitted);
+  if (takes) reach->Take(admitted, message, &value, sizeof value);
+  return takes;
+}
+
+// In every order, some twice and some three times: each takes effect once, in its turn.
+TEST(RepeatedTest, WhatHasComeBeforeIsIgnored) {
+  std::mutex mutex;
+  std::vector<uint32_t> turns = {0, 0, 1, 1, 2, 2, 2, 3};
+  do {
+    const auto reach = TestReach::Make(&mutex);
+    std::vector<int> taken(4);
+    uint64_t before = 0;
+    for (const uint32_t turn : turns) {
+      taken[turn] += ArriveAgain(reach.get(), turn, turn + 1);
+      const uint64_t now = ValueAt(*reach, kOther);
+      ASSERT_GE(now, before);
+      for (uint64_t value = before + 1; value <= now; ++value) ASSERT_EQ(taken[value - 1], 1);
+      before = now;
+    }
+    ASSERT_EQ(taken, std::vector<int>(4, 1));
+    ASSERT_EQ(before, 4u);
+    ASSERT_FALSE(reach->Died());
+  } while (std::next_permutation(turns.begin(), turns.end()));
+}
+
+TEST(RepeatedTest, OnlyWhatSaysSoMayComeAgain) {
+  std::mutex mutex;
+  auto reach = TestReach::Make(&mutex);
+  EXPECT_TRUE(ArriveAgain(reach.get(), 0, 1));
+  EXPECT_TRUE(ArriveAgain(reach.get(), 2, 3));
+  EXPECT_FALSE(ArriveAgain(reach.get(), 2, 3));
+  EXPECT_FALSE(reach->Died());
+  EXPECT_FALSE(ArriveAgain(reach.get(), ~uint32_t{0}, 1));  // before the first one
+  EXPECT_TRUE(reach->Died());
+  reach = TestReach::Make(&mutex);
+  Arrive(reach.get(), {true, 0, kOther, 1});
+  Message again{};
+  again.head.line = transport::Reach::kNoLine;
+  Reach::Admission admitted;
+  EXPECT_FALSE(reach->Admit(again, 0, &admitted));
+  EXPECT_TRUE(reach->Died());
+}
+
 using Stretch = transport::Reach::Stretch;
 
 // Of each place, in the order of the last times, what was told last.

@@ -136,10 +136,11 @@ struct Trio {
   Pair pair, last, to_relay;
 };
 
-// The relay is stopped, and passes on nothing, but the sender has something that has a turn.
+// The relay is stopped, and passes on nothing, but the sender has something to publish itself. What the relay passes on
+// later comes a second time.
 TEST(RelayedStates, AreNotOvertakenByWhatHasATurn) {
-  constexpr int kPid = 1, kHeard = 2;
-  constexpr uint64_t kFirst = 1, kSecond = 2;
+  constexpr int kPid = 1, kHeard = 2, kHeardAgain = 3;
+  constexpr uint64_t kFirst = 1, kSecond = 2, kThird = 3;
   harness::RunRanks(harness::Processes(3), [=](RankContext& context) {
     if (context.rank() == kRelay) context.Set(kPid, static_cast<uint64_t>(getpid()));
     Trio trio(&context);
@@ -150,11 +151,20 @@ TEST(RelayedStates, AreNotOvertakenByWhatHasATurn) {
       trio.pair.Say(kSecond, 128);
       trio.pair.reach->Publish(nullptr, {}, 128);
       context.Await(kHeard);
+      trio.TellCertainly(&trio.last, kFirst);
       ASSERT_EQ(kill(relay, SIGCONT), 0);
+      context.Await(kHeardAgain);
+      trio.pair.Say(kThird, 128);
+      trio.pair.reach->Publish(nullptr, {}, 128);
     } else if (context.rank() == kReceiver) {
       AwaitUntil(context, [&] { return trio.pair.Heard(128) == kSecond; });
       EXPECT_EQ(trio.pair.Heard(), kFirst);
       context.Set(kHeard, 1);
+      AwaitUntil(context, [&] { return trio.last.Heard() == kFirst; });
+      context.Set(kHeardAgain, 1);
+      AwaitUntil(context, [&] { return trio.pair.Heard(128) == kThird; });
+      EXPECT_EQ(*trio.pair.arrived, 3);
+      EXPECT_FALSE(trio.pair.reach->Died());
     }
     ASSERT_TRUE(context.Barrier());
   });
