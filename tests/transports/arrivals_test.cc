@@ -72,6 +72,18 @@ TEST_F(ArrivalsTest, NoNumberIsExpectedTwice) {
   EXPECT_FALSE(Expects(kMostAhead + 1));
 }
 
+TEST_F(ArrivalsTest, WhatHasComeIsKnownHoweverLongAgo) {
+  EXPECT_FALSE(arrivals_.HasCome(0));
+  EXPECT_FALSE(arrivals_.HasCome(~uint32_t{0}));
+  Hold(2);
+  EXPECT_TRUE(arrivals_.HasCome(2));
+  EXPECT_FALSE(arrivals_.HasCome(1));
+  for (uint32_t number = 0; number < 3 * kMostAhead; ++number) arrivals_.Pass();
+  for (const uint32_t turn : {0u, 1u, kMostAhead, 3 * kMostAhead - 1}) EXPECT_TRUE(arrivals_.HasCome(turn)) << turn;
+  for (const uint32_t turn : {3 * kMostAhead, 3 * kMostAhead + 1}) EXPECT_FALSE(arrivals_.HasCome(turn)) << turn;
+  EXPECT_FALSE(arrivals_.HasCome(~uint32_t{0}));
+}
+
 TEST_F(ArrivalsTest, WhatIsBeingFetchedIsNotDropped) {
   struct Fetched : Incoming {
     bool fetching() const override { return true; }

@@ -36,12 +36,11 @@ class Arrivals {
   bool Expects(uint32_t turn, uint64_t* number) const {
     return MayCome(turn, next_, number) && (held_.empty() || !held_.contains(*number));
   }
-  // Whether one with that number has come.
+  // Whether one with that number has come, however long ago.
   bool HasCome(uint32_t turn) const {
-    const uint32_t behind = static_cast<uint32_t>(next_) - turn;
-    if (behind != 0 && behind <= kMostAhead) return behind <= next_;
     uint64_t number = 0;
-    return MayCome(turn, next_, &number) && held_.contains(number);
+    if (MayCome(turn, next_, &number)) return held_.contains(number);
+    return static_cast<uint32_t>(next_) - turn <= next_;
   }
   // Whether all before that number have had their turn.
   bool IsNext(uint64_t number) const { return number == next_; }
