@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -76,17 +77,17 @@ class Watched {
   explicit Watched(uint8_t self) {
     lines_ = Lines::Get(harness::ProcessId(self), {Loopback()}, {"lo"}).value();
     EXPECT_TRUE(lines_
-                    ->Add({[this](const Lines::ProcessId&, const std::string& why) {
-                             std::lock_guard lock(mutex_);
-                             lost_.push_back(why);
+                    ->Add({[losses = losses_](const Lines::ProcessId&, const std::string& why) {
+                             std::lock_guard lock(losses->mutex);
+                             losses->lost.push_back(why);
                            },
                            [] { return true; }})
                     .ok());
   }
   Lines* operator->() { return lines_; }
   std::vector<std::string> lost() {
-    std::lock_guard lock(mutex_);
-    return lost_;
+    std::lock_guard lock(losses_->mutex);
+    return losses_->lost;
   }
   std::string AwaitLoss() {
     const auto limit = std::chrono::steady_clock::now() + kPatient;
@@ -95,8 +96,12 @@ class Watched {
   }
 
  private:
-  std::mutex mutex_;
-  std::vector<std::string> lost_;
+  // The lines, which live as long as the process, may report some after the test.
+  struct Losses {
+    std::mutex mutex;
+    std::vector<std::string> lost;
+  };
+  const std::shared_ptr<Losses> losses_ = std::make_shared<Losses>();
   Lines* lines_ = nullptr;
 };
 
