@@ -57,7 +57,7 @@ void AllReduce(const harness::Clique& clique, ncclComm_t comm, size_t count) {
 // Rank r is on host r % hosts. A hierarchical all-reduce sends over the network only between ranks that have the same
 // place on their hosts: a process needs a data line to one process of each other host.
 TEST(LinesTest, ConnectionsLeadOnlyWhereSomethingGoes) {
-  const int hosts = harness::FullTests() ? 8 : 4, on_each = harness::FullTests() ? 16 : 3;
+  const int hosts = 4, on_each = harness::FullTests() ? 16 : 3;
   RunOnHosts(hosts, hosts * on_each,
              [=](const TestHosts&, RankContext& context) {
                const int others = hosts - 1;

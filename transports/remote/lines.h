@@ -267,10 +267,16 @@ class Lines {
   Hear hear_;
   Mates mates_;
   NextMate next_mate_;
-  std::set<ProcessId> unknown_;                                // that mates have lost
-  using Passage = std::pair<ProcessId, ProcessId>;             // the process that tells or passes on, and the receiver
-  std::map<Passage, uint32_t> taken_on_;                       // notices that this process has passed on, or is to
-  std::set<Passage> to_say_;                                   // of these, what their senders do not know yet
+  std::set<ProcessId> unknown_;                     // that mates have lost
+  using Passage = std::pair<ProcessId, ProcessId>;  // the process that tells or passes on, and the receiver
+  // Notices that this process has passed on, or is to; how many the sender knows of; and whether one was dropped, so
+  // that it is told nothing more.
+  struct TakenOn {
+    uint32_t count = 0, said = 0;
+    bool drops = false;
+  };
+  std::map<Passage, TakenOn> taken_on_;
+  std::set<Passage> to_say_;                                   // of these, what their senders do not know all of
   std::vector<std::unique_ptr<service::Acceptor>> acceptors_;  // by rail
   bool beating_ = false;                                       // on the service thread
   std::mutex mutex_;

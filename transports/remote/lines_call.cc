@@ -119,6 +119,9 @@ void Lines::CallAgain(const Key& key) {
     line.fd.Close();
     cut = line.cut;
   }
+  // A process that was stopped may have called meanwhile, and refuse this call: the time does not count.
+  const bool silent = line.call->stage != Calling::kConnecting && service::Clock::now() - line.greeted > kMeeting / 2;
+  if (silent) line.call->limit = std::max(line.call->limit, service::Clock::now() + kMeeting);
   if (cut || service::Clock::now() >= line.call->limit)
     return End(key.process, "it does not take the call of this one");
   const auto delay = std::exchange(line.call->again, std::min(2 * line.call->again, kAgain));

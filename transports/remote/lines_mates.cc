@@ -183,8 +183,9 @@ bool Lines::PassOn(const ProcessId& from, const Notice& notice) {
   ProcessId to;
   if (notice.text.size() < sizeof to) return false;
   std::memcpy(to.data(), notice.text.data(), sizeof to);
-  mates_.Tell(to, {Mates::Head::kPassed, from}, std::span(notice.text).subspan(sizeof to));
-  ++taken_on_[{from, to}];
+  TakenOn& taken = taken_on_[{from, to}];
+  ++taken.count;
+  taken.drops |= !mates_.Tell(to, {Mates::Head::kPassed, from}, std::span(notice.text).subspan(sizeof to));
   to_say_.insert({from, to});
   return true;
 }
@@ -194,15 +195,18 @@ void Lines::SayPassed() {
   std::map<ProcessId, Notice> said;
   std::erase_if(to_say_, [&](const Passage& passage) {
     const auto& [from, to] = passage;
-    if (mates_.Waits(to)) return false;
-    const uint32_t count = taken_on_.at(passage);
+    TakenOn& taken = taken_on_.at(passage);
+    const auto waiting = static_cast<uint32_t>(mates_.Waiting(to, from));
+    const uint32_t count = taken.count - std::min(waiting, taken.count);
+    if (taken.drops || count == taken.said) return taken.drops || waiting == 0;
     std::vector<std::byte>& text = said.try_emplace(from, Notice{.kind = Notice::kPassed}).first->second.text;
     if (text.size() + sizeof(to) + sizeof(count) > Notice::kMostText) return false;
     const auto id = std::as_bytes(std::span(to));
     const auto number = std::as_bytes(std::span(&count, 1));
     text.insert(text.end(), id.begin(), id.end());
     text.insert(text.end(), number.begin(), number.end());
-    return true;
+    taken.said = count;
+    return waiting == 0;
   });
   for (const auto& [from, notice] : said) (void)Tell(from, notice);
 }

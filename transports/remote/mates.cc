@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -66,23 +67,34 @@ Status Mates::Start(service::Loop* loop, const ProcessId& self, Hear hear) {
 
 void Mates::Add(const ProcessId& mate) { mates_.try_emplace(mate); }
 
-void Mates::Tell(const ProcessId& mate, const Head& head, std::span<const std::byte> bytes) {
+bool Mates::Tell(const ProcessId& mate, const Head& head, std::span<const std::byte> bytes) {
   const auto found = mates_.find(mate);
-  if (found == mates_.end()) return;
+  if (found == mates_.end()) return false;
   Message message(sizeof head + bytes.size());
   std::memcpy(message.data(), &head, sizeof head);
   if (!bytes.empty()) std::memcpy(message.data() + sizeof head, bytes.data(), bytes.size());
-  found->second.push_back(std::move(message));
-  if (!waiting_) SendWaiting();
+  std::deque<Message>& waiting = found->second.waiting;
+  if (waiting.empty() && Send(mate, message, &found->second)) return true;
+  waiting.push_back(std::move(message));
+  if (!std::exchange(waiting_, true)) loop_->CallAt(service::Clock::now() + kTryAgain, [this] { SendWaiting(); });
+  return true;
 }
 
 void Mates::TellAll(const Head& head) {
-  for (const auto& [mate, messages] : mates_) Tell(mate, head, {});
+  for (const auto& [mate, messages] : mates_) (void)Tell(mate, head, {});
 }
 
-bool Mates::Waits(const ProcessId& mate) const {
+size_t Mates::Waiting(const ProcessId& mate, const ProcessId& about) const {
   const auto found = mates_.find(mate);
-  return found != mates_.end() && !found->second.empty();
+  if (found == mates_.end()) return 0;
+  const auto is_about = [&](const Message& message) {
+    Head head;
+    std::memcpy(&head, message.data(), sizeof head);
+    return head.kind == Head::kPassed && head.about == about;
+  };
+  const std::deque<Message>& waiting = found->second.waiting;
+  const auto count = std::count_if(waiting.begin(), waiting.end(), is_about);
+  return static_cast<size_t>(count) + (found->second.misses ? 1 : 0);
 }
 
 void Mates::HearAll() {
@@ -102,22 +114,24 @@ bool Mates::Receive() {
   return true;
 }
 
-bool Mates::Send(const ProcessId& mate, const Message& message) {
+bool Mates::Send(const ProcessId& id, const Message& message, Mate* mate) {
   sockaddr_un address;
-  const socklen_t bytes = NameOf(kName, mate, &address);
+  const socklen_t bytes = NameOf(kName, id, &address);
   const auto* const to = reinterpret_cast<const sockaddr*>(&address);
-  return sendto(fd_.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL, to, bytes) >= 0 ||
-         (errno != EAGAIN && errno != ENOBUFS && errno != EINTR);
+  if (sendto(fd_.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL, to, bytes) >= 0) return true;
+  if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == EINTR) return false;
+  mate->misses |= errno != ECONNREFUSED;  // the mate has not ended
+  return true;
 }
 
 void Mates::SendWaiting() {
-  const bool waited = std::exchange(waiting_, false);
-  for (auto& [mate, messages] : mates_) {
-    while (!messages.empty() && Send(mate, messages.front())) messages.pop_front();
-    waiting_ |= !messages.empty();
+  waiting_ = false;
+  for (auto& [id, mate] : mates_) {
+    while (!mate.waiting.empty() && Send(id, mate.waiting.front(), &mate)) mate.waiting.pop_front();
+    waiting_ |= !mate.waiting.empty();
   }
-  if (waited && taken_) taken_();
   if (waiting_) loop_->CallAt(service::Clock::now() + kTryAgain, [this] { SendWaiting(); });
+  if (taken_) taken_();
 }
 
 }  // namespace axccl::remote

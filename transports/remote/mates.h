@@ -47,10 +47,11 @@ class Mates {
   // Hears from now on what is for the process `self`.
   Status Start(service::Loop* loop, const ProcessId& self, Hear hear);
   void Add(const ProcessId& mate);
-  // Does nothing if the mate has ended. kLost goes to all.
-  void Tell(const ProcessId& mate, const Head& head, std::span<const std::byte> bytes);
-  // Whether the mate has not taken all that it was told. `taken` is called whenever that ends for some mates.
-  bool Waits(const ProcessId& mate) const;
+  // Returns false if there is no such mate. If it has ended, nothing more happens. kLost goes to all.
+  bool Tell(const ProcessId& mate, const Head& head, std::span<const std::byte> bytes);
+  // How much that it was told of that process the mate has not taken. `taken` is called whenever that becomes less for
+  // some mates.
+  size_t Waiting(const ProcessId& mate, const ProcessId& about) const;
   // Hears what has come, as much as fits into the queue.
   void HearAll();
   void OnTaken(std::function<void()> taken) { taken_ = std::move(taken); }
@@ -59,15 +60,20 @@ class Mates {
  private:
   using Message = std::vector<std::byte>;
 
-  bool Receive();                                            // whether there may be more
-  bool Send(const ProcessId& mate, const Message& message);  // false: later
+  struct Mate {
+    std::deque<Message> waiting;
+    bool misses = false;  // something that cannot be sent
+  };
+
+  bool Receive();                                                      // whether there may be more
+  bool Send(const ProcessId& id, const Message& message, Mate* mate);  // false: later
   void SendWaiting();
 
   service::Loop* loop_ = nullptr;
   service::Fd fd_;
   Hear hear_;
-  std::map<ProcessId, std::deque<Message>> mates_;  // with what waits
-  bool waiting_ = false;                            // for the next try
+  std::map<ProcessId, Mate> mates_;
+  bool waiting_ = false;  // for the next try
   std::function<void()> taken_;
 };
 

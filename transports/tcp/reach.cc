@@ -36,6 +36,8 @@ transport::Inbox* Reach::inbox() const { return worker_; }
 void Reach::Detach() {
   std::lock_guard lock(mutex());
   if (std::exchange(detached_, true)) return;
+  // Without waiting. (Nobody owns it any more where the destructor calls this.)
+  if (!passed_.empty() && !peer_->failed() && !weak_from_this().expired()) StopRelaying();
   peer_->Remove(this);
 }
 
@@ -66,14 +68,14 @@ void Reach::MakeFrames(const std::shared_ptr<Area>& area, std::span<const Stretc
 void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relay_ != nullptr) StopRelaying();
+  if (aside()) StopRelaying();
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->Send(std::move(frame)); });
 }
 
 void Reach::PublishLater(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relay_ != nullptr) StopRelaying();
+  if (aside()) StopRelaying();
   MakeFrames(area, stretches, line, [&](std::unique_ptr<Outgoing> frame) { peer_->SendLater(std::move(frame)); });
 }
 
@@ -88,7 +90,7 @@ void Reach::PublishAside(std::span<const Stretch> stretches, LineAt line, bool p
 void Reach::PublishState(std::span<const Stretch> stretches, LineAt line) {
   std::lock_guard lock(mutex());
   if (peer_->failed()) return;
-  if (relay_ != nullptr && peer_->called()) StopRelaying();
+  if (aside() && peer_->called()) StopRelaying();
   if (sent_ != 0 || peer_->called()) return SendAside(stretches, line, remote::kState);
   if (relay_ != nullptr) return PassState(stretches, line);
   const auto send = [&](std::unique_ptr<Outgoing> frame) { peer_->SendState(std::move(frame)); };
@@ -166,7 +168,6 @@ void Reach::LoseRelay() {
   ForgetPassed();
   const remote::Relay* const next = NextRelay();
   relay_ = next != relay_ ? next : nullptr;
-  if (relay_ == nullptr) told_.Clear();
   SendAgain();
 }
 
@@ -215,7 +216,7 @@ void Reach::AnswerFlush(const void* connection, const remote::WireControl& answe
 }
 
 void Reach::SendFlush(size_t lane, uint32_t number) {
-  if (relay_ != nullptr) StopRelaying();
+  if (aside()) StopRelaying();
   const remote::WireControl flush{options_.comm,
                                   options_.self,
                                   options_.peer,

@@ -60,6 +60,8 @@ class Reach final : public remote::Reach {
   void SendInTurn(std::unique_ptr<Outgoing> frame);
   bool Pass(std::unique_ptr<Outgoing>* frame);
   void PassState(std::span<const Stretch> stretches, LineAt line);
+  // Whether something has gone, or may go, by way of the relay, that what has a turn must not overtake.
+  bool aside() const { return relay_ != nullptr || !told_.empty(); }
   const remote::Relay* NextRelay() const;
   void ForgetPassed();
   void SendAgain();
