@@ -271,8 +271,8 @@ class Reach {
     Publish(area, stretches, line);
   }
   // The same for what does not need to be fast: it takes no connection for data where there is none, nor any other one
-  // as long as a process of the peer's machine that has one passes it on (if `passes`). If that ends, or does not pass it
-  // on in time, another one does, or the peer is called.
+  // as long as a process of the peer's machine that has one passes it on (if `passes`). If that ends, or does not pass
+  // it on in time, another one does, or the peer is called.
   virtual void PublishAside(std::span<const Stretch> stretches, LineAt line, bool /*passes*/ = true) {
     Publish(nullptr, stretches, line);
   }

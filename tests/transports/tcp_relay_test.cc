@@ -199,6 +199,36 @@ TEST(RelayedStates, AreToldAgainIfTheRelayDies) {
   });
 }
 
+// The sender leaves after a failure, and has no time left for one of its ranks when the relay has not passed on
+// anything.
+TEST(RelayedStates, AreToldByWhoLeavesWithoutTime) {
+  constexpr int kBlocked = 1, kSaid = 2, kNever = 3, kHeard = 4;
+  harness::RunRanks(harness::Processes(3), [](RankContext& context) {
+    Trio trio(&context);
+    if (context.rank() == kRelay) {
+      Block(&context, kNever);
+      context.Set(kBlocked, 1);
+      context.Await(kSaid);
+      context.Die();
+    }
+    if (context.rank() == kSender) {
+      context.Await(kBlocked);
+      trio.TellCertainly(&trio.pair, 1);
+      trio.TellCertainly(&trio.last, 2);
+      trio.pair.reach->BeginFlush();
+      trio.pair.reach->AwaitFlush(std::chrono::milliseconds(50));
+      trio.pair.reach->Detach();
+      trio.last.reach->Detach();
+      context.Set(kSaid, 1);
+      context.Await(kHeard);
+    } else {
+      AwaitUntil(context, [&] { return trio.pair.Heard() == 1 && trio.last.Heard() == 2; });
+      context.Set(kHeard, 1);
+    }
+    ASSERT_TRUE(context.Barrier(1, 2));
+  });
+}
+
 // What the relay has passed on is no reason to call the receiver when the relay ends.
 TEST(RelayedStates, AreNotToldAgainOnceTheyHavePassed) {
   constexpr int kHeard = 1;
