@@ -176,17 +176,21 @@ void Block(RankContext* context, int cell) {
   ASSERT_TRUE(posted.ok());
 }
 
+// Passes on nothing from when it has set the first cell, and dies once the second one is set.
+void DieWithoutPassing(RankContext* context, int blocked, int dies) {
+  constexpr int kNever = 63;
+  Block(context, kNever);
+  context->Set(blocked, 1);
+  context->Await(dies);
+  context->Die();
+}
+
 // The relay dies before it has looked at what it was to pass on.
 TEST(RelayedStates, AreToldAgainIfTheRelayDies) {
-  constexpr int kBlocked = 1, kSaid = 2, kNever = 3;
+  constexpr int kBlocked = 1, kSaid = 2;
   harness::RunRanks(harness::Processes(3), [](RankContext& context) {
     Trio trio(&context);
-    if (context.rank() == kRelay) {
-      Block(&context, kNever);
-      context.Set(kBlocked, 1);
-      context.Await(kSaid);
-      context.Die();
-    }
+    if (context.rank() == kRelay) DieWithoutPassing(&context, kBlocked, kSaid);
     if (context.rank() == kSender) {
       context.Await(kBlocked);
       trio.TellCertainly(&trio.pair, 1);
@@ -202,15 +206,10 @@ TEST(RelayedStates, AreToldAgainIfTheRelayDies) {
 // The sender leaves after a failure, and has no time left for one of its ranks when the relay has not passed on
 // anything.
 TEST(RelayedStates, AreToldByWhoLeavesWithoutTime) {
-  constexpr int kBlocked = 1, kSaid = 2, kNever = 3, kHeard = 4;
+  constexpr int kBlocked = 1, kSaid = 2, kHeard = 3;
   harness::RunRanks(harness::Processes(3), [](RankContext& context) {
     Trio trio(&context);
-    if (context.rank() == kRelay) {
-      Block(&context, kNever);
-      context.Set(kBlocked, 1);
-      context.Await(kSaid);
-      context.Die();
-    }
+    if (context.rank() == kRelay) DieWithoutPassing(&context, kBlocked, kSaid);
     if (context.rank() == kSender) {
       context.Await(kBlocked);
       trio.TellCertainly(&trio.pair, 1);
