@@ -12,6 +12,7 @@
 #include "tests/harness/residue.h"
 #include "tests/harness/run_ranks.h"
 #include "tests/harness/timing.h"
+#include "tests/transports/is_mapped.h"
 #include "transports/cuda_ipc/exports.h"
 #include "transports/cuda_ipc/handle.h"
 #include "transports/cuda_ipc/imports.h"
@@ -26,6 +27,7 @@ using device::cuda::Scope;
 using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
+using test::IsMapped;
 
 constexpr size_t kWords = 1000, kBytes = kWords * sizeof(uint32_t);
 
@@ -43,12 +45,6 @@ size_t Count(const Device& device, CUdeviceptr from, uint32_t value) {
   size_t count = 0;
   for (const uint32_t word : words) count += word == value;
   return count;
-}
-
-bool IsMapped(const Device& device, CUdeviceptr address) {
-  const Scope scope(device);
-  CUdeviceptr base = 0;
-  return Driver::Loaded().cuMemGetAddressRange(&base, nullptr, address) == CUDA_SUCCESS;
 }
 
 Device* DeviceOf(const RankContext& context) {

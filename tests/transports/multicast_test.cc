@@ -9,6 +9,7 @@
 
 #include "tests/harness/residue.h"
 #include "tests/harness/run_ranks.h"
+#include "tests/transports/is_mapped.h"
 #include "transports/cuda_ipc/memory.h"
 #include "transports/cuda_ipc/multicast.h"
 #include "transports/cuda_ipc/multicast_space.h"
@@ -20,6 +21,7 @@ using device::cuda::Device;
 using device::cuda::Driver;
 using device::cuda::Scope;
 using harness::RankContext;
+using test::IsMapped;
 
 constexpr uint64_t kUnit = uint64_t{2} << 20;
 
@@ -53,12 +55,6 @@ std::unique_ptr<MulticastObject> Make(RankContext& context, const Device& device
   EXPECT_TRUE(joined.ok()) << joined.message();
   EXPECT_TRUE(context.Barrier());
   return object;
-}
-
-bool IsMapped(const Device& device, CUdeviceptr address) {
-  const Scope scope(device);
-  CUdeviceptr base = 0;
-  return Driver::Loaded().cuMemGetAddressRange(&base, nullptr, address) == CUDA_SUCCESS;
 }
 
 TEST(Multicast, ObjectsAreAtPlacesOfTheirOwn) {
