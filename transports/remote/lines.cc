@@ -449,7 +449,10 @@ void Lines::EndSoon(const Key& key, const std::string& why) {
   for (const User& user : users_) {
     if (user.losing && user.losing(key.process)) words = std::max(words, kLastData);
   }
-  loop_->CallAt(service::Clock::now() + words, [this, key, why, number] {
+  // In the order in which they are seen: who leaves because of a loss is not to be taken for its cause.
+  const auto now = service::Clock::now();
+  last_end_ = std::max(now + words, std::min(last_end_, now + kLastData));
+  loop_->CallAt(last_end_, [this, key, why, number] {
     const auto it = lines_.find(key);
     if (it != lines_.end() && it->second.ending && it->second.fd.get() == number) End(key.process, why);
   });

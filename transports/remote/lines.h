@@ -267,6 +267,7 @@ class Lines {
   Hear hear_;
   Mates mates_;
   NextMate next_mate_;
+  service::Clock::time_point last_end_{};           // when the last one that was about to end, ends
   std::set<ProcessId> unknown_;                     // that mates have lost
   using Passage = std::pair<ProcessId, ProcessId>;  // the process that tells or passes on, and the receiver
   // Notices that this process has passed on, or is to; how many the sender knows of; and whether one was dropped, so
