@@ -208,6 +208,57 @@ struct Connected {
   LineSession session;  // the peer's
 };
 
+// What the first one has sent is waited for longer than what the second one has.
+TEST(LifelineTest, LossesAreToldOfInTheOrderInWhichTheyAreSeen) {
+  InAProcess([] {
+    struct Seen {
+      std::mutex mutex;
+      std::vector<Lines::ProcessId> losing, lost;
+    };
+    const auto seen = std::make_shared<Seen>();
+    Watched lines(9);
+    const Peer first(1), second(2);
+    const auto note = [seen](std::vector<Lines::ProcessId> Seen::*where) {
+      return [seen, where](const Lines::ProcessId& process) {
+        std::lock_guard lock(seen->mutex);
+        ((*seen).*where).push_back(process);
+      };
+    };
+    const auto count = [seen](std::vector<Lines::ProcessId> Seen::*where, size_t expected) {
+      std::lock_guard lock(seen->mutex);
+      return ((*seen).*where).size() == expected;
+    };
+    ASSERT_TRUE(lines
+                    ->Add({.lost = [lost = note(&Seen::lost)](const Lines::ProcessId& process,
+                                                              const std::string&) { lost(process); },
+                           .in_use = [] { return true; },
+                           .losing =
+                               [losing = note(&Seen::losing), process = first.process](const Lines::ProcessId& of) {
+                                 losing(of);
+                                 return of == process;
+                               }})
+                    .ok());
+    std::vector<Fd> held;
+    for (const Peer* peer : {&first, &second}) {
+      ASSERT_TRUE(lines->Meet({peer->process, 1, 0, Loopback(), peer->identity.public_key()}, true).ok());
+      held.push_back(ConnectTo(lines->address(0)));
+      Exchanged exchanged;
+      ASSERT_TRUE(Call(*peer, peer->identity.KeysWith(lines->public_key(), true).value(), held.back(), &exchanged));
+    }
+    const auto await = [&](std::vector<Lines::ProcessId> Seen::*where, size_t expected) {
+      const auto limit = std::chrono::steady_clock::now() + kPatient;
+      while (!count(where, expected) && std::chrono::steady_clock::now() < limit) usleep(1000);
+    };
+    held[0].Close();
+    await(&Seen::losing, 1);
+    held[1].Close();
+    await(&Seen::lost, 2);
+    const std::vector<Lines::ProcessId> expected = {first.process, second.process};
+    EXPECT_EQ(seen->losing, expected);
+    EXPECT_EQ(seen->lost, expected);
+  });
+}
+
 TEST(LifelineTest, NoticesArriveAndForgedOnesEndTheLine) {
   InAProcess([] {
     Connected c;
