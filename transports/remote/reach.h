@@ -58,7 +58,7 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
     uint64_t number = 0;
     std::shared_ptr<Memory> memory;
   };
-  // Whether the message may come now; if not, it is to be ignored, and the peer may be lost.
+  // Whether the message may come now; if not, it is to be ignored: it has come before, or the peer may be lost.
   bool Admit(const Message& message, size_t bytes, Admission* admitted);
   // Takes a message that was admitted, with all its data.
   void Take(const Admission& admitted, const Message& message, const void* data, size_t bytes);

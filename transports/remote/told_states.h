@@ -1,6 +1,6 @@
-// What a rank has told a peer as states (transport::Reach::PublishState), with the bytes that it had then. What is
-// passed on by another process may come after what goes to the peer itself, or not at all, so it is told again before
-// that. Of each place, what was told last is enough.
+// What a rank has told a peer as states without a turn (transport::Reach::PublishState), with the bytes that it had
+// then. What is passed on by another process may come late, or not at all, so it is told again before anything has a
+// turn. Of each place, what was told last is enough.
 #pragma once
 
 #include <array>
