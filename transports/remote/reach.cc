@@ -135,8 +135,8 @@ bool Reach::HasComeBefore(const Message& message) const {
 void Reach::TakeStored(const Admission& admitted, const Message& message) {
   uint64_t number = 0;
   if (lost_ || detached_) return;
-  if (HasComeBefore(message)) return;
-  if (!arrivals_.Expects(message.head.turn, &number)) return Lose(kNonsense);  // another with its number came meanwhile
+  // Another with its number may have come meanwhile.
+  if (!arrivals_.Expects(message.head.turn, &number)) return HasComeBefore(message) ? void() : Lose(kNonsense);
   if (arrivals_.IsNext(admitted.number)) {
     arrivals_.Pass();
     if ((message.head.flags & kState) != 0) (void)NoteState(message, kInTurn);
