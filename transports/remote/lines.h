@@ -72,7 +72,7 @@ class Lines {
   // mates are about to pass it on, of whom one has told of the loss, or none.
   static constexpr std::chrono::milliseconds kLastData{50};
   static constexpr std::chrono::milliseconds kLastWords{20};
-  static constexpr std::chrono::milliseconds kLastWordsOfOthers{150};
+  static constexpr std::chrono::milliseconds kLastWordsOfOthers{60};
 
   // What uses the lines.
   struct User {
