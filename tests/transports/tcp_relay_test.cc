@@ -3,9 +3,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/transports/tcp_node.h"
@@ -33,6 +35,43 @@ void Stop(const RankContext& context, pid_t process) {
   });
 }
 
+// The ranks of one process each. The sender watches the relay alone, which passes on what it tells the receiver.
+// `relays`: what the sender knows of that; without any, only what reaches the receiver somehow goes that way.
+struct Trio {
+  explicit Trio(RankContext* of, const std::vector<int>& relays = {kRelay}) : context(*of), node(of) {
+    if (context.rank() == kRelay) {
+      node.Connect(&to_relay, 1, kSender, kFirstMachine, true);
+      EXPECT_TRUE(Lines::Made()->AddMates({Node::ProcessOf(kReceiver)}).ok());
+    } else if (context.rank() == kSender) {
+      node.Connect(&to_relay, 1, kRelay, kSecondMachine, true);
+      node.Connect(&pair, 1, kReceiver, kSecondMachine, false, nullptr, relays);
+      node.Connect(&last, 2, kReceiver, kSecondMachine, false, &pair, relays);
+      Lines::Made()->AwaitLifelines(Node::ProcessOf(kRelay), service::Clock::now() + kPatient);
+    } else {
+      node.Connect(&pair, 1, kSender, kFirstMachine, false);
+      node.Connect(&last, 2, kSender, kFirstMachine, false, &pair);
+      EXPECT_TRUE(Lines::Made()->AddMates({Node::ProcessOf(kRelay)}).ok());
+    }
+    EXPECT_TRUE(context.Barrier());
+  }
+  ~Trio() {
+    for (const Pair* each : {&pair, &last, &to_relay}) {
+      if (each->reach != nullptr) each->reach->Detach();
+    }
+  }
+  void TellCertainly(Pair* of, uint64_t value) {
+    of->Say(value);
+    of->reach->PublishAside({}, 0);
+  }
+  bool HasLineToReceiver() const {
+    return Lines::Made()->Tell(Node::ProcessOf(kReceiver), {.kind = remote::Notice::kShown});
+  }
+
+  RankContext& context;
+  Node node;
+  Pair pair, last, to_relay;
+};
+
 // How the sender tells the receiver something newer while the relay is stopped.
 enum class Newer { kInItsTurn, kStateOnALifeline };
 
@@ -43,25 +82,11 @@ TEST_P(RelayTest, AStateThatComesLateReplacesNothing) {
   constexpr uint64_t kOld = 1, kNew = 2, kLast = 3;
   const Newer newer = GetParam();
   harness::RunRanks(harness::Processes(3), [=](RankContext& context) {
-    Node node(&context);
-    // The relay passes on what `last` says behind what `pair` says.
-    Pair pair, last, to_relay;
+    if (context.rank() == kRelay) context.Set(kPid, static_cast<uint64_t>(getpid()));
     const auto receiver = Node::ProcessOf(kReceiver);
-    if (context.rank() == kRelay) {
-      context.Set(kPid, static_cast<uint64_t>(getpid()));
-      node.Connect(&to_relay, 1, kSender, kFirstMachine, true);
-      ASSERT_TRUE(Lines::Made()->AddMates({receiver}).ok());
-    } else if (context.rank() == kSender) {
-      node.Connect(&to_relay, 1, kRelay, kSecondMachine, true);
-      node.Connect(&pair, 1, kReceiver, kSecondMachine, false);
-      node.Connect(&last, 2, kReceiver, kSecondMachine, false, &pair);
-      Lines::Made()->AwaitLifelines(Node::ProcessOf(kRelay), service::Clock::now() + kPatient);
-    } else {
-      node.Connect(&pair, 1, kSender, kFirstMachine, false);
-      node.Connect(&last, 2, kSender, kFirstMachine, false, &pair);
-      ASSERT_TRUE(Lines::Made()->AddMates({Node::ProcessOf(kRelay)}).ok());
-    }
-    ASSERT_TRUE(context.Barrier());
+    // The relay passes on what `last` says behind what `pair` says.
+    Trio trio(&context, {});
+    Pair &pair = trio.pair, &last = trio.last;
     if (context.rank() == kSender) {
       const auto relay = static_cast<pid_t>(context.Get(kPid));
       Stop(context, relay);
@@ -89,9 +114,6 @@ TEST_P(RelayTest, AStateThatComesLateReplacesNothing) {
       EXPECT_EQ(pair.Heard(), kNew);
     }
     ASSERT_TRUE(context.Barrier());
-    for (const Pair* each : {&pair, &last, &to_relay}) {
-      if (each->reach != nullptr) each->reach->Detach();
-    }
   });
 }
 
@@ -99,42 +121,6 @@ INSTANTIATE_TEST_SUITE_P(Ways, RelayTest, testing::Values(Newer::kInItsTurn, New
                          [](const auto& info) {
                            return info.param == Newer::kInItsTurn ? "InItsTurn" : "StateOnALifeline";
                          });
-
-// The ranks of one process each. The sender watches the relay alone, which passes on what it tells the receiver.
-struct Trio {
-  explicit Trio(RankContext* of) : context(*of), node(of) {
-    if (context.rank() == kRelay) {
-      node.Connect(&to_relay, 1, kSender, kFirstMachine, true);
-      EXPECT_TRUE(Lines::Made()->AddMates({Node::ProcessOf(kReceiver)}).ok());
-    } else if (context.rank() == kSender) {
-      node.Connect(&to_relay, 1, kRelay, kSecondMachine, true);
-      node.Connect(&pair, 1, kReceiver, kSecondMachine, false, nullptr, {kRelay});
-      node.Connect(&last, 2, kReceiver, kSecondMachine, false, &pair, {kRelay});
-      Lines::Made()->AwaitLifelines(Node::ProcessOf(kRelay), service::Clock::now() + kPatient);
-    } else {
-      node.Connect(&pair, 1, kSender, kFirstMachine, false);
-      node.Connect(&last, 2, kSender, kFirstMachine, false, &pair);
-      EXPECT_TRUE(Lines::Made()->AddMates({Node::ProcessOf(kRelay)}).ok());
-    }
-    EXPECT_TRUE(context.Barrier());
-  }
-  ~Trio() {
-    for (const Pair* each : {&pair, &last, &to_relay}) {
-      if (each->reach != nullptr) each->reach->Detach();
-    }
-  }
-  void TellCertainly(Pair* of, uint64_t value) {
-    of->Say(value);
-    of->reach->PublishAside({}, 0);
-  }
-  bool HasLineToReceiver() const {
-    return Lines::Made()->Tell(Node::ProcessOf(kReceiver), {.kind = remote::Notice::kShown});
-  }
-
-  RankContext& context;
-  Node node;
-  Pair pair, last, to_relay;
-};
 
 // The relay is stopped, and passes on nothing, but the sender has something to publish itself. What the relay passes on
 // later comes a second time.
@@ -355,6 +341,42 @@ INSTANTIATE_TEST_SUITE_P(Relays, LeavingTest, testing::Values(Relay::kWorks, Rel
                                   : info.param == Relay::kDies ? "Dies"
                                                                : "IsStopped";
                          });
+
+// A process is stopped while it is called, for longer than calls are made (with all tests), and then calls itself: the
+// one of the smaller id counts, so that it refuses what has waited.
+TEST(Stopped, AProcessIsNotGivenUpHoweverLongItWas) {
+  constexpr int kStopped = 0, kPid = 1, kGoes = 2;
+  const auto time = std::chrono::seconds(harness::FullTests() ? 22 : 1);
+  harness::RunOptions options;
+  options.deadline = std::chrono::seconds(80);
+  harness::RunRanks(
+      harness::Processes(2),
+      [=](RankContext& context) {
+        Node node(&context);
+        Pair pair;
+        const int rank = context.rank();
+        if (rank == kStopped) context.Set(kPid, static_cast<uint64_t>(getpid()));
+        node.Connect(&pair, 1, 1 - rank, rank == kStopped ? kSecondMachine : kFirstMachine, false);
+        ASSERT_TRUE(context.Barrier());
+        if (rank == kStopped) {
+          context.Await(kGoes);
+        } else {
+          Stop(context, static_cast<pid_t>(context.Get(kPid)));
+        }
+        pair.Say(static_cast<uint64_t>(7 + rank));
+        pair.reach->PublishAside({}, 0);
+        if (rank != kStopped) {
+          std::this_thread::sleep_for(time);
+          context.Set(kGoes, 1);
+          ASSERT_EQ(kill(static_cast<pid_t>(context.Get(kPid)), SIGCONT), 0);
+        }
+        AwaitUntil(context, [&] { return pair.Heard() == static_cast<uint64_t>(8 - rank); });
+        EXPECT_FALSE(pair.reach->Died()) << pair.reach->Trouble();
+        ASSERT_TRUE(context.Barrier());
+        pair.reach->Detach();
+      },
+      options);
+}
 
 }  // namespace
 }  // namespace axccl::tcp

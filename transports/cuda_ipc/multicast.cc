@@ -25,7 +25,7 @@ Result<uint64_t> RoundToUnit(const CUmulticastObjectProp& properties) {
   AXCCL_ASSIGN_OR_RETURN(const uint64_t least, UnitOf(properties, CU_MULTICAST_GRANULARITY_MINIMUM));
   AXCCL_ASSIGN_OR_RETURN(const uint64_t best, UnitOf(properties, CU_MULTICAST_GRANULARITY_RECOMMENDED));
   const uint64_t unit = best <= properties.size ? best : least;
-  return (properties.size + unit - 1) / unit * unit;
+  return RoundUp(properties.size, unit);
 }
 
 CUmulticastObjectProp PropertiesOf(size_t devices, uint64_t bytes) {
@@ -109,7 +109,7 @@ Status Multicast::Bind() {
   size_t unit = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(
       driver.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemCreate(&memory_, (bytes() + unit - 1) / unit * unit, &properties, 0));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemCreate(&memory_, RoundUp(bytes(), unit), &properties, 0));
   has_memory_ = true;
   AXCCL_RETURN_IF_ERROR(object_.Bind(0, memory_, 0, bytes()));
   const int ordinal = device_.ordinal();

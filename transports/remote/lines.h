@@ -109,8 +109,8 @@ class Lines {
   // and in any order. Calls only if there is no lifeline to the machine.
   bool TellSomehow(const ProcessId& process, const Notice& notice);
   // A process of the machine of `to` passes a notice on. Returns its number, from 1 on, among those that it passes on
-  // to that process; 0: there is no lifeline to the relay. It drops what is for a process that it does not know as a
-  // mate.
+  // to that process; 0: there is no lifeline to the relay. What is for a process that the relay does not know as a mate
+  // it drops, and never says that it has passed it on.
   uint32_t TellBy(const ProcessId& relay, const ProcessId& to, const Notice& notice);
   // Whether the process, or its kernel, has got that one and those before.
   bool HasPassed(const ProcessId& relay, const ProcessId& to, uint32_t number);
