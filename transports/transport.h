@@ -198,8 +198,13 @@ class Reach {
   struct DeviceAccess {
     Devices how = Devices::kNo;
     PciDistance distance = PciDistance::kSys;
+    bool peer_memory = false;  // a module of the kernel shows adapters the memory of devices
   };
   virtual DeviceAccess AccessTo(const std::string& /*pci_address*/) const { return {}; }
+  // Whether the transport can use memory of the part: what must be registered for that is. kSystemError says why not.
+  virtual Status Register(const DevicePart& /*part*/, std::byte* /*memory*/, uint64_t /*bytes*/) const {
+    return Status();
+  }
 
   // Keeps a mirror of memory beside the block.
   class Area {

@@ -1,6 +1,7 @@
 // GPUDirect RDMA on GPU ranks of several hosts: large slots go from device to device, whatever the call; small ones do
 // not; and all ranks do without if one cannot. UCX over TCP stands for an adapter (AXCCL_GPUDIRECT=always), since
 // memory of the software GPU is memory of its process.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -163,6 +164,7 @@ TEST(NetAdapters, AreNotUsedIfOneRankCannotAndTheLogSaysWhy) {
   struct Obstacle {
     Variables of_all, of_rank_1;
     const char* reason;
+    const char* libucp = nullptr;  // of rank 1
   };
   const Obstacle obstacles[] = {
       {Adapters(), {{"SOFTGPU_GPUDIRECT", "0"}}, "no GPUDirect RDMA: CUDA device 0 of rank 1 does not support it"},
@@ -173,6 +175,10 @@ TEST(NetAdapters, AreNotUsedIfOneRankCannotAndTheLogSaysWhy) {
       {Adapters(), {{"NCCL_P2P_DISABLE", "1"}}, "no GPUDirect RDMA: ranks meet in memory of the host"},
       {{{"NCCL_NET_GDR_LEVEL", "LOC"}}, {}, "no GPUDirect RDMA: AXCCL_GPUDIRECT or NCCL_NET_GDR_LEVEL on rank 0"},
       {{{"AXCCL_GPUDIRECT", "always"}}, {}, "no GPUDirect RDMA: rank 0 reaches rank 1 by tcp"},
+      {Adapters(),
+       {},
+       "no GPUDirect RDMA: rank 1 cannot use it to rank 0: UCX: registering memory of a device",
+       AXCCL_REFUSING_UCP},
   };
   for (const Obstacle& obstacle : obstacles) {
     SCOPED_TRACE(obstacle.reason);
@@ -184,6 +190,9 @@ TEST(NetAdapters, AreNotUsedIfOneRankCannotAndTheLogSaysWhy) {
         [&](const TestHosts&, RankContext& context) {
           for (const auto& [name, value] : obstacle.of_rank_1) {
             if (context.rank() == 1) setenv(name.c_str(), value.c_str(), 1);
+          }
+          if (obstacle.libucp != nullptr && context.rank() == 1) {
+            ASSERT_NE(dlopen(obstacle.libucp, RTLD_NOW), nullptr) << dlerror();
           }
           Clique clique;
           ASSERT_TRUE(clique.Init(context));

@@ -138,6 +138,12 @@ TEST_F(DevicePartTest, WhatIsFetchedLandsBeforeTheLine) {
       << "slots on the device are in no memory of the host";
 }
 
+TEST_F(DevicePartTest, MemoryIsRegisteredWithTheContextOfTheDevice) {
+  const FakePart& part = *rank_[0].part;
+  EXPECT_TRUE(rank_[0].reach->Register(part, part.own.data(), kBytes).ok());
+  EXPECT_EQ(part.calls, 1);
+}
+
 TEST_F(DevicePartTest, DataForADeviceThatIsNotThereAreRefused) {
   rank_[0].area->SetDevice(rank_[0].part);
   rank_[0].reach->Publish(rank_[0].area, std::vector<Stretch>{{kSlot, 20000, false, false, nullptr, true}}, 0);

@@ -80,6 +80,15 @@ TEST_F(DevicesTest, TheFarthestAdapterCounts) {
   EXPECT_EQ(FarthestAdapter("", "0000:99:00.0", root_), PciDistance::kSys);
 }
 
+TEST_F(DevicesTest, ModulesOfTheKernelShowAdaptersTheMemoryOfDevices) {
+  for (const char* const module : {"sys/module/nvidia_peermem", "sys/kernel/mm/memory_peers/nv_mem"}) {
+    EXPECT_FALSE(HasPeerMemory(root_));
+    Write(std::string(module) + "/version", "1");
+    EXPECT_TRUE(HasPeerMemory(root_));
+    fs::remove_all(root_ / module);
+  }
+}
+
 struct Choice {
   const char* name;
   bool adapters;  // whether the machine has adapters

@@ -105,4 +105,11 @@ PciDistance FarthestAdapter(const std::string& devices, const std::string& pci_a
   return farthest.value_or(PciDistance::kSys);
 }
 
+bool HasPeerMemory(const std::string& root) {
+  constexpr const char* kModules[] = {"/sys/module/nvidia_peermem", "/sys/kernel/mm/memory_peers/nv_mem",
+                                      "/sys/kernel/mm/memory_peers/nv_mem_nc"};
+  return std::any_of(std::begin(kModules), std::end(kModules),
+                     [&](const char* module) { return access((root + module + "/version").c_str(), F_OK) == 0; });
+}
+
 }  // namespace axccl::ucx

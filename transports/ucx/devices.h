@@ -40,4 +40,7 @@ Result<std::vector<std::string>> SelectDevices(const std::vector<Port>& ports,
 // may use any of them.
 PciDistance FarthestAdapter(const std::string& devices, const std::string& pci_address, const std::string& root);
 
+// Whether a module of the kernel shows adapters the memory of NVIDIA's devices. Without one, DMA-BUF may.
+bool HasPeerMemory(const std::string& root);
+
 }  // namespace axccl::ucx

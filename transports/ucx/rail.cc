@@ -50,6 +50,24 @@ ucs_status_ptr_t Rail::CallFor(const transport::Reach::DevicePart& device, ucp_r
   return request;
 }
 
+Status Rail::Register(const transport::Reach::DevicePart& device, std::byte* memory, uint64_t bytes) const {
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.address = memory;
+  params.length = bytes;
+  if (knows_devices_) {
+    params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+    params.memory_type = UCS_MEMORY_TYPE_CUDA;
+  }
+  ucs_status_t status = UCS_OK;
+  device.Call([&] {
+    ucp_mem_h handle = nullptr;
+    status = ucx_.ucp_mem_map(context_, &params, &handle);
+    if (status == UCS_OK) status = ucx_.ucp_mem_unmap(context_, handle);
+  });
+  return status == UCS_OK ? Status() : ucx_.Error(status, ("registering memory of a device with " + name()).c_str());
+}
+
 size_t Rail::most_bytes() const { return HasAdapters(options_.devices) ? ~size_t{0} : kPieceOfTcp; }
 
 Status Rail::Start(const std::string& families) {

@@ -48,6 +48,9 @@ class Rail {
   ucs_status_ptr_t CallFor(const transport::Reach::DevicePart& device, ucp_request_param_t* param,
                            const std::function<ucs_status_ptr_t()>& call) const;
 
+  // Whether UCX and the adapters take memory of a CUDA device: registers it, and UCX keeps that for later calls.
+  Status Register(const transport::Reach::DevicePart& device, std::byte* memory, uint64_t bytes) const;
+
   // Calls `handler` with this rail as its argument for every active message of that id.
   Status Receive(unsigned id, ucp_am_recv_callback_t handler);
   // Returns whether anything was done.

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "transports/ucx/devices.h"
+
 namespace axccl::ucx {
 
 // A message whose data UCX fetches.
@@ -60,12 +62,18 @@ void Reach::Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> 
 // The farthest lane counts.
 transport::Reach::DeviceAccess Reach::AccessTo(const std::string& pci_address) const {
   std::lock_guard lock(worker_->mutex());
-  DeviceAccess access{Devices::kByAdapter, PciDistance::kLoc};
+  DeviceAccess access{Devices::kByAdapter, PciDistance::kLoc, HasPeerMemory("")};
   for (const Endpoint::Lane& lane : endpoint_->lanes) {
-    if (!lane.rail->reaches_devices()) return {Devices::kSomehow, PciDistance::kSys};
+    if (!lane.rail->reaches_devices()) return {Devices::kSomehow};
     access.distance = std::max(access.distance, lane.rail->DistanceTo(pci_address));
   }
   return access;
+}
+
+Status Reach::Register(const DevicePart& part, std::byte* memory, uint64_t bytes) const {
+  std::lock_guard lock(worker_->mutex());
+  for (const Endpoint::Lane& lane : endpoint_->lanes) AXCCL_RETURN_IF_ERROR(lane.rail->Register(part, memory, bytes));
+  return Status();
 }
 
 void Reach::SendDelayed() { LoseOn(sender_.SendDelayed()); }

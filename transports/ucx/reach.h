@@ -21,6 +21,7 @@ class Reach final : public remote::Reach {
   const char* Name() const override { return "ucx"; }
   transport::Inbox* inbox() const override { return worker_; }
   DeviceAccess AccessTo(const std::string& pci_address) const override;
+  Status Register(const DevicePart& part, std::byte* memory, uint64_t bytes) const override;
   void Publish(const std::shared_ptr<Area>& area, std::span<const Stretch> stretches, LineAt line) override;
   bool sending() const override { return fetching_.load(std::memory_order_acquire) != 0 || sender_.busy(); }
   void Detach() override;

@@ -18,6 +18,9 @@ bool OrdersWrites(const Device& device) {
          CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
 }
 
+// CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, which cuda.h has since CUDA 11.7.
+bool HasDmaBuf(const Device& device) { return device.Attribute(static_cast<CUdevice_attribute>(124)) != 0; }
+
 Status CheckDevice(const Device& device, const RankOptions& options) {
   if (device.Attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) == 0)
     return MakeStatus(Code::kInvalidUsage, "CUDA device %d of rank %d does not support it", device.ordinal(),
@@ -57,6 +60,11 @@ Status CheckLinks(const Device& device, const RankOptions& options, const std::v
       return MakeStatus(Code::kInvalidUsage,
                         "the adapters of rank %d are too far from CUDA device %d (%s; NCCL_NET_GDR_LEVEL allows %s)",
                         options.rank, device.ordinal(), Name(access.distance), Name(options.adapter_distance));
+    if (!access.peer_memory && proven && !HasDmaBuf(device))
+      return MakeStatus(Code::kInvalidUsage,
+                        "the kernel shows adapters no memory of CUDA device %d of rank %d: load its module "
+                        "nvidia_peermem, or use a driver with DMA-BUF",
+                        device.ordinal(), options.rank);
   }
   return Status();
 }
@@ -76,6 +84,13 @@ class AdapterSlots::Part final : public transport::Reach::DevicePart {
 
   static uint64_t MirrorBytes(const CudaLayout& layout) {
     return layout.channel.scratch_bytes + layout.pair_scratch_bytes;
+  }
+
+  // The slots here, with the transport.
+  Status Register(const transport::Reach& reach) const {
+    for (const Range& range : {own_, default_, messages_})
+      AXCCL_RETURN_IF_ERROR(reach.Register(*this, range.here, range.bytes));
+    return Status();
   }
 
   std::byte* At(bool of_peer, uint64_t offset, uint64_t bytes) const override {
@@ -127,6 +142,9 @@ Result<std::unique_ptr<AdapterSlots>> AdapterSlots::Make(const Device& device, c
     if (!is_far(far[rank])) continue;
     slots->parts_[rank] =
         std::make_shared<const Part>(device, layout, own_block, mirror, static_cast<uint32_t>(options.rank));
+    if (const Status status = slots->parts_[rank]->Register(*far[rank].reach); !status.ok())
+      return MakeStatus(Code::kInvalidUsage, "rank %d cannot use it to rank %zu: %.*s", options.rank, rank,
+                        static_cast<int>(status.message().size()), status.message().data());
     mirror += bytes;
   }
   return slots;
