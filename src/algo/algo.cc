@@ -30,9 +30,10 @@ struct Family {
 };
 
 constexpr Family kFamilies[] = {
-    {"bruck", Bruck},     {kDirect, Direct},      {"nvls", Nvls}, {"nvls_oneshot", NvlsOneshot},
-    {"oneshot", Oneshot}, {"pairwise", Pairwise}, {kPull, Pull},  {"push", Push},
-    {"rhd", Rhd},         {"ring", Ring},         {"tree", Tree}, {"twoshot", Twoshot},
+    {"bruck", Bruck},     {kDirect, Direct},      {"nvls", Nvls},        {"nvls_oneshot", NvlsOneshot},
+    {"oneshot", Oneshot}, {"pairwise", Pairwise}, {kPull, Pull},         {"push", Push},
+    {"rhd", Rhd},         {kRing, Ring},          {kRingPull, RingPull}, {"tree", Tree},
+    {"twoshot", Twoshot},
 };
 bool IsHierarchical(std::string_view algorithm) { return algorithm.starts_with(kHierarchical); }
 
@@ -119,10 +120,10 @@ std::vector<std::string_view> Algorithms(Kind kind, const plan::Placement& place
   static const Table kFlat = [] {
     Table table;
     const auto at = [&table](Kind k) -> Names& { return table[static_cast<size_t>(k)]; };
-    at(Kind::kAllReduce) = {"direct", "twoshot", "oneshot", "rhd", "ring", "tree", "pull"};
+    at(Kind::kAllReduce) = {"direct", "twoshot", "oneshot", "rhd", "ring", "tree", "pull", "ring_pull"};
     at(Kind::kBroadcast) = {"direct", "oneshot", "tree", "ring", "pull"};
     at(Kind::kReduce) = {"direct", "twoshot", "oneshot", "tree", "ring", "pull"};
-    at(Kind::kAllGather) = {"direct", "oneshot", "bruck", "rhd", "ring", "pull"};
+    at(Kind::kAllGather) = {"direct", "oneshot", "bruck", "rhd", "ring", "pull", "ring_pull"};
     at(Kind::kReduceScatter) = {"direct", "oneshot", "pairwise", "rhd", "ring", "push"};
     at(Kind::kAllToAll) = {"direct", "oneshot", "pairwise", "bruck", "push"};
     at(Kind::kGather) = {"direct", "oneshot", "tree", "pull"};

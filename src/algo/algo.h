@@ -32,6 +32,8 @@ const std::vector<std::string_view>& AllAlgorithms();
 // In both, ranks use each other's buffers. In kDirect ranks may also write into each other's outputs; kPull exists for
 // the kinds where kDirect does that, and only reads.
 inline constexpr std::string_view kDirect = "direct", kPull = "pull";
+// In the first, ranks put data into the next rank's slots; in the second, they read the previous rank's buffers.
+inline constexpr std::string_view kRing = "ring", kRingPull = "ring_pull";
 
 // Generates the schedule of `algorithm` for the contract with `lanes` >= 1 lanes. Returns kInvalidArgument, with a list
 // of what exists, when the algorithm does not implement the kind. Deterministic: every rank generates the same object.

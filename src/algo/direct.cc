@@ -14,6 +14,10 @@
 // others have reduced; where only one rank gets a result, that rank does all the work. "pull" also serves blocks that
 // lie side by side in short runs, because no two ranks write the same cache line of an output.
 //
+// In "ring_pull", a rank uses the buffers of the rank before it only, so data goes round n - 1 times, as in "ring": for
+// GPUs whose links do not lead from each to each. What is folded on the way stands in the outputs, so that it needs no
+// slots, and one turn moves everything.
+//
 // An all-to-all, a reduce-scatter and a scatter are pulled in "direct". In "push", a rank reads its own input, which is
 // whole pages in order where its blocks are rows side by side; in a reduce-scatter it reduces its part of all blocks.
 #include "src/algo/builder.h"
@@ -31,8 +35,9 @@ namespace {
 constexpr int kOpen = 0;
 constexpr int kRelease = 1;  // token: lane 0 has waited for every peer
 constexpr int kToRoot = 2;   // last exchange, where only the root's buffers were touched
+constexpr int kToNext = 2;   // in a ring: another step is done
 
-enum class Style : uint8_t { kDirect, kPull, kPush };
+enum class Style : uint8_t { kDirect, kPull, kPush, kRing };
 
 // What one rank does on one lane.
 struct Strand {
@@ -47,7 +52,7 @@ int Root(const Contract& c) { return c.kind == Kind::kSendRecv ? 0 : c.root; }
 
 int Parts(const Contract& c, Style style) {
   if (style == Style::kPush) return c.kind == Kind::kReduceScatter ? c.ranks : 1;
-  if (style == Style::kPull) return c.kind == Kind::kAllReduce ? c.ranks : 1;
+  if (style == Style::kPull || style == Style::kRing) return c.kind == Kind::kAllReduce ? c.ranks : 1;
   switch (c.kind) {
     case Kind::kAllReduce:
     case Kind::kReduce:
@@ -139,6 +144,47 @@ void Pull(Strand* s) {
       if (plan::OutputBlocks(s->c, r) != 0) s->b->Copy(r, {Out(r)}, In(root));
       return CloseAtRoot(s);
   }
+}
+
+// ---- ring ----
+
+// Rank r folds its own data into what the rank before it has of chunk r - 1 - step, and chunk r comes out complete. The
+// finished chunks then follow, the one before r first. A rank's part of a chunk is not read any more when the finished
+// one comes: the chunk has been through all ranks.
+void RingPullAllReduce(Strand* s) {
+  Builder* const b = s->b;
+  const int n = b->ranks(), r = s->r;
+  const int previous = b->Shift(r, -1), next = b->Shift(r, 1);
+  for (int step = 1; step < n; ++step) {
+    const int c = b->Shift(r, -1 - step);
+    if (step > 1) b->Wait(r, previous, kToNext, step - 1);
+    const Operand folded = step == 1 ? In(previous, 0, c) : Out(previous, 0, c);
+    b->Reduce(r, {Out(r, 0, c)}, {folded, In(r, 0, c)}, step == n - 1 ? State::kFinal : State::kPartial);
+    b->Signal(r, next, kToNext);
+  }
+  for (int step = 1; step < n; ++step) {
+    const int c = b->Shift(r, -step);
+    b->Wait(r, previous, kToNext, n - 2 + step);
+    b->Copy(r, {Out(r, 0, c)}, Out(previous, 0, c));
+    if (step + 1 < n) b->Signal(r, next, kToNext);
+  }
+}
+
+void RingPullAllGather(Strand* s) {
+  Builder* const b = s->b;
+  const int r = s->r, previous = b->Shift(r, -1), next = b->Shift(r, 1);
+  b->Copy(r, {Out(r, r)}, In(r));
+  for (int step = 1; step < b->ranks(); ++step) {
+    const int q = b->Shift(r, -step);
+    if (step > 1) b->Wait(r, previous, kToNext, step - 1);
+    b->Copy(r, {Out(r, q)}, step == 1 ? In(previous) : Out(previous, q));
+    if (step + 1 < b->ranks()) b->Signal(r, next, kToNext);
+  }
+}
+
+void RingPull(Strand* s) {
+  s->c.kind == Kind::kAllReduce ? RingPullAllReduce(s) : RingPullAllGather(s);
+  Exchange(s);
 }
 
 // ---- push ----
@@ -233,6 +279,10 @@ plan::Schedule Pull(const Contract& contract, int lanes, std::span<const int> on
 
 plan::Schedule Push(const Contract& contract, int lanes, std::span<const int> only) {
   return Make(contract, lanes, only, "push", Style::kPush, Push);
+}
+
+plan::Schedule RingPull(const Contract& contract, int lanes, std::span<const int> only) {
+  return Make(contract, lanes, only, kRingPull, Style::kRing, RingPull);
 }
 
 }  // namespace axccl::algo

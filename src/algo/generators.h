@@ -29,6 +29,7 @@ plan::Schedule Pull(const plan::Contract& contract, int lanes, std::span<const i
 plan::Schedule Push(const plan::Contract& contract, int lanes, std::span<const int> only);
 plan::Schedule Rhd(const plan::Contract& contract, int lanes, std::span<const int> only);
 plan::Schedule Ring(const plan::Contract& contract, int lanes, std::span<const int> only);
+plan::Schedule RingPull(const plan::Contract& contract, int lanes, std::span<const int> only);
 plan::Schedule Tree(const plan::Contract& contract, int lanes, std::span<const int> only);
 plan::Schedule Twoshot(const plan::Contract& contract, int lanes, std::span<const int> only);
 

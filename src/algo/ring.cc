@@ -110,7 +110,7 @@ void RingReduce(Builder* b, int root) {
 }  // namespace
 
 plan::Schedule Ring(const Contract& contract, int lanes, std::span<const int> only) {
-  Builder b(contract, "ring", contract.kind == Kind::kAllReduce ? contract.ranks : 1, only);
+  Builder b(contract, kRing, contract.kind == Kind::kAllReduce ? contract.ranks : 1, only);
   switch (contract.kind) {
     case Kind::kAllReduce:
       RingAllReduce(&b);

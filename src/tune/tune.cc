@@ -350,8 +350,12 @@ std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algori
 Exclusion Chooser::Exclude(const Query& query, std::string_view algorithm, Pass pass) const {
   const auto admits = [&](std::string_view name) { return rule_->filter.Admits(query.contract.kind, name); };
   // NCCL_ALGO's "direct" also admits "pull" where ranks only read each other's buffers.
-  const bool stands_in = query.access == Access::kCall && algorithm == algo::kPull;
-  if (pass.filtered && !admits(algorithm) && !(stands_in && admits(algo::kDirect))) return Exclusion::kFilter;
+  // On GPUs its "ring" admits "ring_pull", as NCCL's, which uses buffers where it can.
+  const bool on_gpus = machine_.peer_bytes_per_second > 0;
+  const std::string_view admitted_by = algorithm == algo::kPull && query.access == Access::kCall ? algo::kDirect
+                                       : algorithm == algo::kRingPull && on_gpus                 ? algo::kRing
+                                                                                                 : algorithm;
+  if (pass.filtered && !admits(algorithm) && !admits(admitted_by)) return Exclusion::kFilter;
   if (pass.paying && !Pays(query, algorithm)) return Exclusion::kNoGain;
   if (query.group_order && !rule_->costs->InGroupOrder(query, algorithm)) return Exclusion::kGroupOrder;
   return Exclusion::kNone;

@@ -139,7 +139,7 @@ struct BadArguments {
 TEST(Generate, NamesTheFaultOfItsArguments) {
   const BadArguments kCases[] = {
       {{Kind::kAllReduce, 4, 0}, "warp", 1, "'warp'"},
-      {{Kind::kAllReduce, 4, 0}, "warp", 1, "direct, twoshot, oneshot, rhd, ring, tree"},
+      {{Kind::kAllReduce, 4, 0}, "warp", 1, "direct, twoshot, oneshot, rhd, ring, tree, pull, ring_pull"},
       {{Kind::kAllReduce, 4, 0}, "bruck", 1, "all_reduce"},
       {{Kind::kAllReduce, 0, 0}, "ring", 1, "0 ranks"},
       {{Kind::kAllReduce, -3, 0}, "ring", 1, "-3 ranks"},

@@ -53,7 +53,7 @@ std::vector<int> LanesToTry(harness::Random* random) {
 bool IsDrawn(harness::Random* random) { return harness::TimeScale() == 1 || random->OneIn(2); }
 
 bool IsDirect(std::string_view algorithm) {
-  return algorithm == "direct" || algorithm == "pull" || algorithm == "push";
+  return algorithm == "direct" || algorithm == "pull" || algorithm == "push" || algorithm == algo::kRingPull;
 }
 
 class OperationTest : public testing::TestWithParam<std::tuple<int, Layout>> {};

@@ -25,10 +25,11 @@ Fabric OfBlocks() {
   return fabric;
 }
 
-tune::Choice Choose(const std::string& filter, uint64_t scratch, int ranks_of_gpu = 1, bool multicast = false) {
+tune::Choice Choose(const std::string& filter, uint64_t scratch, int ranks_of_gpu = 1, bool multicast = false,
+                    tune::Access access = tune::Access::kMapped) {
   const cost::Machine machine = cost::GpuMachine(Gpu::kMultiprocessors, ranks_of_gpu);
   const auto chooser = tune::Chooser::Create(machine, filter, scratch, kMostLanes).value();
-  tune::Query query{{Kind::kAllReduce, kGpus, 0}, kBytes, DataType::kFloat32, tune::Access::kMapped};
+  tune::Query query{{Kind::kAllReduce, kGpus, 0}, kBytes, DataType::kFloat32, access};
   query.sharers = ranks_of_gpu;
   if (multicast) query.multicast = tune::Multicast::kFolds;
   return chooser->Choose(query);
@@ -55,9 +56,17 @@ TEST(Gpus, LargeAllReducesFillTheLinks) {
   EXPECT_LT(BusBandwidth(choice, Gpu::kMultiprocessors / kGpus), 370);
 }
 
-// A ring passes data on through scratch, so its lanes need as much of that as NCCL's channels have.
-TEST(Gpus, RingsFillThemIfTheyHaveScratch) {
-  const tune::Choice small = Choose("ring", kScratch), large = Choose("ring", kLargeScratch);
+TEST(Gpus, SoDoRingsThatReadEachOthersBuffers) {
+  const tune::Choice choice = Choose("ring", kScratch);
+  EXPECT_EQ(choice.algorithm, "ring_pull");
+  EXPECT_EQ(choice.lanes, kMostLanes / 2);
+  EXPECT_GE(BusBandwidth(choice, choice.lanes), 440);
+}
+
+// Otherwise a ring passes data on through scratch, so its lanes need as much of that as NCCL's channels have.
+TEST(Gpus, RingsWithoutAccessNeedScratch) {
+  const auto choose = [](uint64_t scratch) { return Choose("ring", scratch, 1, false, tune::Access::kNone); };
+  const tune::Choice small = choose(kScratch), large = choose(kLargeScratch);
   EXPECT_EQ(large.algorithm, "ring");
   EXPECT_EQ(large.lanes, kMostLanes);
   EXPECT_GE(BusBandwidth(large, large.lanes), 370);
@@ -79,8 +88,9 @@ TEST(Gpus, TheSwitchAddsIfThereIsScratch) {
 }
 
 TEST(Gpus, TheCostModelAgrees) {
-  for (const std::string filter : {"direct", "ring", "nvls"}) {
-    const tune::Choice choice = Choose(filter, kLargeScratch, 1, true);
+  for (const std::string filter : {"direct", "ring", "ring_pull", "nvls"}) {
+    const tune::Access access = filter == "ring" ? tune::Access::kNone : tune::Access::kMapped;
+    const tune::Choice choice = Choose(filter, kLargeScratch, 1, true, access);
     EXPECT_EQ(choice.algorithm, filter);
     const double predicted = 2.0 * (kGpus - 1) / kGpus * kBytes / choice.seconds / 1e9;
     EXPECT_NEAR(predicted, BusBandwidth(choice, choice.lanes), 0.2 * predicted) << filter;

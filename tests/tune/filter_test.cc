@@ -30,7 +30,7 @@ std::string Admitted(std::string_view text, Kind kind) {
 
 TEST(Filter, EmptyAdmitsEverything) {
   for (const char* text : {"", " ", "\t "}) {
-    EXPECT_EQ(Admitted(text, Kind::kAllReduce), "direct twoshot oneshot rhd ring tree pull");
+    EXPECT_EQ(Admitted(text, Kind::kAllReduce), "direct twoshot oneshot rhd ring tree pull ring_pull");
   }
 }
 
@@ -42,7 +42,7 @@ TEST(Filter, AListNamesTheCandidates) {
 }
 
 TEST(Filter, ACaretExcludes) {
-  EXPECT_EQ(Admitted("^ring,tree", Kind::kAllReduce), "direct twoshot oneshot rhd pull");
+  EXPECT_EQ(Admitted("^ring,tree", Kind::kAllReduce), "direct twoshot oneshot rhd pull ring_pull");
   EXPECT_EQ(Admitted(" ^ direct", Kind::kBroadcast), "oneshot tree ring pull");
 }
 
@@ -51,7 +51,7 @@ TEST(Filter, AKindLimitsAListToItself) {
   EXPECT_EQ(Admitted(text, Kind::kAllReduce), "tree");
   EXPECT_EQ(Admitted(text, Kind::kBroadcast), "ring");
   EXPECT_EQ(Admitted(text, Kind::kReduce), "direct twoshot oneshot tree ring pull");
-  EXPECT_EQ(Admitted("all_reduce:^tree", Kind::kAllReduce), "direct twoshot oneshot rhd ring pull");
+  EXPECT_EQ(Admitted("all_reduce:^tree", Kind::kAllReduce), "direct twoshot oneshot rhd ring pull ring_pull");
   EXPECT_EQ(Admitted("ReduceScatter: pairwise , rhd", Kind::kReduceScatter), "pairwise rhd");
 }
 
@@ -73,7 +73,7 @@ TEST(Filter, NamesOfSeveralWordsMayBeWrittenTogether) {
 TEST(Filter, NcclsOtherAlgorithmsAreKnownAndHaveNoEffect) {
   EXPECT_EQ(Admitted("CollNetDirect,CollNetChain,NVLS,NVLSTree,PAT", Kind::kAllReduce), "");
   EXPECT_EQ(Admitted("nvls,ring", Kind::kAllReduce), "ring");
-  EXPECT_EQ(Admitted("^nvls", Kind::kAllReduce), "direct twoshot oneshot rhd ring tree pull");
+  EXPECT_EQ(Admitted("^nvls", Kind::kAllReduce), "direct twoshot oneshot rhd ring tree pull ring_pull");
 }
 
 TEST(Filter, NamesTheUnknownWordAndListsTheKnownOnes) {
@@ -84,7 +84,7 @@ TEST(Filter, NamesTheUnknownWordAndListsTheKnownOnes) {
   } const kCases[] = {
       {"warp", "'warp'",
        "bruck, direct, hierarchical, hierarchical_bruck, hierarchical_leader, hierarchical_rhd, hierarchical_ring, "
-       "hierarchical_tree, nvls, nvls_oneshot, oneshot, pairwise, pull, push, rhd, ring, tree, twoshot"},
+       "hierarchical_tree, nvls, nvls_oneshot, oneshot, pairwise, pull, push, rhd, ring, ring_pull, tree, twoshot"},
       {"ring,warp", "'warp'", "nvlstree"},
       {"allreduce:ring;broadcast:warp", "'warp'", "ring"},
       {"allredcue:ring", "'allredcue'", "allreduce, broadcast, reduce, allgather, reducescatter, alltoall"},

@@ -252,7 +252,7 @@ TEST(ExplainTest, NamesTheChoiceTheCandidatesAndTheReason) {
   EXPECT_TRUE(Has(o.text, std::string("machine: from ") + machine.path() + "\n  signal 0.100 us, operation 0.0100 us"))
       << o.text;
   EXPECT_FALSE(Has(o.text, "network:")) << o.text;
-  EXPECT_EQ(Rows(o.text).size(), 7u) << o.text;
+  EXPECT_EQ(Rows(o.text).size(), 8u) << o.text;
   EXPECT_TRUE(Has(o.text, "\nchosen: direct, 1 lanes: the shortest predicted time\n")) << o.text;
   EXPECT_TRUE(Rows(o.text)["direct 1"].starts_with("* ")) << o.text;
   // What ranks cannot do is reported.
@@ -307,7 +307,7 @@ TEST(ExplainTest, KnowsTheNetwork) {
   EXPECT_TRUE(Has(o.text, "\nchosen: hierarchical_bruck, ")) << o.text;
   EXPECT_TRUE(Has(Rows(o.text)["hierarchical_ring 1"], "another one is as good or better for such a group")) << o.text;
   EXPECT_TRUE(Has(Rows(o.text)["oneshot 1"], "  link 9")) << o.text;
-  EXPECT_EQ(Rows(RunProgram(question + " --max-lanes 1").text).size(), 13u);
+  EXPECT_EQ(Rows(RunProgram(question + " --max-lanes 1").text).size(), 14u);
   // Figures from a file, and the figures that were stored last.
   const char kNetwork[] =
       "axccl-network 1\nclass eth0 - eth0\nsignal_seconds 2e-05\nmessage_seconds 3e-06\nlink_bytes_per_second 1e+08\n";
