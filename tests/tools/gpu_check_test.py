@@ -15,8 +15,8 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 
 # Found by the line above.
-from gpu_check import (bars, bench, build, clients, dimensions, enqueue, machine, main, mps, nccl_tests, overlap,  # noqa: E402
-                       pack, probe, processes, ranks, report, resources, steps, suites, torch_tests)
+from gpu_check import (bars, bench, build, clients, dimensions, enqueue, kernel_profile, machine, main, mps,  # noqa: E402
+                       nccl_tests, overlap, pack, plan, probe, processes, ranks, report, resources, steps, suites, torch_tests)
 
 OUTPUT = """# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
@@ -46,6 +46,46 @@ class NcclTests(unittest.TestCase):
         self.assertEqual(nccl_tests.problem(run_of(good, 2)), "ended with status 2")
         self.assertEqual(nccl_tests.problem(run_of("")), "printed no results")
         self.assertIn("does not say", nccl_tests.problem(run_of(good.replace("0 OK", "7 FAILED"))))
+
+
+PROFILE = """==PROF== Profiling "axccl_run": 0%....50%....100%
+  axccl_run (64, 1, 1)x(512, 1, 1), Context 1, Stream 7, Device 0, CC 9.0
+    Section: GPU Speed Of Light Throughput
+    ----------------------- ----------- ------------
+    Metric Name             Metric Unit Metric Value
+    ----------------------- ----------- ------------
+    Elapsed Cycles                cycle    1,234,567
+    Duration                         us       812.30
+    Warp Cycles Per Issued Instruction                          cycle        24.10
+    Block Limit Registers                                              block            2
+    Registers Per Thread                                                            64
+    ----------------------- ----------- ------------
+    INF   Some advice about 3 things.
+"""
+
+
+class KernelProfile(unittest.TestCase):
+    def test_figures(self):
+        rows = kernel_profile.rows_of(PROFILE)
+        self.assertEqual(rows, [["Elapsed Cycles", "cycle", "1,234,567"], ["Duration", "us", "812.30"],
+                                ["Warp Cycles Per Issued Instruction", "cycle", "24.10"],
+                                ["Block Limit Registers", "block", "2"], ["Registers Per Thread", "", "64"]])
+        outcome = kernel_profile.outcome_of("profile", run_of(PROFILE))
+        self.assertEqual((outcome.state, outcome.summary), ("passed", "Duration: 812.30 us"))
+
+    def test_troubles(self):
+        with self.assertRaisesRegex(steps.LeftOut, "counters"):
+            kernel_profile.outcome_of("profile", run_of("==ERROR== ERR_NVGPUCTRPERM - ...", 1))
+        for run in (run_of("==WARNING== No kernels were profiled."), run_of(PROFILE, 1)):
+            with self.assertRaisesRegex(steps.Failed, "ncu ended with status"):
+                kernel_profile.outcome_of("profile", run)
+
+    def test_steps(self):
+        found = plan.Plan([], [], 8, 64 << 20, False).profiles()
+        self.assertEqual([step["name"] for step in found],
+                         ["profile of all_reduce of 64 MiB", "profile of all_gather of 64 MiB", "profile of all_reduce of 64 B"])
+        for step in found:
+            self.assertEqual((step["command"][0], step["needs"]), ("ncu", "gpu"))
 
 
 class Machine(unittest.TestCase):

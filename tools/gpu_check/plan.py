@@ -9,7 +9,8 @@ software GPU will not do. Paths in commands are relative to the folder; `{python
 import os
 import re
 
-from gpu_check import bench, nccl_tests, overlap, probe
+from gpu_check import bench, kernel_profile, nccl_tests, overlap, probe
+from gpu_check.steps import size_name
 
 LIBRARY = "./libaxccl.so.0"
 FAKE_GPUS = "lib/libfakegpus.so"
@@ -90,6 +91,11 @@ class Plan:
             *module("bench", "--library", LIBRARY, "--ranks", ranks, "--sizes", "64K", "--iterations", 1, "--rounds", 1)],
             "exit_status", needs="gpu", AXCCL_TIMEOUT=60)
 
+    def profiles(self):
+        return [command_step(f"profile of {operation} of {size_name(size)}", LONGEST, kernel_profile.command(module(
+            "bench", "--library", LIBRARY, "--ranks", 8, "--operations", operation, "--sizes", size, "--iterations", 5,
+            "--rounds", 1)), "profile", needs="gpu", AXCCL_TIMEOUT=60) for operation, size in kernel_profile.CASES]
+
     def works(self):
         short = [size for size in (64, 4 << 10, 64 << 10, 1 << 20, 64 << 20) if size <= self.max_bytes]
         found = [{"name": "machine", "seconds": 60, "part": "machine"},
@@ -122,7 +128,7 @@ class Plan:
                 found.append(command_step(f"overlap of 2 ranks, {pattern}, {engine}", 30, overlap.command(
                     "perf/overlap_perf", 2, pattern, engine, self.software, "{scratch}/" + file), "overlap",
                     [2, pattern, engine, file]))
-        return [*found, {"name": "processes", "seconds": LONGEST, "part": "processes"}]
+        return [*found, *self.profiles(), {"name": "processes", "seconds": LONGEST, "part": "processes"}]
 
     def steps(self):
         rest = without(self.tests, matching(self.tests, ONE_LAUNCH + THREADS_AND_PROCESSES))

@@ -4,7 +4,7 @@ import json
 import os
 import re
 
-from gpu_check import bench, dimensions, enqueue, nccl_tests, overlap, probe, suites
+from gpu_check import bench, dimensions, enqueue, kernel_profile, nccl_tests, overlap, probe, suites
 from gpu_check.steps import Failed, LeftOut, Outcome, Table, size_name, tail
 
 
@@ -43,6 +43,10 @@ def nccl_test(setup, step, run):
     return outcome
 
 
+def of_profile(_, step, run):
+    return kernel_profile.outcome_of(step["name"], run)
+
+
 def of_probe(setup, step, run):
     return probe.outcome_of(setup.must(step["name"], run).json())
 
@@ -75,4 +79,4 @@ def of_overlap(setup, step, run):
 
 
 READERS = {"test": test, "exit_status": exit_status, "bench": of_bench, "nccl_test": nccl_test, "probe": of_probe, "enqueue": of_enqueue,
-           "dimensions": of_dimensions, "overlap": of_overlap}
+           "profile": of_profile, "dimensions": of_dimensions, "overlap": of_overlap}
