@@ -131,7 +131,7 @@ AXCCL_DEVICE uint32_t Exchange(uint32_t* p, uint32_t value) {
 
 // Stores `value` if *p is `expected`. For words that the host and other devices write, too. Acquire and release.
 AXCCL_DEVICE void CompareExchange(uint32_t* p, uint32_t expected, uint32_t value) {
-  uint32_t before;
+  [[maybe_unused]] uint32_t before;
   asm volatile("atom.acq_rel.sys.global.cas.b32 %0, [%1], %2, %3;"
                : "=r"(before)
                : "l"(Global(p)), "r"(expected), "r"(value)

@@ -90,6 +90,15 @@ TEST(Links, NoIpc) {
   ExpectLink(harness::Processes(3), "pinned", NoSharing());
 }
 
+// Containers may have process numbers of their own: handles can be made there, and not be opened.
+TEST(Links, HandlesThatNobodyCanOpen) {
+  ExpectLink(harness::Threads(3), "inproc", Obstructed("SOFTGPU_IPC", "2"));
+  ExpectLink(harness::Processes(3), "cuda_ipc", Obstructed("SOFTGPU_IPC", "2"));
+  RunOptions no_files = Obstructed("SOFTGPU_IPC", "2");
+  no_files.environment.emplace_back("SOFTGPU_VMM", "0");
+  ExpectLink(harness::Processes(3), "pinned", no_files);
+}
+
 // What containers deny is not needed for that, such as taking a file from another process (pidfd_getfd).
 TEST(Links, NoIpcInAContainer) {
   const auto body = [](RankContext& context) {
@@ -112,15 +121,20 @@ TEST(Links, Disabled) {
 
 // The other ranks use the same way, whatever they can do themselves.
 TEST(Links, ObstructedOnOneRankOnly) {
-  const std::pair<const char*, const char*> obstacles[] = {
-      {"SOFTGPU_IPC", "0"}, {"SOFTGPU_CORRUPT_PEER", "1"}, {"NCCL_P2P_DISABLE", "1"}};
-  for (const auto& [name, value] : obstacles) {
+  struct {
+    const char *name, *value, *link;
+  } const obstacles[] = {{"SOFTGPU_IPC", "0", "cuda_ipc"},
+                         {"SOFTGPU_IPC", "2", "cuda_ipc"},
+                         {"SOFTGPU_VMM", "0", "cuda_ipc"},
+                         {"SOFTGPU_CORRUPT_PEER", "1", "pinned"},
+                         {"NCCL_P2P_DISABLE", "1", "pinned"}};
+  for (const auto& obstacle : obstacles) {
     for (const int obstructed : {0, 2}) {
-      const auto body = [name = name, value = value, obstructed](RankContext& context) {
+      const auto body = [obstacle, obstructed](RankContext& context) {
         if (context.rank() == obstructed) {
-          ASSERT_EQ(setenv(name, value, 1), 0);
+          ASSERT_EQ(setenv(obstacle.name, obstacle.value, 1), 0);
         }
-        ExpectCallsWork(context, "pinned");
+        ExpectCallsWork(context, obstacle.link);
       };
       RunRanks(harness::Processes(3), body, SmallGpu(2));
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "src/base/hash.h"
 
@@ -44,34 +45,53 @@ uint64_t TestBytes(size_t ranks) { return 2 * kPatternBytes + ranks * kMarkBytes
 
 Blocks::~Blocks() {
   Unmap();
-  if (own_.address != 0) Free(device_, own_);
+  Release(&own_);
+  Release(&former_);
+}
+
+void Blocks::Release(Memory* memory) {
+  if (memory->address != 0) Free(device_, std::exchange(*memory, {}));
 }
 
 CUdeviceptr Blocks::MarkIn(CUdeviceptr block, size_t rank) const {
   return block + test_at_ + 2 * kPatternBytes + rank * kMarkBytes;
 }
 
-// Exports by a legacy handle, or as a file if that fails: drivers and containers support one or the other. If processes
-// cannot share memory at all, ranks of one process still work.
-Status Blocks::AllocateExported() {
+// Exports by a legacy handle, or as a file if that fails. If processes cannot share memory at all, ranks of one process
+// still work.
+Status Blocks::Allocate() {
   AXCCL_ASSIGN_OR_RETURN(own_.address, device_.Allocate(bytes_));
   Result<Exported> exported = Export(device_, Range{own_.address, bytes_, 0});
   if (!exported.ok()) {
     not_exported_ = exported.status();
-    Free(device_, own_);
-    own_ = {};
+    Release(&own_);
     AXCCL_ASSIGN_OR_RETURN(own_, cuda_ipc::Allocate(device_, bytes_));
     exported = Export(device_, Range{own_.address, own_.mapped, 0});
-    if (!exported.ok()) return Status();
   }
-  not_exported_ = Status();
-  address_.handle = exported.value().handle;
-  file_ = std::move(exported.value().file);
-  return Status();
+  return Present(&exported);
 }
 
-Status Blocks::Allocate() {
-  AXCCL_RETURN_IF_ERROR(AllocateExported());
+Status Blocks::AllocateAsFile() {
+  if (own_.mapped != 0) return Status();
+  Result<Memory> memory = AllocateMapped(device_, bytes_);
+  if (!memory.ok()) return Status();
+  Result<Exported> exported = Export(device_, Range{memory.value().address, memory.value().mapped, 0});
+  if (!exported.ok()) {
+    Release(&memory.value());
+    return Status();
+  }
+  former_ = std::exchange(own_, memory.value());
+  AXCCL_RETURN_IF_ERROR(device_.Clear(own_.address, own_.mapped));
+  return Present(&exported);
+}
+
+// What peers get to know of this rank's block, and the data that they look for in it.
+Status Blocks::Present(Result<Exported>* exported) {
+  if (exported->ok()) {
+    not_exported_ = Status();
+    address_.handle = exported->value().handle;
+    file_ = std::move(exported->value().file);
+  }
   address_.pointer = own_.address;
   address_.number = RandomNumber();
   address_.device = device_.ordinal();
@@ -82,6 +102,7 @@ Status Blocks::Allocate() {
 
 Status Blocks::Map(const std::vector<BlockAddress>& addresses, const Hosts& hosts) {
   const Scope scope(device_);
+  Release(&former_);
   addresses_ = addresses;
   const bool one_process =
       std::all_of(hosts.begin(), hosts.end(), [](const auto* host) { return host->same_process() || IsFar(*host); });
@@ -166,8 +187,8 @@ Status Blocks::Fetch(CUdeviceptr from, std::vector<uint64_t>* words) const {
 
 Status Blocks::MapHost(const std::vector<std::byte*>& memory, const Hosts& hosts) {
   if (!on_devices()) {
-    if (own_.address != 0) Free(device_, own_);
-    own_ = {};
+    Release(&own_);
+    Release(&former_);
     file_.Close();
   }
   for (size_t rank = 0; rank < memory.size(); ++rank) {

@@ -5,8 +5,9 @@
 // of the ranks of other machines, there are mirrors of these. If the devices do not do, all is in host memory.
 //
 // All ranks must finish each step before any begins the next: Allocate, Map, Test, and the blocks are on the devices.
-// If Map or Test fails on any rank: Unmap on all. Then MapHost, if the ranks are on several machines or there are no
-// blocks on the devices. At the end Unmap on all ranks, then the destructor. Used by one thread at a time.
+// If Map or Test fails on any rank: Unmap on all, then AllocateAsFile, Map and Test; if that fails, too, Unmap. Then
+// MapHost, if the ranks are on several machines or there are no blocks on the devices. At the end Unmap on all ranks,
+// then the destructor. Used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +36,9 @@ class Blocks {
 
   // Allocates this rank's block, zeroed except for the data that peers look for.
   Status Allocate();
+  // Allocates another one that processes share as a file, if it can: in containers that have process numbers of their
+  // own, legacy handles can be made and not opened. The former one is freed when Map begins.
+  Status AllocateAsFile();
   const BlockAddress& address() const { return address_; }
 
   // How this process reaches the ranks otherwise.
@@ -62,7 +66,8 @@ class Blocks {
   Reach& InHost(size_t rank) const { return *in_host_[rank]; }
 
  private:
-  Status AllocateExported();
+  Status Present(Result<Exported>* exported);
+  void Release(Memory* memory);
   Status Open(size_t rank, const transport::Reach& host);
   Status Mark(size_t rank) const;
   Status CheckRead(size_t rank) const;
@@ -75,7 +80,7 @@ class Blocks {
   const uint64_t bytes_, test_at_;
   BlockAddress address_;
   Status not_exported_;
-  Memory own_;
+  Memory own_, former_;
   shm::OfferedFile file_;  // of this rank's block, if it is shared as a file
   std::vector<BlockAddress> addresses_;
   // By rank; both are empty until they are mapped. Ranks of other machines have none on devices.

@@ -141,6 +141,19 @@ Status CudaLinks::StartProxy(std::vector<CudaProxy::Far> far) {
 // Returns why the blocks cannot be on the devices, on any machine; empty if they can.
 Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts) {
   AXCCL_RETURN_IF_ERROR(blocks_.Allocate());
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryBlocks(setup, hosts));
+  if (reason.empty() || one_process_) return reason;
+  blocks_.Unmap();
+  AXCCL_RETURN_IF_ERROR(blocks_.AllocateAsFile());
+  AXCCL_ASSIGN_OR_RETURN(const std::string other_reason, TryBlocks(setup, hosts));
+  if (!other_reason.empty()) return reason;
+  AXCCL_INFO(kInit, "rank %d shares the memory of its device as a file, since otherwise: %s", options_.rank,
+             reason.c_str());
+  return other_reason;
+}
+
+// Collective. Returns why the blocks that the ranks have do not do.
+Result<std::string> CudaLinks::TryBlocks(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts) {
   const cuda_ipc::BlockAddress mine = blocks_.address();
   std::vector<cuda_ipc::BlockAddress> addresses(hosts.size());
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), addresses.data()));

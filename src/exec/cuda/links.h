@@ -89,6 +89,7 @@ class CudaLinks {
  private:
   Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts);
   Result<std::string> TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts);
+  Result<std::string> TryBlocks(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts);
   Status StartProxy(std::vector<CudaProxy::Far> far);
   Status ShareAdapterSlots(Setup* setup, const std::vector<CudaProxy::Far>& far);
   Status ShareHost(Setup* setup, const std::vector<Member>& members, const cuda_ipc::Blocks::Hosts& hosts);

@@ -122,7 +122,7 @@ bool DeviceAttribute(CUdevice_attribute attribute, int device, int* value) {
       *value = knobs.host_register ? 1 : 0;
       return true;
     case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
-      *value = knobs.ipc ? 1 : 0;
+      *value = knobs.ipc != 0 ? 1 : 0;
       return true;
     default:
       break;

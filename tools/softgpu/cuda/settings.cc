@@ -79,7 +79,7 @@ Settings Read() {
   s.peer_access = Flag("SOFTGPU_PEER_ACCESS", true);
   s.native_atomics = Flag("SOFTGPU_NATIVE_ATOMICS", true);
   s.corrupt_peer = Flag("SOFTGPU_CORRUPT_PEER", false);
-  s.ipc = Flag("SOFTGPU_IPC", true);
+  s.ipc = static_cast<int>(Number("SOFTGPU_IPC", 1));
   s.vmm = Flag("SOFTGPU_VMM", true);
   s.gpudirect = static_cast<int>(Number("SOFTGPU_GPUDIRECT", 1));
   s.fabric = static_cast<int>(Number("SOFTGPU_FABRIC", 0));

@@ -28,7 +28,7 @@ struct Settings {
   bool peer_access = true;          // SOFTGPU_PEER_ACCESS=0: devices do not reach each other's memory
   bool native_atomics = true;       // SOFTGPU_NATIVE_ATOMICS=0: devices are connected as by PCIe
   bool corrupt_peer = false;        // SOFTGPU_CORRUPT_PEER=1: data to and from peers' memory is silently lost
-  bool ipc = true;                  // SOFTGPU_IPC=0: no cuIpc* handles
+  int ipc = 1;                      // SOFTGPU_IPC=0: no cuIpc* handles; 2: nobody can open them
   bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
   int gpudirect = 1;                // SOFTGPU_GPUDIRECT=0: no GPUDirect RDMA; 2: devices order what adapters write
   int fabric = 0;                   // SOFTGPU_FABRIC=1: memory may have fabric handles; 2: this user's may not

@@ -154,13 +154,15 @@ bool MakeInterprocess(const EventPtr& event) {
   return true;
 }
 
+CUresult CannotOpen() { return Knobs().ipc == 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE; }
+
 }  // namespace softgpu::cuda
 
 using namespace softgpu::cuda;  // NOLINT: the C entry points
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* packed, CUdeviceptr address) {
   return WithContext([&](const ContextPtr&) {
-    if (!Knobs().ipc) return CUDA_ERROR_NOT_SUPPORTED;
+    if (Knobs().ipc == 0) return CUDA_ERROR_NOT_SUPPORTED;
     const std::optional<Range> range = AddressSpace::Get().Find(address);
     if (!range || range->kind != RangeKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
     Handle handle = {};
@@ -177,7 +179,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* packed, CUdeviceptr address) {
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle packed, unsigned) {
   return WithContext([&](const ContextPtr& context) {
-    if (!Knobs().ipc) return CUDA_ERROR_NOT_SUPPORTED;
+    if (Knobs().ipc != 1) return CannotOpen();
     Handle handle;
     return Unpack(packed, kMemoryMagic, &handle) ? OpenMemory(context, handle, address) : CUDA_ERROR_INVALID_VALUE;
   });
@@ -203,7 +205,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* packed, CUevent handle) {
   return WithEvent(handle, [&](const EventPtr& event) {
-    if (!Knobs().ipc) return CUDA_ERROR_NOT_SUPPORTED;
+    if (Knobs().ipc == 0) return CUDA_ERROR_NOT_SUPPORTED;
     if (event->ipc_id == 0) return CUDA_ERROR_INVALID_HANDLE;
     Handle made = {};
     made.magic = kEventMagic;
@@ -217,7 +219,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle* packed, CUevent handle) {
 
 CUresult cuIpcOpenEventHandle(CUevent* opened, CUipcEventHandle packed) {
   return WithContext([&](const ContextPtr& context) {
-    if (!Knobs().ipc) return CUDA_ERROR_NOT_SUPPORTED;
+    if (Knobs().ipc != 1) return CannotOpen();
     Handle handle;
     if (!Unpack(packed, kEventMagic, &handle)) return CUDA_ERROR_INVALID_VALUE;
     if (handle.server.pid == static_cast<uint32_t>(getpid())) return CUDA_ERROR_INVALID_CONTEXT;

@@ -130,11 +130,14 @@ CUresult MapObject(CUdeviceptr address, size_t bytes, size_t offset, const Memor
   range.device = object->properties.location.id;
   range.multicast = object->multicast;
   range.backing = object;
+  // Simulates a broken path to memory of other processes.
+  const bool imported = object->charged == nullptr && object->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const bool broken = Knobs().corrupt_peer && imported;
   // Readable from cuMemSetAccess on; at a multicast address there is nothing that a program on the host could read.
   void* const at = range.kind == RangeKind::kMulticast
                        ? Pointer(address)
-                       : mmap(Pointer(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, object->descriptor,
-                              static_cast<off_t>(offset));
+                       : mmap(Pointer(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | (broken ? MAP_ANONYMOUS : 0),
+                              broken ? -1 : object->descriptor, broken ? 0 : static_cast<off_t>(offset));
   if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   AddressSpace::Get().Insert(std::move(range));
   return CUDA_SUCCESS;
