@@ -223,7 +223,6 @@ TEST(Nvls, IsNotUsedWhereItIsMissing) {
       ExpectUse(layout, false, {{missing, "0"}});
     ExpectUse(layout, false, {{"SOFTGPU_CORRUPT_MULTICAST", "1"}});
     ExpectUse(layout, false, {{"SOFTGPU_ARCH", "80"}});
-    ExpectUse(layout, false, {{"SOFTGPU_DRIVER_VERSION", "12000"}});
     ExpectUse(layout, false, {}, 2);  // ranks share a device
     ExpectUse(layout, false, {{"NCCL_P2P_DISABLE", "1"}});
   }

@@ -226,8 +226,12 @@ Result<CUmodule> Device::Load(const void* image) const {
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
     return MakeStatus(Code::kInvalidUsage, "CUDA device %d (%s) is older than what the library was built for", ordinal_,
                       name_.c_str());
-  AXCCL_RETURN_IF_ERROR(Check(result, "cuModuleLoadData"));
-  return module;
+  const Status status = Check(result, "cuModuleLoadData");
+  if (status.ok()) return module;
+  const int version = Driver::Loaded().version;
+  return MakeStatus(status.code(), "%.*s (device code of CUDA %d.%d, driver of CUDA %d.%d)",
+                    static_cast<int>(status.message().size()), status.message().data(), CUDA_VERSION / 1000,
+                    CUDA_VERSION % 1000 / 10, version / 1000, version % 1000 / 10);
 }
 
 namespace {

@@ -9,7 +9,7 @@ namespace {
 
 Driver g_driver;
 
-// Loads the functions in the version of the oldest driver, which their types in Driver are of.
+// Loads the functions in the version that their types in Driver are of.
 Status Load(Driver* driver) {
   constexpr const char* kLibrary = "libcuda.so.1";
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
@@ -23,18 +23,20 @@ Status Load(Driver* driver) {
   // Check the version first: an error about the driver's age is more helpful than one about a missing function.
   if (get_version == nullptr || get_version(&version) != CUDA_SUCCESS || version < kOldestDriver || find == nullptr)
     return MakeStatus(Code::kInvalidUsage,
-                      "the CUDA driver is of CUDA %d.%d, at least %d.%d is needed; update it, or set "
-                      "AXCCL_DEVICE=host",
-                      version / 1000, version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10);
+                      "the CUDA driver is of CUDA %d.%d, at least %d.%d is needed, as the library was built with CUDA "
+                      "%d.%d; update it, build with an older toolkit, or set AXCCL_DEVICE=host",
+                      version / 1000, version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10,
+                      CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
+  driver->version = version;
   void* function = nullptr;
   CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
 #define AXCCL_CUDA_TEXT_(name) #name
-#define AXCCL_CUDA_FIND(name)                                                                                          \
-  if (find(BaseName(AXCCL_CUDA_TEXT_(name)).c_str(), &function, kOldestDriver, CU_GET_PROC_ADDRESS_DEFAULT, &found) != \
-          CUDA_SUCCESS ||                                                                                              \
-      function == nullptr)                                                                                             \
-    return MakeStatus(Code::kInvalidUsage, "the CUDA driver lacks %s; update it, or set AXCCL_DEVICE=host",            \
-                      AXCCL_CUDA_TEXT_(name));                                                                         \
+#define AXCCL_CUDA_FIND(name)                                                                                       \
+  if (find(BaseName(AXCCL_CUDA_TEXT_(name)).c_str(), &function, kInterface, CU_GET_PROC_ADDRESS_DEFAULT, &found) != \
+          CUDA_SUCCESS ||                                                                                           \
+      function == nullptr)                                                                                          \
+    return MakeStatus(Code::kInvalidUsage, "the CUDA driver lacks %s; update it, or set AXCCL_DEVICE=host",         \
+                      AXCCL_CUDA_TEXT_(name));                                                                      \
   driver->name = reinterpret_cast<decltype(driver->name)>(function);
   // The header's macros have appended version suffixes to some of the names.
   auto BaseName = [](std::string name) {

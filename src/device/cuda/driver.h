@@ -18,7 +18,7 @@ namespace axccl::device::cuda {
   X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute)                                     \
   X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) X(cuDeviceGetUuid) X(cuDeviceGetPCIBusId)                     \
   X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice)           \
-  X(cuCtxEnablePeerAccess) X(cuCtxSynchronize)                                                                      \
+  X(cuCtxEnablePeerAccess)                                                                                          \
   X(cuMemAlloc) X(cuMemFree) X(cuMemFreeAsync) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemHostAlloc)            \
   X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) X(cuFlushGPUDirectRDMAWrites)             \
   X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemcpy2DAsync)                                     \
@@ -43,6 +43,7 @@ struct Driver {
   // As in CUDA 12.0; the header's declaration has one parameter more since 13.0.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t* id, CUgraph*, const CUgraphNode**,
                                      size_t* dependencies) = nullptr;
+  int version = 0;  // 12080: of CUDA 12.8
 
   // Returns the driver of this process, initialised. An error says why there is none, and stays for the life of the
   // process.
@@ -70,7 +71,10 @@ Status Check(CUresult result, const char* call);
 #define AXCCL_RETURN_IF_CUDA_ERROR(expression) \
   AXCCL_RETURN_IF_ERROR(::axccl::device::cuda::Check((expression), #expression))
 
-// Oldest driver the library runs with: CUDA 12.0.
-inline constexpr int kOldestDriver = 12000;
+// The version of the driver's interface that is used: CUDA 12.0.
+inline constexpr int kInterface = 12000;
+// The oldest driver that runs the device code: of the generation of the toolkit that has made it (NVIDIA's "CUDA
+// Compatibility": minor versions are compatible, and generations are not).
+inline constexpr int kOldestDriver = CUDA_VERSION < 13000 ? kInterface : CUDA_VERSION / 1000 * 1000;
 
 }  // namespace axccl::device::cuda
