@@ -268,6 +268,13 @@ TEST(Protocols, NeedTheHardware) {
   ExpectCounts(harness::Processes(2), Small({{"NCCL_P2P_DISABLE", "1"}}), {1, 0});
 }
 
+// Processes that see a device each cannot ask how these are linked. Multicast shows that they are by NVLink.
+TEST(Protocols, WhereProcessesDoNotSeeEachOthersDevices) {
+  const auto options = [](const char* nvls) { return Small({{"SOFTGPU_HIDES", "1"}, {"NCCL_NVLS_ENABLE", nvls}}); };
+  ExpectCounts(harness::Processes(2), options("1"), {1, 1});
+  ExpectCounts(harness::Processes(2), options("0"), {1, 0});
+}
+
 // Ranks on one device need no link.
 TEST(Protocols, OnOneDevice) {
   const auto body = [](RankContext& context) {

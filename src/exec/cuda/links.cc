@@ -11,7 +11,6 @@
 #include "src/base/log.h"
 #include "src/base/sizes.h"
 #include "src/exec/cuda/agree.h"
-#include "src/exec/cuda/rows.h"
 #include "src/exec/platform/window.h"
 #include "transports/cuda_ipc/memory.h"
 
@@ -68,13 +67,13 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
     Disconnect();
   }
   if (options_.spans_machines || !reason.empty()) AXCCL_RETURN_IF_ERROR(ShareHost(setup, members, hosts));
-  const bool windows = reason.empty() || LsaTeamOf(members, options_.rank).size == 1;
-  AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup, windows && cuda_ipc::HasMapped(*device_), ReachesAll(members)));
   if (members.size() > 1 && reason.empty() && !options_.spans_machines && HaveDevicesOfTheirOwn(members)) {
     multicast_ = std::make_unique<CudaMulticast>(options_, *device_);
     AXCCL_ASSIGN_OR_RETURN(const bool all_use_it, multicast_->Share(setup));
     if (!all_use_it) multicast_ = nullptr;
   }
+  const bool windows = reason.empty() || LsaTeamOf(members, options_.rank).size == 1;
+  AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup, windows && cuda_ipc::HasMapped(*device_), ReachesAll(members)));
   const bool addressed = one_process_ && options_.addresses;
   return addressed || !reason.empty() ? Status() : ShareBuffers(setup, members);
 }
@@ -165,7 +164,7 @@ Result<std::string> CudaLinks::TryBlocks(Setup* setup, const cuda_ipc::Blocks::H
 // `addresses` and `hosts` of all ranks, in their order. An error names the rank whose memory is out of reach, and why.
 Status CudaLinks::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts) {
   if (!options_.direct) return MakeStatus(Code::kInvalidUsage, "NCCL_P2P_DISABLE=1 on rank %d", options_.rank);
-  no_rows_ = WhyNoRows(*device_, addresses);
+  rows_ = RowsBetween(*device_, addresses);
   return blocks_.Map(addresses, hosts);
 }
 
@@ -179,7 +178,9 @@ bool CudaLinks::ReachesAll(const std::vector<Member>& members) const {
 
 Status CudaLinks::AgreeOnProtocols(Setup* setup, bool windows, bool windows_of_all) {
   Protocols mine = options_.protocols;
-  if (!blocks_.on_devices() || !no_rows_.empty()) mine.ll128 = 0;
+  // Multicast, which has just worked, goes through the switches of NVLink.
+  const bool linked = rows_.why_not.empty() || (rows_.unseen && multicast_ != nullptr);
+  if (!blocks_.on_devices() || !linked) mine.ll128 = 0;
   const bool copies = options_.spares_blocks && options_.ranks > 1 && blocks_.on_devices() && !options_.spans_machines;
   const Wishes wishes{
       mine, windows, windows_of_all, copies ? options_.copy_bytes : UINT64_MAX, options_.adapter_bytes, NextKey()};
@@ -202,7 +203,7 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup, bool windows, bool windows_of_a
     AXCCL_INFO(kInit, "rank %d: copy engines %s", options_.rank,
                copy_bytes_ == UINT64_MAX ? "make no calls: some ranks have another CTAPolicy"
                                          : "make large calls on symmetric windows that only move data");
-  const std::string reason = !blocks_.on_devices() ? "ranks meet in memory of the host" : no_rows_;
+  const std::string reason = !blocks_.on_devices() ? "ranks meet in memory of the host" : rows_.why_not;
   const bool gives_reason = protocols_.ll128 == 0 && !reason.empty();
   AXCCL_INFO(kInit, "rank %d: blocks of up to %zu bytes go by LL (%s), of up to %zu bytes by LL128 (%s%s%s)",
              options_.rank, kernels::cuda::kPackedBytes, protocols_.ll != 0 ? "yes" : "no", kernels::cuda::kRowedBytes,

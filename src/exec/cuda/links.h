@@ -18,6 +18,7 @@
 #include "src/exec/cuda/layout.h"
 #include "src/exec/cuda/multicast.h"
 #include "src/exec/cuda/proxy.h"
+#include "src/exec/cuda/rows.h"
 #include "src/exec/platform/platform.h"
 #include "src/exec/platform/protocols.h"
 #include "src/exec/platform/rank_device.h"
@@ -113,7 +114,7 @@ class CudaLinks {
   bool windows_ = true, windows_of_all_ = true;
   uint32_t neighbours_ = 1;
   bool one_process_ = true;  // all ranks are in one process
-  std::string no_rows_;      // why this rank cannot use rows
+  Rows rows_;
   Protocols protocols_;
   uint64_t copy_bytes_ = UINT64_MAX;
   uint64_t key_ = 0;

@@ -35,24 +35,28 @@ std::string Text(const char* format, Numbers... numbers) {
 
 }  // namespace
 
-std::string WhyNoRows(const Device& device, const std::vector<cuda_ipc::BlockAddress>& addresses) {
+Rows RowsBetween(const Device& device, const std::vector<cuda_ipc::BlockAddress>& addresses) {
   if (device.capability() < kLeastCapability)
-    return Text("CUDA device %d has compute capability %d.%d, 8.0 is needed", device.ordinal(),
-                device.capability() / 10, device.capability() % 10);
+    return {Text("CUDA device %d has compute capability %d.%d, 8.0 is needed", device.ordinal(),
+                 device.capability() / 10, device.capability() % 10)};
+  Rows rows;
   for (const cuda_ipc::BlockAddress& address : addresses) {
     if (std::memcmp(address.uuid.data(), device.uuid().bytes, address.uuid.size()) == 0) continue;
     const CUdevice peer = FindDevice(address.uuid);
-    if (peer < 0)
-      return Text("CUDA device %d does not see the device that is number %d in another process", device.ordinal(),
-                  address.device);
+    if (peer < 0) {
+      rows = {Text("CUDA device %d does not see the device that is number %d in another process", device.ordinal(),
+                   address.device),
+              true};
+      continue;
+    }
     // NVLink supports atomics; PCIe does not, and may split stores.
     int atomics = 0;
     const CUresult result = Driver::Loaded().cuDeviceGetP2PAttribute(
         &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device.id(), peer);
     if (result != CUDA_SUCCESS || atomics == 0)
-      return Text("CUDA devices %d and %d are not connected by NVLink", device.ordinal(), address.device);
+      return {Text("CUDA devices %d and %d are not connected by NVLink", device.ordinal(), address.device)};
   }
-  return "";
+  return rows;
 }
 
 }  // namespace axccl::exec

@@ -11,8 +11,11 @@
 
 namespace axccl::exec {
 
-// Returns why it does not hold between `device` and those of `addresses`, as far as this rank can see; empty if it
-// holds. It must hold on all ranks.
-std::string WhyNoRows(const device::cuda::Device& device, const std::vector<cuda_ipc::BlockAddress>& addresses);
+struct Rows {
+  std::string why_not;  // as far as this rank can see; empty: it holds
+  bool unseen = false;  // only because devices are not visible to this process (CUDA_VISIBLE_DEVICES)
+};
+// Between `device` and those of `addresses`. It must hold on all ranks.
+Rows RowsBetween(const device::cuda::Device& device, const std::vector<cuda_ipc::BlockAddress>& addresses);
 
 }  // namespace axccl::exec

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tools/softgpu/cuda/settings.h"
+
 namespace softgpu::cuda {
 namespace {
 
@@ -14,6 +16,10 @@ class Quarantine {
   void Add(uint64_t address, size_t bytes) {
     constexpr size_t kLimit = size_t{64} << 30;
     void* const at = reinterpret_cast<void*>(address);
+    if (Knobs().reuse) {
+      munmap(at, bytes);
+      return;
+    }
     mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     std::lock_guard lock(mutex_);
     held_.emplace_back(at, bytes);

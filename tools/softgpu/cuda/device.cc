@@ -108,7 +108,7 @@ Device* FindDevice(int ordinal) {
 
 CUuuid DeviceUuid(int device) {
   CUuuid uuid = {};
-  std::snprintf(uuid.bytes, sizeof uuid.bytes, "softgpu %d", device);
+  std::snprintf(uuid.bytes, sizeof uuid.bytes, "gpu %d %d", device, Knobs().hides ? static_cast<int>(getpid()) : 0);
   return uuid;
 }
 

@@ -78,6 +78,7 @@ Settings Read() {
   s.workers = static_cast<int>(Number("SOFTGPU_WORKERS", 0));
   s.peer_access = Flag("SOFTGPU_PEER_ACCESS", true);
   s.native_atomics = Flag("SOFTGPU_NATIVE_ATOMICS", true);
+  s.hides = Flag("SOFTGPU_HIDES", false);
   s.corrupt_peer = Flag("SOFTGPU_CORRUPT_PEER", false);
   s.ipc = static_cast<int>(Number("SOFTGPU_IPC", 1));
   s.vmm = Flag("SOFTGPU_VMM", true);
@@ -89,6 +90,7 @@ Settings Read() {
   s.host_register = Flag("SOFTGPU_HOST_REGISTER", true);
   s.implicit_sync = Implicit("SOFTGPU_IMPLICIT_SYNC");
   s.queues = static_cast<uint32_t>(Number("SOFTGPU_QUEUES", 0));
+  s.reuse = Flag("SOFTGPU_REUSE", false);
   s.count_calls = Flag("SOFTGPU_COUNT_CALLS", false);
   s.shutdown = Flag("SOFTGPU_SHUTDOWN", false);
   s.verbose = Flag("SOFTGPU_VERBOSE", false);

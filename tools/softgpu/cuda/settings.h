@@ -27,21 +27,23 @@ struct Settings {
   int workers = 0;                  // SOFTGPU_WORKERS: threads that run kernels; 0 = as many as cores
   bool peer_access = true;          // SOFTGPU_PEER_ACCESS=0: devices do not reach each other's memory
   bool native_atomics = true;       // SOFTGPU_NATIVE_ATOMICS=0: devices are connected as by PCIe
-  bool corrupt_peer = false;        // SOFTGPU_CORRUPT_PEER=1: data to and from peers' memory is silently lost
-  int ipc = 1;                      // SOFTGPU_IPC=0: no cuIpc* handles; 2: nobody can open them
-  bool vmm = true;                  // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
-  int gpudirect = 1;                // SOFTGPU_GPUDIRECT=0: no GPUDirect RDMA; 2: devices order what adapters write
-  int fabric = 0;                   // SOFTGPU_FABRIC=1: memory may have fabric handles; 2: this user's may not
-  bool multicast = true;            // SOFTGPU_MULTICAST=0: no multicast objects
-  bool bind = true;                 // SOFTGPU_BIND=0: nothing can be bound to multicast objects
-  bool corrupt_multicast = false;   // SOFTGPU_CORRUPT_MULTICAST=1: data of multimem instructions for peers is lost
-  bool host_register = true;        // SOFTGPU_HOST_REGISTER=0: no cuMemHostRegister
-  unsigned implicit_sync = 0;       // SOFTGPU_IMPLICIT_SYNC: bits of ImplicitSync
-  uint32_t queues = 0;              // SOFTGPU_QUEUES: of a device, which its streams share; 0: one for each
-  bool count_calls = false;         // SOFTGPU_COUNT_CALLS=1: of the functions of cuGetProcAddress (driver/counted.h)
-  bool shutdown = false;            // SOFTGPU_SHUTDOWN=1: the driver ends at exit, and later calls say so
-  bool verbose = false;             // SOFTGPU_VERBOSE=1: print on stderr what is refused and why
-  engine::Options engine;           // SOFTGPU_SEED, _BURST, _RESIDENT_BLOCKS, _RACES, _TRACE
+  bool hides = false;              // SOFTGPU_HIDES=1: processes take each other's devices for ones that they do not see
+  bool corrupt_peer = false;       // SOFTGPU_CORRUPT_PEER=1: data to and from peers' memory is silently lost
+  int ipc = 1;                     // SOFTGPU_IPC=0: no cuIpc* handles; 2: nobody can open them
+  bool vmm = true;                 // SOFTGPU_VMM=0: no virtual memory management (cuMemCreate and its like)
+  int gpudirect = 1;               // SOFTGPU_GPUDIRECT=0: no GPUDirect RDMA; 2: devices order what adapters write
+  int fabric = 0;                  // SOFTGPU_FABRIC=1: memory may have fabric handles; 2: this user's may not
+  bool multicast = true;           // SOFTGPU_MULTICAST=0: no multicast objects
+  bool bind = true;                // SOFTGPU_BIND=0: nothing can be bound to multicast objects
+  bool corrupt_multicast = false;  // SOFTGPU_CORRUPT_MULTICAST=1: data of multimem instructions for peers is lost
+  bool host_register = true;       // SOFTGPU_HOST_REGISTER=0: no cuMemHostRegister
+  unsigned implicit_sync = 0;      // SOFTGPU_IMPLICIT_SYNC: bits of ImplicitSync
+  uint32_t queues = 0;             // SOFTGPU_QUEUES: of a device, which its streams share; 0: one for each
+  bool reuse = false;              // SOFTGPU_REUSE=1: addresses of freed memory are used again at once
+  bool count_calls = false;        // SOFTGPU_COUNT_CALLS=1: of the functions of cuGetProcAddress (driver/counted.h)
+  bool shutdown = false;           // SOFTGPU_SHUTDOWN=1: the driver ends at exit, and later calls say so
+  bool verbose = false;            // SOFTGPU_VERBOSE=1: print on stderr what is refused and why
+  engine::Options engine;          // SOFTGPU_SEED, _BURST, _RESIDENT_BLOCKS, _RACES, _TRACE
 };
 
 const Settings& Knobs();
