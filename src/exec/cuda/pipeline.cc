@@ -156,7 +156,8 @@ Status CudaPipeline::MakeParts(const std::vector<PipelinePart>& parts) {
   blocks_ = static_cast<unsigned>(
       std::min<uint64_t>({strands, rank_->ShareOf(interpreter_->resident_blocks(), 1, true), rank_->most_blocks()}));
   if (wants_copies()) {
-    AXCCL_ASSIGN_OR_RETURN(void* const initial, device_->TakeHost(std::max<size_t>(num_words(), 1) * sizeof(uint32_t)));
+    const size_t words = std::max<size_t>(num_words(), 1);
+    AXCCL_ASSIGN_OR_RETURN(void* const initial, device_->TakeHost(2 * words * sizeof(uint32_t)));
     initial_ = static_cast<uint32_t*>(initial);
   }
   return device_->Upload(memory_, image.data(), image.size());

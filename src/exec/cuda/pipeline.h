@@ -139,7 +139,7 @@ class CudaPipeline final : public Pipeline {
   std::unique_ptr<SharedMemory> shared_;  // the stamps of all parts
   uint32_t* came_ = nullptr;              // those of the output, which one part has
   // If copy engines are wanted: what all words become when they are reset. In memory of the host, so that starts that
-  // are enqueued already have failed once the pipeline is broken.
+  // are enqueued already have failed once the pipeline is broken. Then as much room to read the words.
   uint32_t* initial_ = nullptr;
   std::vector<Part> parts_;
   const CopyEnd* out_end_ = nullptr;  // of the part whose output it is, if copy engines are wanted

@@ -339,21 +339,22 @@ void CudaPipeline::Break() {
   if (idle) settled_ = start;
 }
 
-// Those that were just being reset are failed by the next call.
+// Those that were just being reset are failed by the next call. Copies from and to pinned memory alone: drivers fill
+// memory by kernels, for which a kernel of the application that waits for these words may leave no room, and may wait
+// where other memory of the host is copied.
 Status CudaPipeline::FailWords() {
   const Driver& driver = Driver::Loaded();
   const size_t num = num_words();
-  std::vector<uint32_t> words(num);
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemcpyDtoHAsync(words.data(), memory_, num * sizeof(uint32_t), relief_));
+  uint32_t* const words = initial_ + num;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemcpyDtoHAsync(words, memory_, num * sizeof(uint32_t), relief_));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamSynchronize(relief_));
-  for (size_t i = 0; i < num;) {
-    const auto begin = std::find(words.begin() + static_cast<ptrdiff_t>(i), words.end(), kNotYet);
-    const auto end = std::find_if(begin, words.end(), [](uint32_t word) { return word != kNotYet; });
-    if (begin == end) break;
+  const auto waits = [](uint32_t word) { return word == kNotYet; };
+  for (uint32_t* begin = std::find_if(words, words + num, waits); begin != words + num;) {
+    uint32_t* const end = std::find_if_not(begin, words + num, waits);
+    const CUdeviceptr to = memory_ + static_cast<size_t>(begin - words) * sizeof(uint32_t);
     AXCCL_RETURN_IF_CUDA_ERROR(
-        driver.cuMemsetD32Async(memory_ + static_cast<size_t>(begin - words.begin()) * sizeof(uint32_t), kFailed,
-                                static_cast<size_t>(end - begin), relief_));
-    i = static_cast<size_t>(end - words.begin());
+        driver.cuMemcpyHtoDAsync(to, initial_, static_cast<size_t>(end - begin) * sizeof(uint32_t), relief_));
+    begin = std::find_if(end, words + num, waits);
   }
   return Status();
 }
