@@ -11,7 +11,8 @@ using device::cuda::Scope;
 
 Status FlatMemory::Reserve(uint64_t bytes) {
   const Scope scope(device_);
-  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuMemAddressReserve(&address_, bytes, 0, 0, 0));
+  const uint64_t alignment = bytes < kLargestPage ? 0 : kLargestPage;
+  AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuMemAddressReserve(&address_, bytes, alignment, 0, 0));
   bytes_ = bytes;
   return Status();
 }

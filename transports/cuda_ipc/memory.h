@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
 
 namespace axccl::cuda_ipc {
+
+// Of GPUs: large objects are best mapped at multiples of it, as multicast objects have such pages only.
+inline constexpr uint64_t kLargestPage = uint64_t{512} << 20;
 
 struct Memory {
   CUdeviceptr address = 0;

@@ -50,9 +50,15 @@ Status MulticastObject::Check(const Device& device) {
 
 MulticastObject::~MulticastObject() {
   const Scope scope(device_);
+  Unbind();
+  if (has_object_) Driver::Loaded().cuMemRelease(object_);
+}
+
+void MulticastObject::Unbind() {
+  const Scope scope(device_);
   for (const Bound& bound : bound_)
     MulticastDriver::Get()->cuMulticastUnbind(object_, device_.id(), bound.at, bound.bytes);
-  if (has_object_) Driver::Loaded().cuMemRelease(object_);
+  bound_.clear();
 }
 
 Result<Handle> MulticastObject::Create(size_t devices, uint64_t least_bytes) {
@@ -99,6 +105,8 @@ Result<uint64_t> MulticastObject::LeastUnit(const Device& device, size_t devices
 Multicast::~Multicast() {
   const Scope scope(device_);
   Unmap();
+  object_.Unbind();
+  if (own_ != 0) UnmapObject(own_, bytes());
   if (has_memory_) Driver::Loaded().cuMemRelease(memory_);
 }
 
@@ -121,7 +129,6 @@ Status Multicast::Bind() {
 void Multicast::Unmap() {
   const Scope scope(device_);
   if (all_ != 0) UnmapObject(std::exchange(all_, 0), bytes());
-  if (own_ != 0) UnmapObject(std::exchange(own_, 0), bytes());
 }
 
 }  // namespace axccl::cuda_ipc

@@ -41,6 +41,8 @@ class MulticastObject {
   // Binds bytes of memory of the device, from `offset` on, at `at`, all multiples of the least unit. Other ranks may
   // bind more, or less.
   Status Bind(uint64_t at, CUmemGenericAllocationHandle memory, uint64_t offset, uint64_t bytes);
+  // Unbinds all that this rank has bound. Drivers refuse that once the memory has been unmapped and released.
+  void Unbind();
 
   CUmemGenericAllocationHandle handle() const { return object_; }
   uint64_t bytes() const { return bytes_; }
@@ -70,7 +72,8 @@ class Multicast {
   MulticastObject& object() { return object_; }
   // Binds memory of the device, and maps that and the object. The memory's content is undefined.
   Status Bind();
-  // No kernel here uses the addresses any more. To be called on all ranks before any destroys its own.
+  // No kernel here uses the addresses any more: unmaps the object. To be called on all ranks before any destroys its
+  // own.
   void Unmap();
 
   uint64_t bytes() const { return object_.bytes(); }

@@ -1,5 +1,6 @@
 #include "transports/cuda_ipc/multicast_space.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -38,8 +39,9 @@ Result<uint64_t> MulticastSpace::Find(uint64_t bytes, uint64_t unit) const {
 Result<std::unique_ptr<MulticastSpace::Place>> MulticastSpace::Map(const MulticastObject& object, uint64_t unit) {
   const Scope scope(device_);
   const std::lock_guard lock(mutex_);
-  if (base_ == 0) AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuMemAddressReserve(&base_, 2 * bytes_, unit, 0, 0));
-  AXCCL_ASSIGN_OR_RETURN(const uint64_t at, Find(object.bytes(), unit));
+  const uint64_t alignment = std::max(unit, kLargestPage);
+  if (base_ == 0) AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuMemAddressReserve(&base_, 2 * bytes_, alignment, 0, 0));
+  AXCCL_ASSIGN_OR_RETURN(const uint64_t at, Find(object.bytes(), object.bytes() < kLargestPage ? unit : alignment));
   const int ordinal = device_.ordinal();
   AXCCL_RETURN_IF_ERROR(MapAt(base_ + at, object.handle(), object.bytes(), &ordinal, 1));
   used_[at] = object.bytes();
