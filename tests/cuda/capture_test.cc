@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -202,6 +203,26 @@ TEST_P(CaptureTest, GraphsMayOutliveTheCommunicator) {
       ASSERT_TRUE(clique.Destroy());
       graph.Destroy();
     }
+  });
+}
+
+// It waits for nothing: that would end every capture on the device.
+TEST_P(CaptureTest, FreeingMemoryEndsNone) {
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const RankWords words = WordsFor(clique, 100, 1);
+    void* memory = nullptr;
+    ASSERT_OK(ncclMemAlloc(&memory, 5000));
+    Graph graph;
+    ASSERT_NO_FATAL_FAILURE(graph.Capture(clique.stream(), [&] {
+      SumAll(clique, words, words);
+      std::thread([&] { EXPECT_OK(ncclMemFree(memory)); }).join();
+    }));
+    ASSERT_NO_FATAL_FAILURE(graph.Launch(clique.stream()));
+    ASSERT_TRUE(clique.Synchronize());
+    for (const auto& data : words) EXPECT_TRUE(data->AreAll(context.nranks()));
+    graph.Destroy();
   });
 }
 

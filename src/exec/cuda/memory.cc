@@ -58,13 +58,12 @@ bool FreeOnGpu(void* memory) {
     allocation = it->second;
     Process().by_address.erase(it);
   }
-  const device::cuda::Driver& driver = device::cuda::Driver::Loaded();
   const device::cuda::Scope scope(*allocation.device);
-  // As cudaFree: kernels of this process, and of peers with them, may still use the memory.
-  driver.cuCtxSynchronize();
   cuda_ipc::Exports::Freed(allocation.memory.address);
+  // Does not wait for kernels, like NCCL: they may wait for what the calling thread does next, and to wait would end
+  // the capture of a stream of the device, whichever thread captures it.
   if (allocation.memory.mapped == 0) {
-    driver.cuMemFree(allocation.memory.address);
+    device::cuda::Driver::Loaded().cuMemFree(allocation.memory.address);
   } else {
     cuda_ipc::Free(*allocation.device, allocation.memory);
   }

@@ -102,6 +102,17 @@ CUresult CheckUnsafeCall() {
   return result;
 }
 
+CUresult CheckCapturesOf(const ContextPtr& context) {
+  const StreamLock lock = LockStreams();
+  CUresult result = CUDA_SUCCESS;
+  for (const CapturePtr& capture : Captures()) {
+    if (capture->streams.front()->context != context) continue;
+    capture->invalid = true;
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return result;
+}
+
 CUstreamCaptureMode ExchangeCaptureMode(CUstreamCaptureMode mode) { return std::exchange(t_mode, mode); }
 
 CUresult BeginCapture(const StreamPtr& stream, CUstreamCaptureMode mode, GraphPtr graph, std::vector<Node*> after) {

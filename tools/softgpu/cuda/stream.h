@@ -111,6 +111,8 @@ CUresult EndCapture(const StreamPtr& stream, GraphPtr* graph);
 // For calls that cannot be captured and might disturb a capture: returns an error and invalidates the capture, unless
 // the mode of the calling thread allows the call.
 CUresult CheckUnsafeCall();
+// For calls that wait for all work of a context: no mode allows them while any stream of it is captured.
+CUresult CheckCapturesOf(const ContextPtr& context);
 CUstreamCaptureMode ExchangeCaptureMode(CUstreamCaptureMode mode);
 // Under the lock: the state of the capture of `stream`. CUDA_SUCCESS if it does not capture, or does so validly.
 CUresult CaptureState(const Stream& stream);

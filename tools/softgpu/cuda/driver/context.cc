@@ -113,7 +113,7 @@ CUresult cuCtxGetApiVersion(CUcontext, unsigned* version) {
 
 CUresult cuCtxSynchronize() {
   return WithContext([](const ContextPtr& context) {
-    const CUresult error = CheckUnsafeCall();
+    const CUresult error = CheckCapturesOf(context);
     return error != CUDA_SUCCESS ? error : SynchronizeContext(context);
   });
 }
