@@ -33,23 +33,33 @@ Exports::~Exports() {
 }
 
 Exports::Place Exports::Find(CUdeviceptr pointer, uint64_t bytes, bool kept) {
-  std::lock_guard lock(mutex_);
-  const Result<KnownMap::iterator> known = Know(pointer, bytes);
-  if (!known.ok()) return {};
-  known.value()->second.found = true;
-  known.value()->second.kept |= kept;
-  return PlaceIn(known.value(), pointer);
+  const Result<Place> place = Use(pointer, bytes, [=](Known* known) {
+    known->found = true;
+    known->kept |= kept;
+  });
+  return place.ok() ? place.value() : Place{};
 }
 
 Result<Exports::Place> Exports::Hold(CUdeviceptr pointer, uint64_t bytes) {
-  std::lock_guard lock(mutex_);
-  AXCCL_ASSIGN_OR_RETURN(const KnownMap::iterator known, Know(pointer, bytes));
-  ++known->second.holds;
-  return PlaceIn(known, pointer);
+  return Use(pointer, bytes, [](Known* known) { ++known->holds; });
+}
+
+template <typename Note>
+Result<Exports::Place> Exports::Use(CUdeviceptr pointer, uint64_t bytes, Note note) {
+  Range added;
+  const auto use = [&]() -> Result<Place> {
+    std::lock_guard lock(mutex_);
+    AXCCL_ASSIGN_OR_RETURN(const KnownMap::iterator known, Know(pointer, bytes, &added));
+    note(&known->second);
+    return PlaceIn(known, pointer);
+  };
+  Result<Place> place = use();
+  if (added.bytes != 0) RetireGone(added);
+  return place;
 }
 
 // The allocations that contain the bytes, exported; an error if they cannot be shared.
-Result<Exports::KnownMap::iterator> Exports::Know(CUdeviceptr pointer, uint64_t bytes) {
+Result<Exports::KnownMap::iterator> Exports::Know(CUdeviceptr pointer, uint64_t bytes, Range* added) {
   LookAtNext();
   AXCCL_ASSIGN_OR_RETURN(const Range range, RangeOf(device_, pointer, bytes));
   auto known = known_.find({range.base, range.bytes});
@@ -58,7 +68,10 @@ Result<Exports::KnownMap::iterator> Exports::Know(CUdeviceptr pointer, uint64_t 
     Retire(known);
     known = known_.end();
   }
-  if (known == known_.end()) Add(range);
+  if (known == known_.end()) {
+    Add(range);
+    *added = range;
+  }
   known = known_.find({range.base, range.bytes});
   if (known == known_.end())
     return MakeStatus(Code::kInvalidUsage, "rank %zu shares %u allocations already, the most at a time", rank_,
@@ -164,6 +177,24 @@ void Exports::Freed(CUdeviceptr base) {
   }
 }
 
+void Exports::RetireGone(const Range& range) {
+  std::lock_guard lock(Process().mutex);
+  for (Exports* const exports : Process().all) {
+    std::lock_guard own_lock(exports->mutex_);
+    for (auto next = exports->known_.begin(); next != exports->known_.end();) {
+      const auto known = next++;
+      const auto& [base, bytes] = known->first;
+      if (base < range.base + range.bytes && range.base < base + bytes && exports->IsGone(known))
+        exports->Retire(known);
+    }
+  }
+}
+
+bool Exports::IsGone(KnownMap::const_iterator known) const {
+  const Result<Range> range = RangeOf(device_, known->first.first, known->first.second);
+  return !range.ok() || range.value().bytes != known->first.second || range.value().id != known->second.id;
+}
+
 void Exports::Retire(KnownMap::iterator known) {
   if (known->second.number != 0) {
     own().entries[known->second.number].generation.store(0, std::memory_order_release);
@@ -178,8 +209,7 @@ void Exports::LookAtNext() {
   if (known == known_.end()) known = known_.begin();
   if (known == known_.end()) return;
   next_ = known->first;
-  const Result<Range> range = RangeOf(device_, next_.first, next_.second);
-  if (!range.ok() || range.value().bytes != next_.second || range.value().id != known->second.id) Retire(known);
+  if (IsGone(known)) Retire(known);
 }
 
 }  // namespace axccl::cuda_ipc

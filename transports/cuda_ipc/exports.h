@@ -96,7 +96,11 @@ class Exports {
   using KnownMap = std::map<std::pair<CUdeviceptr, uint64_t>, Known>;  // by base and bytes; they may overlap
 
   ExportTable& own() const { return *tables_[rank_]; }
-  Result<KnownMap::iterator> Know(CUdeviceptr pointer, uint64_t bytes);
+  // Finds or exports allocations, has them noted, and releases what was there before.
+  template <typename Note>
+  Result<Place> Use(CUdeviceptr pointer, uint64_t bytes, Note note);
+  // `added`: what it has exported, if it was new.
+  Result<KnownMap::iterator> Know(CUdeviceptr pointer, uint64_t bytes, Range* added);
   Place PlaceIn(KnownMap::const_iterator known, CUdeviceptr pointer) const;
   static bool Contains(KnownMap::const_iterator known, CUdeviceptr pointer) {
     return pointer >= known->first.first && pointer - known->first.first < known->first.second;
@@ -105,6 +109,10 @@ class Exports {
   uint32_t FreeNumber() const;
   uint64_t AnswerOf(size_t rank, uint32_t number) const;
   bool AllAnswered(uint32_t number) const;
+  // For all ranks of the process: peers cannot open memory where other memory was until they have closed that, which is
+  // told to them here, if it has been freed.
+  static void RetireGone(const Range& range);
+  bool IsGone(KnownMap::const_iterator known) const;
   void Retire(KnownMap::iterator known);
   void LookAtNext();
 

@@ -204,7 +204,10 @@ Result<Imported> Import(const Device& device, const Handle& handle) {
   CUipcMemHandle legacy;
   std::memcpy(&legacy, handle.key.data(), sizeof(legacy));
   Imported imported;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuIpcOpenMemHandle(&imported.address, legacy, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  const CUresult result = driver.cuIpcOpenMemHandle(&imported.address, legacy, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  if (result == CUDA_ERROR_ALREADY_MAPPED)
+    return MakeStatus(Code::kInProgress, "other memory that was at these addresses has not been closed yet");
+  AXCCL_RETURN_IF_ERROR(Check(result, "cuIpcOpenMemHandle"));
   return imported;
 }
 

@@ -38,15 +38,20 @@ Status Imports::Look() {
     if (rank == rank_ || peers_[rank].table == nullptr) continue;
     const uint64_t changes = peers_[rank].table->changes.load(std::memory_order_acquire);
     if (changes == seen_[rank].changes) continue;
-    AXCCL_RETURN_IF_ERROR(LookAt(rank));
+    const Status looked = LookAt(rank);
+    if (looked.code() == Code::kInProgress) continue;  // the next look looks again
+    AXCCL_RETURN_IF_ERROR(looked);
     seen_[rank].changes = changes;  // changes that come meanwhile are found by the next look
   }
   return Status();
 }
 
+// What has gone is closed first, because new memory may be at its addresses, which the driver refuses to open until
+// that is done.
 Status Imports::LookAt(size_t rank) {
   std::vector<Taken>& all = seen_[rank].taken;
   all.resize(ExportTable::kNumbers);
+  std::vector<std::pair<uint32_t, uint64_t>> came;  // numbers and generations
   for (uint32_t number = 1; number < ExportTable::kNumbers; ++number) {
     Taken& taken = all[number];
     const uint64_t generation = peers_[rank].table->entries[number].generation.load(std::memory_order_acquire);
@@ -59,12 +64,19 @@ Status Imports::LookAt(size_t rank) {
     if (generation == 0) {
       peers_[rank_].table->Answer(rank, number)->store(0, std::memory_order_release);
     } else {
-      AXCCL_RETURN_IF_ERROR(Take(rank, number, generation));
+      came.emplace_back(number, generation);
     }
   }
-  return Status();
+  Status status;
+  for (const auto& [number, generation] : came) {
+    const Status taken = Take(rank, number, generation);
+    if (!taken.ok() && taken.code() != Code::kInProgress) return taken;
+    if (!taken.ok()) status = taken;
+  }
+  return status;
 }
 
+// kInProgress: not yet, and there is no answer.
 Status Imports::Take(size_t rank, uint32_t number, uint64_t generation) {
   const Peer& peer = peers_[rank];
   const ExportTable::Entry& entry = peer.table->entries[number];
@@ -75,6 +87,7 @@ Status Imports::Take(size_t rank, uint32_t number, uint64_t generation) {
   if (entry.generation.load(std::memory_order_relaxed) != generation) return Status();
   Taken& taken = seen_[rank].taken[number];
   const Result<CUdeviceptr> address = Map(peer, base, handle, &taken);
+  if (address.status().code() == Code::kInProgress) return address.status();
   taken.generation = generation;
   if (address.ok()) {
     AXCCL_RETURN_IF_ERROR(PutAddress(rank, number, address.value()));

@@ -263,8 +263,8 @@ Status CudaRank::Attend() {
   if (const std::unique_lock lock(launching_, std::try_to_lock); lock.owns_lock()) {
     AXCCL_RETURN_IF_ERROR(channels_.CheckMeetings());
     if (windows_.keeps() && orders_.AreDone()) unused = windows_.TakeKept();
-    // Releases memory of peers' pipelines that are gone.
-    if (channels_.any_created() && links_.buffers() != nullptr) AXCCL_RETURN_IF_ERROR(links_.buffers()->Look());
+    // Releases memory that peers have freed: they may have other memory there now, also in other communicators.
+    if (links_.buffers() != nullptr) AXCCL_RETURN_IF_ERROR(links_.buffers()->Look());
     AttendScratch();
     const std::lock_guard attended(attended_->mutex);
     for (CudaPipeline* pipeline : attended_->pipelines) AXCCL_RETURN_IF_ERROR(pipeline->Attend());

@@ -24,6 +24,7 @@ struct Handle {
   uint64_t key;     // a range's id, or that of an event
   uint64_t offset;  // in the device's memory
   uint64_t bytes;
+  uint64_t address;  // in the process that made it
 };
 static_assert(sizeof(Handle) <= CU_IPC_HANDLE_SIZE);
 
@@ -113,8 +114,17 @@ CUresult OpenMemory(const ContextPtr& context, const Handle& handle, CUdeviceptr
   if (handle.device != context->device().ordinal && !Knobs().peer_access) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   Imports& imports = TheImports();
   std::lock_guard lock(imports.mutex);
+  const auto overlaps = [&](const Import& import) {
+    const Handle& other = import.handle;
+    return other.address < handle.address + handle.bytes && handle.address < other.address + other.bytes;
+  };
   for (Import& import : imports.all) {
-    if (import.handle.server != handle.server || import.handle.key != handle.key) continue;
+    if (import.handle.server != handle.server) continue;
+    if (import.handle.key != handle.key) {
+      if (!overlaps(import)) continue;
+      Explain("the memory of an IPC handle is where other memory of that process was, which is still open here");
+      return CUDA_ERROR_ALREADY_MAPPED;
+    }
     ++import.opened;
     *address = import.address;
     AddressSpace::Get().SetAccess(import.address, context->device().ordinal, true);
@@ -171,6 +181,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* packed, CUdeviceptr address) {
     handle.key = range->id;
     handle.offset = std::static_pointer_cast<DeviceMemory::Piece>(range->backing)->offset();
     handle.bytes = range->bytes;
+    handle.address = range->begin;
     if (!ServeOwnDescriptors(&handle.server)) return CUDA_ERROR_OPERATING_SYSTEM;
     Pack(handle, packed);
     return CUDA_SUCCESS;
