@@ -369,7 +369,7 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t*
 
 /* Memory that peers reach directly. A size of 0 gives NULL, as in NCCL. Needs no communicator. Since 2.19. */
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
-/* NULL: ncclSuccess. Not from ncclMemAlloc, or freed already: ncclInvalidArgument. */
+/* NULL: ncclSuccess. Not from ncclMemAlloc, or freed already: ncclInvalidArgument. Waits for no call that uses it. */
 ncclResult_t ncclMemFree(void* ptr);
 /* Announces a buffer to be used again and again. Local. Since 2.19. Plain memory of host ranks, of 32 KiB or more, is
    on pages that peers map until it is deregistered or `comm` ends; do not free it before (docs/malloc.md). */

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "axccl/channels.h"
 #include "axccl/views.h"
+#include "tests/cuda/chunked_memory.h"
 #include "tests/cuda/words.h"
 
 namespace axccl::tests {
@@ -54,6 +56,79 @@ TEST(Arguments, MemoryOfTheHost) {
     ASSERT_TRUE(clique.Synchronize());
     EXPECT_TRUE(data.AreAll(1));
   });
+}
+
+// Memory of cuMemCreate and of pools is for its own device until its owner says otherwise; an access by another one
+// ends all work of the process.
+TEST(Arguments, MemoryThatPeersMayNotAccess) {
+  const auto body = [](bool through_scratch) {
+    constexpr int kRanks = 2, kDevices[kRanks] = {0, 1};
+    constexpr size_t kWords = 100'000;
+    ncclComm_t comms[kRanks] = {};
+    ASSERT_OK(ncclCommInitAll(comms, kRanks, kDevices));
+    const harness::GpuDriver* driver = nullptr;
+    const auto sum = [&](void* const* data, size_t count) -> ncclResult_t {
+      EXPECT_OK(ncclGroupStart());
+      for (int r = 0; r < kRanks; ++r) {
+        driver = EnterGpu(r);
+        (void)ncclAllReduce(data[r], data[r], count, ncclInt32, ncclSum, comms[r], nullptr);
+      }
+      const ncclResult_t result = ncclGroupEnd();
+      for (int r = 0; r < kRanks; ++r) {
+        driver = EnterGpu(r);
+        EXPECT_OK(harness::SynchronizeStream(nullptr));
+      }
+      return result;
+    };
+    const auto expect_sum = [&](void* const* data, size_t count, bool allowed) {
+      for (int r = 0; r < kRanks; ++r)
+        EXPECT_EQ(EnterGpu(r)->fill(reinterpret_cast<uint64_t>(data[r]), static_cast<unsigned>(r + 1), count, nullptr),
+                  0);
+      EXPECT_EQ(sum(data, count), allowed ? ncclSuccess : ncclInvalidArgument) << ncclGetLastError(nullptr);
+      if (!allowed) {
+        ExpectLastErrorHas({"sendbuff", "may not access", "NCCL_P2P_DIRECT_DISABLE=1"});
+        return;
+      }
+      for (int r = 0; r < kRanks; ++r) {
+        std::vector<int32_t> words(count);
+        EXPECT_EQ(EnterGpu(r)->copy_to_host(words.data(), reinterpret_cast<uint64_t>(data[r]), count * 4), 0);
+        EXPECT_EQ(words, std::vector<int32_t>(count, 3));
+      }
+    };
+    std::unique_ptr<ChunkedMemory> mapped[kRanks];
+    CUmemoryPool pools[kRanks] = {};
+    void *of_objects[kRanks] = {}, *of_pools[kRanks] = {};
+    for (int r = 0; r < kRanks; ++r) {
+      ASSERT_NE(EnterGpu(r), nullptr);
+      mapped[r] = std::make_unique<ChunkedMemory>(1, false);
+      of_objects[r] = mapped[r]->at();
+      CUdeviceptr address = 0;
+      ASSERT_EQ(AXCCL_TEST_DRIVER(cuDeviceGetDefaultMemPool)(&pools[r], r), CUDA_SUCCESS);
+      ASSERT_EQ(AXCCL_TEST_DRIVER(cuMemAllocAsync)(&address, kWords * 4, nullptr), CUDA_SUCCESS);
+      of_pools[r] = reinterpret_cast<void*>(address);
+    }
+    for (void* const* data : {of_objects, of_pools}) {
+      expect_sum(data, kWords, through_scratch);
+      expect_sum(data, 100, true);  // through memory of the library
+    }
+    for (int r = 0; r < kRanks; ++r) {
+      CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 1 - r}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+      ASSERT_EQ(AXCCL_TEST_DRIVER(cuMemPoolSetAccess)(pools[r], &access, 1), CUDA_SUCCESS);
+      const auto address = reinterpret_cast<CUdeviceptr>(of_objects[r]);
+      ASSERT_EQ(AXCCL_TEST_DRIVER(cuMemSetAccess)(address, kChunk, &access, 1), CUDA_SUCCESS);
+    }
+    for (void* const* data : {of_objects, of_pools}) expect_sum(data, kWords, true);
+    for (int r = 0; r < kRanks; ++r) {
+      ASSERT_NE(EnterGpu(r), nullptr);
+      EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemFreeAsync)(reinterpret_cast<CUdeviceptr>(of_pools[r]), nullptr), CUDA_SUCCESS);
+      EXPECT_OK(ncclCommDestroy(comms[r]));
+    }
+  };
+  for (const bool disabled : {false, true}) {
+    const RunOptions options = With({{"SOFTGPU_DEVICES", "2"}, {"NCCL_P2P_DIRECT_DISABLE", disabled ? "1" : "0"}});
+    RunRanks(
+        harness::Processes(1), [=](RankContext&) { body(disabled); }, options);
+  }
 }
 
 TEST(Arguments, MemoryOfAnotherDevice) {

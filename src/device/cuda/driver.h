@@ -25,6 +25,7 @@ namespace axccl::device::cuda {
   X(cuMemsetD8Async) X(cuMemsetD2D8Async) X(cuMemsetD32Async)                                                       \
   X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) X(cuMemRetainAllocationHandle)                    \
   X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemGetAccess)          \
+  X(cuMemPoolGetAccess)                                                                                             \
   X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle)                                                 \
   X(cuPointerGetAttributes) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)                       \
   X(cuStreamCreate) X(cuStreamCreateWithPriority) X(cuCtxGetStreamPriorityRange) X(cuStreamDestroy)                 \

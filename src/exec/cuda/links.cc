@@ -158,6 +158,10 @@ Result<std::string> CudaLinks::TryBlocks(Setup* setup, const cuda_ipc::Blocks::H
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), addresses.data()));
   AXCCL_ASSIGN_OR_RETURN(const std::string reason, FirstFailure(setup, hosts.size(), Connect(addresses, hosts)));
   if (!reason.empty()) return reason;
+  for (const cuda_ipc::BlockAddress& address : addresses) {
+    if (one_process_ && options_.addresses && address.device != device_->ordinal())
+      sharing_ |= uint64_t{1} << address.device;
+  }
   return FirstFailure(setup, hosts.size(), blocks_.Test());
 }
 

@@ -10,5 +10,8 @@ namespace axccl::exec {
 // addresses that are not memory. Each thread remembers the results by allocation, so memory that has been freed since
 // is not noticed. Takes a few nanoseconds for a buffer whose allocation was checked recently.
 Status CheckPointer(const device::cuda::Device& device, const void* pointer, const char* name);
+// The same, and kInvalidArgument for memory of cuMemCreate or of a pool that its owner has not made accessible to all
+// devices in `peers`, one bit for the ordinal of each. An access by their kernels would end all work of the process.
+Status CheckShared(const device::cuda::Device& device, const void* pointer, uint64_t peers, const char* name);
 
 }  // namespace axccl::exec

@@ -130,6 +130,12 @@ bool AddressSpace::SetAccess(uint64_t begin, int device, bool allowed) {
   return true;
 }
 
+void AddressSpace::SetPool(uint64_t begin, std::shared_ptr<const PoolAccess> pool) {
+  std::lock_guard lock(mutex_);
+  const auto found = ranges_.find(begin);
+  if (found != ranges_.end()) found->second.pool = std::move(pool);
+}
+
 void AddressSpace::SetPeerAccess(int device, int peer, bool allowed) {
   const uint64_t bit = uint64_t{1} << peer;
   if (allowed) {
@@ -151,6 +157,8 @@ bool AddressSpace::Reaches(int device, const Range& range) const {
       return (range.access >> device & 1) != 0;
     case RangeKind::kMulticast:
       return false;
+    case RangeKind::kPool:
+      return range.device == device || (range.pool != nullptr && (range.pool->devices >> device & 1) != 0);
     default:
       return range.device == device || peer_access(device, range.device);
   }

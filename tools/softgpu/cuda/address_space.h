@@ -35,6 +35,12 @@ enum class RangeKind : uint8_t {
   kMulticast,   // cuMemMap of a multicast object
 };
 
+// A pool's memory can be accessed by its own device, and by those that cuMemPoolSetAccess names, whatever peers may.
+struct PoolAccess {
+  void* pool = nullptr;
+  std::atomic<uint64_t> devices{0};  // a bit for each
+};
+
 // What is behind multicast addresses.
 class MulticastSource {
  public:
@@ -54,6 +60,7 @@ struct Range {
   uint64_t access = 0;          // kMapped, kMulticast, kImported: a bit for every device that may access it
   uint64_t offset = 0;          // kMapped, kMulticast: of the range in its object
   std::shared_ptr<MulticastSource> multicast;  // kMulticast
+  std::shared_ptr<const PoolAccess> pool;      // kPool
   std::shared_ptr<void> backing;
 
   uint64_t end() const { return begin + bytes; }
@@ -72,6 +79,7 @@ class AddressSpace {
   std::vector<Range> All() const;
   // The end of the range, or of mapped ones that follow it without a gap: they are used as one.
   uint64_t EndOfMapped(const Range& range) const;
+  void SetPool(uint64_t begin, std::shared_ptr<const PoolAccess> pool);
   // Returns false if there is no range of that kind at `begin`.
   bool SetAccess(uint64_t begin, int device, bool allowed);
 

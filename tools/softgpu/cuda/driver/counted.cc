@@ -50,6 +50,7 @@ struct Counting<kFunction, kName> {
   X(cuMemsetD8Async) X(cuMemsetD2D8Async) X(cuMemsetD32Async)                                                       \
   X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) X(cuMemRetainAllocationHandle)                    \
   X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemGetAccess)          \
+  X(cuMemPoolGetAccess)                                                                                             \
   X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle)                                                 \
   X(cuPointerGetAttributes) X(cuPointerGetAttribute) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle_v2)                  \
   X(cuIpcCloseMemHandle)                                                                                            \

@@ -53,7 +53,7 @@ CUresult Attribute(void* data, CUpointer_attribute attribute, const Range& range
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Put<unsigned>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return Put<void*>(data, nullptr);
+      return Put<void*>(data, range.pool == nullptr ? nullptr : range.pool->pool);
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
   }

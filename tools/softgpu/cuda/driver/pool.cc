@@ -10,29 +10,40 @@ struct Pool {
   explicit Pool(int device) : device(device) {}
   const int device;
   std::atomic<uint64_t> release_threshold{0};
+  const std::shared_ptr<PoolAccess> access = std::make_shared<PoolAccess>();
 };
+using PoolPtr = std::shared_ptr<Pool>;
 
-CUmemoryPool DefaultPool(int device) {
+PoolPtr MakePool(int device) {
+  auto pool = std::make_shared<Pool>(device);
+  pool->access->pool = pool.get();
+  return pool;
+}
+
+PoolPtr DefaultPool(int device) {
   static auto* const pools = [] {
-    auto* all = new std::array<std::shared_ptr<Pool>, kMaxDevices>;
+    auto* all = new std::array<PoolPtr, kMaxDevices>;
     for (int i = 0; i < kMaxDevices; ++i) {
-      (*all)[i] = std::make_shared<Pool>(i);
+      (*all)[i] = MakePool(i);
       HandlesOf<Pool>().Add((*all)[i]);
     }
     return all;
   }();
-  return reinterpret_cast<CUmemoryPool>((*pools)[device].get());
+  return (*pools)[device];
 }
 
-CUresult AllocateOrdered(const StreamPtr& stream, size_t bytes, int device, CUdeviceptr* address) {
+CUresult AllocateOrdered(const StreamPtr& stream, size_t bytes, const PoolPtr& pool, CUdeviceptr* address) {
   {
     const StreamLock lock = LockStreams();
     // Memory nodes of graphs are not supported.
     if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   ContextPtr context = stream->context;
-  if (device != context->device().ordinal) context = ActivePrimary(FindDevice(device));
-  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : AllocateOnDevice(context, bytes, RangeKind::kPool, address);
+  if (pool->device != context->device().ordinal) context = ActivePrimary(FindDevice(pool->device));
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult result = AllocateOnDevice(context, bytes, RangeKind::kPool, address);
+  if (result == CUDA_SUCCESS) AddressSpace::Get().SetPool(*address, pool->access);
+  return result;
 }
 
 }  // namespace
@@ -42,14 +53,14 @@ using namespace softgpu::cuda;  // NOLINT: the C entry points
 
 CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
   return WithStream(stream, [&](const StreamPtr& found) {
-    return AllocateOrdered(found, bytes, found->context->device().ordinal, address);
+    return AllocateOrdered(found, bytes, DefaultPool(found->context->device().ordinal), address);
   });
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {
   return WithStream(stream, [&](const StreamPtr& found) {
-    const std::shared_ptr<Pool> from = HandlesOf<Pool>().Find(pool);
-    return from == nullptr ? CUDA_ERROR_INVALID_VALUE : AllocateOrdered(found, bytes, from->device, address);
+    const PoolPtr from = HandlesOf<Pool>().Find(pool);
+    return from == nullptr ? CUDA_ERROR_INVALID_VALUE : AllocateOrdered(found, bytes, from, address);
   });
 }
 
@@ -68,7 +79,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
   return WithDevice(device, [&](Device*) {
-    *pool = DefaultPool(device);
+    *pool = reinterpret_cast<CUmemoryPool>(DefaultPool(device).get());
     return CUDA_SUCCESS;
   });
 }
@@ -83,7 +94,7 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
   return WithDevice(properties->location.id, [&](Device* device) {
-    *pool = reinterpret_cast<CUmemoryPool>(HandlesOf<Pool>().Add(std::make_shared<Pool>(device->ordinal)));
+    *pool = reinterpret_cast<CUmemoryPool>(HandlesOf<Pool>().Add(MakePool(device->ordinal)));
     return CUDA_SUCCESS;
   });
 }
@@ -110,9 +121,26 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
   return CUDA_SUCCESS;
 }
 
-// Peer access covers memory of pools, too.
-CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc*, size_t) {
-  return HandlesOf<Pool>().Find(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* accesses, size_t count) {
+  const PoolPtr found = HandlesOf<Pool>().Find(pool);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t bit = uint64_t{1} << accesses[i].location.id;
+    if (accesses[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      found->access->devices |= bit;
+    } else {
+      found->access->devices &= ~bit;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUmemLocation* location) {
+  const PoolPtr found = HandlesOf<Pool>().Find(pool);
+  if (found == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  const bool allowed = location->id == found->device || (found->access->devices >> location->id & 1) != 0;
+  *flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
 }
 
 // Graphs have no memory nodes, so they use no memory.
