@@ -60,6 +60,11 @@ void ForEachChunked(int ranks, int slices, F f) {
   }
 }
 
+// Whether ranks use each other's buffers, not slots.
+inline bool UsesBuffers(std::string_view algorithm) {
+  return algorithm == kDirect || algorithm == kPull || algorithm == kRingPull || algorithm == "push";
+}
+
 // The algorithm that replaces "direct" if ranks may only read each other's buffers.
 inline std::string_view ReadingAlgorithm(plan::Kind kind) {
   const auto names = Algorithms(kind);

@@ -52,10 +52,6 @@ std::vector<int> LanesToTry(harness::Random* random) {
 }
 bool IsDrawn(harness::Random* random) { return harness::TimeScale() == 1 || random->OneIn(2); }
 
-bool IsDirect(std::string_view algorithm) {
-  return algorithm == "direct" || algorithm == "pull" || algorithm == "push" || algorithm == algo::kRingPull;
-}
-
 class OperationTest : public testing::TestWithParam<std::tuple<int, Layout>> {};
 
 TEST_P(OperationTest, EveryAlgorithmMovesTheRightData) {
@@ -78,7 +74,8 @@ TEST_P(OperationTest, EveryAlgorithmMovesTheRightData) {
               << algo::Describe(contract, algorithm, lanes) << " " << LayoutName(layout) << " pace "
               << static_cast<int>(pace);
           // These layouts exclude direct algorithms.
-          if ((layout == Layout::kNothing || layout == Layout::kRemote) && IsDirect(algorithm) && ranks > 1) continue;
+          if ((layout == Layout::kNothing || layout == Layout::kRemote) && algo::UsesBuffers(algorithm) && ranks > 1)
+            continue;
           ASSERT_TRUE(Ran(&ensemble, contract, algorithm, layout)) << algo::Describe(contract, algorithm, lanes);
         }
       });
@@ -183,7 +180,7 @@ TEST(OperationRemote, EveryStretchIsNeeded) {
   harness::Random random(harness::Seed());
   SCOPED_TRACE(SeedText());
   algo::ForEachAlgorithm(4, [&](const plan::Contract& contract, std::string_view algorithm) {
-    if (contract.kind == Kind::kBarrier || IsDirect(algorithm)) return;
+    if (contract.kind == Kind::kBarrier || algo::UsesBuffers(algorithm)) return;
     LoseEachStretch(contract, OnlyWith(contract, algorithm, 1, Layout::kRemote), &random);
   });
   for (const std::vector<int>& machine_of : algo::SomeMachines()) {

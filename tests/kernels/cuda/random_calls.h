@@ -4,14 +4,11 @@
 #include <algorithm>
 
 #include "src/algo/algo.h"
+#include "tests/algo/cases.h"
 #include "tests/harness/random.h"
 #include "tests/kernels/cuda/world.h"
 
 namespace axccl::kernels::cuda {
-
-inline bool IsDirect(std::string_view algorithm) {
-  return algorithm == "direct" || algorithm == "push" || algorithm == "pull";
-}
 
 // Adapts the call's other properties to its kind and type.
 inline void Legalize(CallSpec* call) {
@@ -31,7 +28,7 @@ inline void Legalize(CallSpec* call) {
   const auto has = [&](std::string_view name) {
     return std::find(algorithms.begin(), algorithms.end(), name) != algorithms.end();
   };
-  if (!IsDirect(call->algorithm) || !has(call->staged)) call->staged = {};
+  if (!algo::UsesBuffers(call->algorithm) || !has(call->staged)) call->staged = {};
   if (call->staged.empty() || !has(call->grown)) call->grown = {};
 }
 
@@ -54,18 +51,18 @@ inline void PutOnViews(CallSpec* call, harness::Random* random) {
 
 // Between processes: adds a program for the case that buffers are out of reach.
 inline void OfferStaged(int ranks, int lanes, CallSpec* call, harness::Random* random) {
-  if (!IsDirect(call->algorithm) || !call->views.empty()) return;
+  if (!algo::UsesBuffers(call->algorithm) || !call->views.empty()) return;
   const auto& algorithms = algo::Algorithms(call->kind);
   do {
     call->staged = algorithms[random->Below(algorithms.size())];
-  } while (IsDirect(call->staged));
+  } while (algo::UsesBuffers(call->staged));
   call->staged_lanes = 1 + static_cast<int>(random->Below(static_cast<uint64_t>(lanes)));
   call->unmapped = random->OneIn(2) ? 0 : static_cast<uint32_t>(random->Below(1u << ranks));
   call->grown = {};
   if (random->OneIn(3)) return;
   do {
     call->grown = algorithms[random->Below(algorithms.size())];
-  } while (IsDirect(call->grown));
+  } while (algo::UsesBuffers(call->grown));
   call->grown_lanes = 1 + static_cast<int>(random->Below(static_cast<uint64_t>(lanes)));
   call->cramped = random->OneIn(2) ? 0 : static_cast<uint32_t>(random->Below(1u << ranks));
 }
