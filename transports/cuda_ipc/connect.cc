@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "src/base/hash.h"
+#include "src/base/service_fd.h"
+#include "transports/cuda_ipc/exports.h"
 
 namespace axccl::cuda_ipc {
 namespace {
@@ -21,6 +23,10 @@ using device::cuda::Scope;
 // peer.
 constexpr size_t kPatternWords = 512, kMarkWords = 8;
 constexpr uint64_t kPatternBytes = kPatternWords * sizeof(uint64_t), kMarkBytes = kMarkWords * sizeof(uint64_t);
+
+// For a block that cannot be opened yet.
+constexpr std::chrono::seconds kPatience(1);
+constexpr std::chrono::milliseconds kPause(5);
 
 std::vector<uint64_t> PatternOf(const BlockAddress& address, size_t rank) {
   std::vector<uint64_t> words(kPatternWords);
@@ -68,20 +74,19 @@ Status Blocks::Allocate() {
     AXCCL_ASSIGN_OR_RETURN(own_, cuda_ipc::Allocate(device_, bytes_));
     exported = Export(device_, Range{own_.address, own_.mapped, 0});
   }
+  if (exported.ok()) Exports::RetireGone(Range{own_.address, bytes_, 0});
   return Present(&exported);
 }
 
 Status Blocks::AllocateAsFile() {
-  if (own_.mapped != 0) return Status();
-  Result<Memory> memory = AllocateMapped(device_, bytes_);
-  if (!memory.ok()) return Status();
-  Result<Exported> exported = Export(device_, Range{memory.value().address, memory.value().mapped, 0});
-  if (!exported.ok()) {
-    Release(&memory.value());
-    return Status();
+  Result<Memory> memory = own_.mapped != 0 ? Memory() : AllocateMapped(device_, bytes_);
+  Result<Exported> exported = MakeStatus(Code::kInvalidUsage, "the block stays");
+  if (memory.ok() && memory.value().address != 0) {
+    exported = Export(device_, Range{memory.value().address, memory.value().mapped, 0});
+    if (!exported.ok()) Release(&memory.value());
   }
-  former_ = std::exchange(own_, memory.value());
-  AXCCL_RETURN_IF_ERROR(device_.Clear(own_.address, own_.mapped));
+  if (exported.ok()) former_ = std::exchange(own_, memory.value());
+  AXCCL_RETURN_IF_ERROR(device_.Clear(own_.address, own_.mapped != 0 ? own_.mapped : bytes_));  // peers have left marks
   return Present(&exported);
 }
 
@@ -121,15 +126,21 @@ Status Blocks::Map(const std::vector<BlockAddress>& addresses, const Hosts& host
 
 Status Blocks::Open(size_t rank, const transport::Reach& host) {
   Result<std::unique_ptr<Reach>> reach = Reach::Open(device_, host, addresses_[rank]);
+  // Another communicator here still has memory open that was there before. It looks for what peers have freed, too.
+  const auto deadline = service::Clock::now() + kPatience;
+  while (reach.status().code() == Code::kInProgress && service::Clock::now() < deadline) {
+    service::PollUntil(-1, 0, service::Clock::now() + kPause, {});
+    reach = Reach::Open(device_, host, addresses_[rank]);
+  }
   if (reach.ok()) {
     on_device_[rank] = std::move(reach).value();
     return Status();
   }
   const Status status = reach.status();
-  return MakeStatus(status.code(), "rank %d on CUDA device %d cannot reach the memory of rank %zu (device %d%s): %.*s",
-                    rank_, device_.ordinal(), rank, addresses_[rank].device,
-                    host.same_process() ? "" : " of another process", static_cast<int>(status.message().size()),
-                    status.message().data());
+  return MakeStatus(Code::kUnhandledCudaError,
+                    "rank %d on CUDA device %d cannot reach the memory of rank %zu (device %d%s): %.*s", rank_,
+                    device_.ordinal(), rank, addresses_[rank].device, host.same_process() ? "" : " of another process",
+                    static_cast<int>(status.message().size()), status.message().data());
 }
 
 // Leaves this rank's mark, the beginning of its own test bytes, in the block of `rank`.

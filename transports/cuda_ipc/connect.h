@@ -62,6 +62,8 @@ class Blocks {
   Reach& of(size_t rank) const {
     return on_devices() && on_device_[rank] != nullptr ? *on_device_[rank] : InHost(rank);
   }
+  // The ordinal of the device of a rank of this process.
+  int DeviceOf(size_t rank) const { return addresses_[rank].device; }
   // The one in host memory.
   Reach& InHost(size_t rank) const { return *in_host_[rank]; }
 

@@ -82,6 +82,9 @@ class Exports {
   }
   // For all ranks of the process: the allocation at `base` is about to be freed, kept or not.
   static void Freed(CUdeviceptr base);
+  // Likewise, for new memory that is exported: peers cannot open it until they have closed what was there before, which
+  // is told to them here, if it has been freed.
+  static void RetireGone(const Range& range);
 
  private:
   struct Known {
@@ -109,9 +112,6 @@ class Exports {
   uint32_t FreeNumber() const;
   uint64_t AnswerOf(size_t rank, uint32_t number) const;
   bool AllAnswered(uint32_t number) const;
-  // For all ranks of the process: peers cannot open memory where other memory was until they have closed that, which is
-  // told to them here, if it has been freed.
-  static void RetireGone(const Range& range);
   bool IsGone(KnownMap::const_iterator known) const;
   void Retire(KnownMap::iterator known);
   void LookAtNext();

@@ -11,6 +11,9 @@ namespace {
 
 using device::cuda::Device;
 
+// For memory that cannot be opened yet.
+constexpr std::chrono::seconds kPatience(1);
+
 // Closes in the background, because closing waits for kernels.
 void CloseLater(const Device& device, const Imported& imported) {
   Closer::Process().Add([&device, imported] { Close(device, imported); });
@@ -47,7 +50,8 @@ Status Imports::Look() {
 }
 
 // What has gone is closed first, because new memory may be at its addresses, which the driver refuses to open until
-// that is done.
+// that is done. To close waits for kernels, which may themselves wait for the new memory, and others may have it open:
+// so patience ends.
 Status Imports::LookAt(size_t rank) {
   std::vector<Taken>& all = seen_[rank].taken;
   all.resize(ExportTable::kNumbers);
@@ -60,12 +64,9 @@ Status Imports::LookAt(size_t rank) {
     const std::atomic<uint32_t>* const error = peers_[rank].error;
     if (error != nullptr && error->load(std::memory_order_acquire) != 0) return Status();
     if (taken.mapped) CloseLater(device_, taken.imported);
-    taken = {};
-    if (generation == 0) {
-      peers_[rank_].table->Answer(rank, number)->store(0, std::memory_order_release);
-    } else {
-      came.emplace_back(number, generation);
-    }
+    taken = {0, {}, false, taken.refused, taken.since};
+    peers_[rank_].table->Answer(rank, number)->store(0, std::memory_order_release);
+    if (generation != 0) came.emplace_back(number, generation);
   }
   Status status;
   for (const auto& [number, generation] : came) {
@@ -87,7 +88,11 @@ Status Imports::Take(size_t rank, uint32_t number, uint64_t generation) {
   if (entry.generation.load(std::memory_order_relaxed) != generation) return Status();
   Taken& taken = seen_[rank].taken[number];
   const Result<CUdeviceptr> address = Map(peer, base, handle, &taken);
-  if (address.status().code() == Code::kInProgress) return address.status();
+  if (address.status().code() == Code::kInProgress) {
+    const auto now = std::chrono::steady_clock::now();
+    if (std::exchange(taken.refused, generation) != generation) taken.since = now;
+    if (now - taken.since < kPatience) return address.status();
+  }
   taken.generation = generation;
   if (address.ok()) {
     AXCCL_RETURN_IF_ERROR(PutAddress(rank, number, address.value()));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -42,6 +43,9 @@ class Imports {
     uint64_t generation = 0;
     Imported imported;
     bool mapped = false;
+    // The generation that cannot be opened yet, and since when.
+    uint64_t refused = 0;
+    std::chrono::steady_clock::time_point since{};
   };
   struct Seen {
     uint64_t changes = 0;

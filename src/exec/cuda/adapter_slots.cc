@@ -18,9 +18,6 @@ bool OrdersWrites(const Device& device) {
          CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
 }
 
-// CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, which cuda.h has since CUDA 11.7.
-bool HasDmaBuf(const Device& device) { return device.Attribute(static_cast<CUdevice_attribute>(124)) != 0; }
-
 Status CheckDevice(const Device& device, const RankOptions& options) {
   if (device.Attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) == 0)
     return MakeStatus(Code::kInvalidUsage, "CUDA device %d of rank %d does not support it", device.ordinal(),
@@ -60,7 +57,7 @@ Status CheckLinks(const Device& device, const RankOptions& options, const std::v
       return MakeStatus(Code::kInvalidUsage,
                         "the adapters of rank %d are too far from CUDA device %d (%s; NCCL_NET_GDR_LEVEL allows %s)",
                         options.rank, device.ordinal(), Name(access.distance), Name(options.adapter_distance));
-    if (!access.peer_memory && proven && !HasDmaBuf(device))
+    if (!access.peer_memory && proven && device.Attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) == 0)
       return MakeStatus(Code::kInvalidUsage,
                         "the kernel shows adapters no memory of CUDA device %d of rank %d: load its module "
                         "nvidia_peermem, or use a driver with DMA-BUF",

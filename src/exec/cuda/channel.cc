@@ -7,6 +7,7 @@
 #include "src/exec/cuda/grown_scratch.h"
 #include "src/exec/cuda/packing.h"
 #include "src/exec/cuda/pipeline_buffers.h"
+#include "src/exec/cuda/pointers.h"
 #include "src/exec/cuda/program.h"
 #include "src/exec/cuda/views.h"
 
@@ -33,6 +34,7 @@ Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& parts,
     options.scratch_bytes = grown->bytes();
     on_device->grown_plans_ = std::make_unique<PlanCache>(on_device->members_.get(), options, nullptr);
   }
+  on_device->sharing_ = on_device->SharingDevices();
   AXCCL_RETURN_IF_ERROR(on_device->Upload());
   return on_device;
 }
@@ -133,6 +135,43 @@ bool CudaChannel::AdaptersReach() const {
 // Whether members access each other's buffers at the addresses that the caller passes.
 bool CudaChannel::AddressesBuffers() const {
   return members_->plain_access() == tune::Access::kMapped && (parts_.addresses || members_->size() == 1);
+}
+
+// A bit for the ordinal of each.
+uint64_t CudaChannel::SharingDevices() const {
+  uint64_t devices = 0;
+  if (!parts_.links->SharesBuffers() || !AddressesBuffers() || place_ == CudaPlace::kSelf) return devices;
+  for (int p = 0; p < members_->size(); ++p) devices |= uint64_t{1} << parts_.links->DeviceOf((*members_)[p].rank);
+  return devices & ~(uint64_t{1} << parts_.device->ordinal());
+}
+
+Status CudaChannel::CheckBuffers(const Call& requested) {
+  if (sharing_ == 0) return Status();
+  Call call = requested;
+  call.group_order = (call.group_order || channel_->group_order()) && call.OrderMatters();
+  AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, nullptr));
+  return prepared->program->plan->schedule.direct ? CheckShared(call) : Status();
+}
+
+Status CudaChannel::CheckShared(const Call& call) const {
+  const auto check = [&](const void* pointer, const char* name) {
+    return pointer == nullptr ? Status() : exec::CheckShared(*parts_.device, pointer, sharing_, name);
+  };
+  if (sharing_ == 0) return Status();
+  if (call.views == nullptr) {
+    if (call.count == 0) return Status();
+    const plan::Contract contract{call.kind, members_->size(), call.root};
+    const bool reads = plan::InputBlocks(contract, members_->self()) != 0;
+    const bool writes = plan::OutputBlocks(contract, members_->self()) != 0;
+    if (reads) AXCCL_RETURN_IF_ERROR(check(call.input, "argument sendbuff"));
+    return writes ? check(call.output, "argument recvbuff") : Status();
+  }
+  for (const ViewOperand& operand : call.views->operands) {
+    if (operand.block_bytes == 0) continue;
+    AXCCL_RETURN_IF_ERROR(check(operand.input, "data of an input"));
+    AXCCL_RETURN_IF_ERROR(check(operand.output, "data of an output"));
+  }
+  return Status();
 }
 
 // A local copy is an all-gather of one rank; a call whose outputs are only filled with zeros is a barrier.

@@ -46,6 +46,12 @@ class CudaChannel {
   // table of its operands (CudaViewTableBytes) in the lent memory. `captured`: the task may run any number of times.
   Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table, bool captured);
 
+  // Returns an error if other devices of the process would use a buffer that they may not access. Must precede
+  // MakeTask.
+  Status CheckBuffers(const Call& call);
+  // The same for a plan on buffers.
+  Status CheckShared(const Call& call) const;
+
   // Makes a task, in that place, for a stage of a call that copy engines make: a barrier that compares `signature`.
   Result<kernels::cuda::Task> MakeStageTask(const Call& call, uint32_t signature, bool captured);
 
@@ -77,6 +83,7 @@ class CudaChannel {
   Status Upload();
   bool AdaptersReach() const;
   bool AddressesBuffers() const;
+  uint64_t SharingDevices() const;
   // `direct`: the result of PrepareDirect, which stays in the cache.
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
   Result<const Prepared*> PrepareDirect(const Call& call);
@@ -98,6 +105,7 @@ class CudaChannel {
   const CudaPlace place_;
   std::unique_ptr<const Members> members_;          // with blocks in device memory
   std::unique_ptr<PlanCache> plans_, grown_plans_;  // the second, for grown scratch; null if there will be none
+  uint64_t sharing_ = 0;  // the other devices whose kernels use buffers at the addresses that the caller passes
   CUdeviceptr memory_ = 0, maps_ = 0;
   kernels::cuda::Wait* wait_ = nullptr;
   uint32_t looks_ = 0;                         // of TellWait

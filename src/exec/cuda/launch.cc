@@ -88,11 +88,6 @@ class DeviceLaunch {
     Lent lent;  // for those that its parameters have no room for
   };
   static bool IsPlainCopy(const StreamCall& call) { return call.local && call.call.views == nullptr; }
-  static CudaPlace PlaceOf(const StreamCall& call) {
-    if (call.local) return CudaPlace::kSelf;
-    if (IsCreated(*call.channel)) return CudaPlace::kCreated;
-    return call.call.kind == plan::Kind::kSendRecv ? CudaPlace::kPair : CudaPlace::kDefault;
-  }
   static size_t TableBytes(const StreamCall& call) {
     return call.call.views == nullptr ? 0 : RoundUp(CudaViewTableBytes(*call.call.views), kCacheLine);
   }

@@ -34,6 +34,8 @@ struct Wishes {
   uint64_t key = 0;
 };
 
+constexpr const char* kDisabled = "NCCL_P2P_DISABLE=1";
+
 uint64_t NextKey() {
   static std::atomic<uint32_t> last{0};
   return uint64_t(getpid()) << 32 | ++last;
@@ -71,6 +73,10 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
     multicast_ = std::make_unique<CudaMulticast>(options_, *device_);
     AXCCL_ASSIGN_OR_RETURN(const bool all_use_it, multicast_->Share(setup));
     if (!all_use_it) multicast_ = nullptr;
+  }
+  for (size_t rank = 0; reason.empty() && rank < members.size(); ++rank) {
+    shares_buffers_ |= options_.addresses && members[rank].reach->same_process() &&
+                       DeviceOf(static_cast<int>(rank)) != device_->ordinal();
   }
   const bool windows = reason.empty() || LsaTeamOf(members, options_.rank).size == 1;
   AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup, windows && cuda_ipc::HasMapped(*device_), ReachesAll(members)));
@@ -141,11 +147,11 @@ Status CudaLinks::StartProxy(std::vector<CudaProxy::Far> far) {
 Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts) {
   AXCCL_RETURN_IF_ERROR(blocks_.Allocate());
   AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryBlocks(setup, hosts));
-  if (reason.empty() || one_process_) return reason;
+  if (reason.empty() || one_process_ || reason.starts_with(kDisabled)) return reason;
   blocks_.Unmap();
   AXCCL_RETURN_IF_ERROR(blocks_.AllocateAsFile());
   AXCCL_ASSIGN_OR_RETURN(const std::string other_reason, TryBlocks(setup, hosts));
-  if (!other_reason.empty()) return reason;
+  if (!other_reason.empty()) return other_reason == reason ? reason : reason + "; and as a file: " + other_reason;
   AXCCL_INFO(kInit, "rank %d shares the memory of its device as a file, since otherwise: %s", options_.rank,
              reason.c_str());
   return other_reason;
@@ -158,16 +164,12 @@ Result<std::string> CudaLinks::TryBlocks(Setup* setup, const cuda_ipc::Blocks::H
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), addresses.data()));
   AXCCL_ASSIGN_OR_RETURN(const std::string reason, FirstFailure(setup, hosts.size(), Connect(addresses, hosts)));
   if (!reason.empty()) return reason;
-  for (const cuda_ipc::BlockAddress& address : addresses) {
-    if (one_process_ && options_.addresses && address.device != device_->ordinal())
-      sharing_ |= uint64_t{1} << address.device;
-  }
   return FirstFailure(setup, hosts.size(), blocks_.Test());
 }
 
 // `addresses` and `hosts` of all ranks, in their order. An error names the rank whose memory is out of reach, and why.
 Status CudaLinks::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts) {
-  if (!options_.direct) return MakeStatus(Code::kInvalidUsage, "NCCL_P2P_DISABLE=1 on rank %d", options_.rank);
+  if (!options_.direct) return MakeStatus(Code::kInvalidUsage, "%s on rank %d", kDisabled, options_.rank);
   rows_ = RowsBetween(*device_, addresses);
   return blocks_.Map(addresses, hosts);
 }
@@ -207,7 +209,7 @@ Status CudaLinks::AgreeOnProtocols(Setup* setup, bool windows, bool windows_of_a
     AXCCL_INFO(kInit, "rank %d: copy engines %s", options_.rank,
                copy_bytes_ == UINT64_MAX ? "make no calls: some ranks have another CTAPolicy"
                                          : "make large calls on symmetric windows that only move data");
-  const std::string reason = !blocks_.on_devices() ? "ranks meet in memory of the host" : rows_.why_not;
+  const std::string reason = !blocks_.on_devices() ? "ranks meet in memory of the host" : linked ? "" : rows_.why_not;
   const bool gives_reason = protocols_.ll128 == 0 && !reason.empty();
   AXCCL_INFO(kInit, "rank %d: blocks of up to %zu bytes go by LL (%s), of up to %zu bytes by LL128 (%s%s%s)",
              options_.rank, kernels::cuda::kPackedBytes, protocols_.ll != 0 ? "yes" : "no", kernels::cuda::kRowedBytes,

@@ -65,8 +65,10 @@ class CudaLinks {
   GrownScratch* grown_scratch() const { return grown_scratch_.get(); }
   // Scratch that the switch between the devices reaches; null if there is none.
   const CudaMulticast* multicast() const { return multicast_.get(); }
-  // Other devices of this process whose kernels use this rank's buffers where they are: a bit for the ordinal of each.
-  uint64_t sharing() const { return sharing_; }
+  // Whether ranks of this process are on several devices, and use each other's buffers where they are.
+  bool SharesBuffers() const { return shares_buffers_; }
+  // The ordinal of the device of a rank of this process.
+  int DeviceOf(int rank) const { return blocks_.DeviceOf(static_cast<size_t>(rank)); }
   // Slots that adapters reach on the devices; null if there are none.
   const AdapterSlots* adapter_slots() const { return adapter_slots_.get(); }
   // The bytes of a slot from which on it is one of these.
@@ -117,7 +119,7 @@ class CudaLinks {
   uint32_t neighbours_ = 1;
   bool one_process_ = true;  // all ranks are in one process
   Rows rows_;
-  uint64_t sharing_ = 0;
+  bool shares_buffers_ = false;
   Protocols protocols_;
   uint64_t copy_bytes_ = UINT64_MAX;
   uint64_t key_ = 0;

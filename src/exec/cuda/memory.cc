@@ -61,7 +61,8 @@ bool FreeOnGpu(void* memory) {
   const device::cuda::Scope scope(*allocation.device);
   cuda_ipc::Exports::Freed(allocation.memory.address);
   // Does not wait for kernels, like NCCL: they may wait for what the calling thread does next, and to wait would end
-  // the capture of a stream of the device, whichever thread captures it.
+  // the capture of a stream of the device, whichever thread captures it. (Drivers wait when they free other memory than
+  // that of cuMemCreate.)
   if (allocation.memory.mapped == 0) {
     device::cuda::Driver::Loaded().cuMemFree(allocation.memory.address);
   } else {

@@ -1,5 +1,5 @@
 // Checks before the calls of a group are enqueued: whether their streams fit together, all of them captured or none,
-// and whether their channels have room on the device.
+// whether their channels have room on the device, and whether all devices may access the buffers that they would.
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -83,10 +83,11 @@ Result<uint64_t> CaptureOf(const Device& device, CUstream stream) {
 Status PrepareOnGpus(std::vector<StreamCall>* calls) {
   AXCCL_RETURN_IF_ERROR(CheckStreams(calls));
   for (const StreamCall& call : *calls) {
-    if (call.local || !IsCreated(*call.channel)) continue;
     auto* const rank = static_cast<CudaRank*>(call.device);
+    if (call.local || !(IsCreated(*call.channel) || rank->links().SharesBuffers())) continue;
     const std::lock_guard lock(rank->launching());
-    AXCCL_RETURN_IF_ERROR(rank->ChannelOf(call.channel, CudaPlace::kCreated).status());
+    AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank->ChannelOf(call.channel, PlaceOf(call)));
+    AXCCL_RETURN_IF_ERROR(channel->CheckBuffers(call.call));
   }
   return Status();
 }

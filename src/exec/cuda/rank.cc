@@ -22,15 +22,11 @@ using device::cuda::Driver;
 using device::cuda::Scope;
 namespace cuda = kernels::cuda;
 
-// Small blocks go through the memory of the library.
-uint64_t SharingOf(uint64_t block_bytes, uint64_t sharing) { return block_bytes > cuda::kPackedBytes ? sharing : 0; }
-
-Status CheckViews(const Device& device, uint64_t sharing, const ViewList& views) {
+Status CheckViews(const Device& device, const ViewList& views) {
   for (const ViewOperand& operand : views.operands) {
     if (operand.block_bytes == 0) continue;
-    const uint64_t by = SharingOf(operand.block_bytes, sharing);
-    if (operand.input != nullptr) AXCCL_RETURN_IF_ERROR(CheckShared(device, operand.input, by, "data of an input"));
-    if (operand.output != nullptr) AXCCL_RETURN_IF_ERROR(CheckShared(device, operand.output, by, "data of an output"));
+    if (operand.input != nullptr) AXCCL_RETURN_IF_ERROR(CheckPointer(device, operand.input, "data of an input"));
+    if (operand.output != nullptr) AXCCL_RETURN_IF_ERROR(CheckPointer(device, operand.output, "data of an output"));
   }
   return Status();
 }
@@ -164,15 +160,14 @@ Status CudaRank::CheckCall(const Call& call) const {
   if (call.callback != nullptr)
     return MakeStatus(Code::kInvalidUsage, "%s: argument op is a callback, and callbacks run on host ranks only",
                       DescribeCall(call).c_str());
-  if (call.views != nullptr) return CheckViews(*device_, links_.sharing(), *call.views);
+  if (call.views != nullptr) return CheckViews(*device_, *call.views);
   if (call.count == 0) return Status();
   const bool message = call.kind == plan::Kind::kSendRecv;
   const plan::Contract contract{call.kind, options_.ranks, call.root};
   const bool reads = message ? call.input != nullptr : plan::InputBlocks(contract, options_.rank) != 0;
   const bool writes = message ? call.output != nullptr : plan::OutputBlocks(contract, options_.rank) != 0;
-  const uint64_t sharing = SharingOf(call.count * ElementSize(call.type), links_.sharing());
-  if (reads) AXCCL_RETURN_IF_ERROR(CheckShared(*device_, call.input, sharing, "argument sendbuff"));
-  if (writes) AXCCL_RETURN_IF_ERROR(CheckShared(*device_, call.output, sharing, "argument recvbuff"));
+  if (reads) AXCCL_RETURN_IF_ERROR(CheckPointer(*device_, call.input, "argument sendbuff"));
+  if (writes) AXCCL_RETURN_IF_ERROR(CheckPointer(*device_, call.output, "argument recvbuff"));
   return Status();
 }
 

@@ -117,6 +117,11 @@ Result<uint64_t> CaptureOf(const device::cuda::Device& device, CUstream stream);
 // For a group (prepare.cc): returns an error unless the streams of all calls are part of one capture on each device, or
 // none is captured (the calls then record which it is), and unless there is room for all channels. Enqueues nothing.
 Status PrepareOnGpus(std::vector<StreamCall>* calls);
+inline CudaPlace PlaceOf(const StreamCall& call) {
+  if (call.local) return CudaPlace::kSelf;
+  if (IsCreated(*call.channel)) return CudaPlace::kCreated;
+  return call.call.kind == plan::Kind::kSendRecv ? CudaPlace::kPair : CudaPlace::kDefault;
+}
 // Must follow PrepareOnGpus (launch.cc): launches as few kernels as the number of devices and of calls on a channel
 // allows.
 Status LaunchOnGpus(const std::vector<StreamCall>& calls);

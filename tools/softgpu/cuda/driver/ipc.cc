@@ -120,7 +120,7 @@ CUresult OpenMemory(const ContextPtr& context, const Handle& handle, CUdeviceptr
   };
   for (Import& import : imports.all) {
     if (import.handle.server != handle.server) continue;
-    if (import.handle.key != handle.key) {
+    if (import.handle.key != handle.key || import.opened == 0) {
       if (!overlaps(import)) continue;
       Explain("the memory of an IPC handle is where other memory of that process was, which is still open here");
       return CUDA_ERROR_ALREADY_MAPPED;
@@ -205,11 +205,12 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
                                        [&](const Import& other) { return other.address == address; });
       if (import == imports.all.end()) return CUDA_ERROR_INVALID_VALUE;
       if (--import->opened > 0) return CUDA_SUCCESS;
-      imports.all.erase(import);
     }
-    // Other threads may open memory meanwhile, and launch work that this call waits for.
+    // Other threads may open other memory meanwhile, and launch work that this call waits for.
     SynchronizeContext(context);
     AddressSpace::Get().Erase(address, RangeKind::kImported);
+    std::lock_guard lock(imports.mutex);
+    std::erase_if(imports.all, [&](const Import& import) { return import.address == address && import.opened == 0; });
     return CUDA_SUCCESS;
   });
 }
