@@ -30,6 +30,10 @@ class Filter {
 
   // Whether the filter lets the algorithm or protocol be chosen for `kind`.
   bool Admits(plan::Kind kind, std::string_view name) const;
+  // Whether it does because its list names it, not because the list does not exclude it.
+  bool AdmitsByName(plan::Kind kind, std::string_view name) const {
+    return Admits(kind, name) && !list_[static_cast<size_t>(kind)].inverted;
+  }
 
  private:
   struct List {

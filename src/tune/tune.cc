@@ -352,10 +352,11 @@ Exclusion Chooser::Exclude(const Query& query, std::string_view algorithm, Pass 
   // NCCL_ALGO's "direct" also admits "pull" where ranks only read each other's buffers.
   // On GPUs its "ring" admits "ring_pull", as NCCL's, which uses buffers where it can.
   const bool on_gpus = machine_.peer_bytes_per_second > 0;
-  const std::string_view admitted_by = algorithm == algo::kPull && query.access == Access::kCall ? algo::kDirect
-                                       : algorithm == algo::kRingPull && on_gpus                 ? algo::kRing
-                                                                                                 : algorithm;
-  if (pass.filtered && !admits(algorithm) && !admits(admitted_by)) return Exclusion::kFilter;
+  const std::string_view stands_in_for = algorithm == algo::kPull && query.access == Access::kCall ? algo::kDirect
+                                         : algorithm == algo::kRingPull && on_gpus                 ? algo::kRing
+                                                                                                   : algorithm;
+  const bool stands_in = rule_->filter.AdmitsByName(query.contract.kind, stands_in_for);
+  if (pass.filtered && !admits(algorithm) && !stands_in) return Exclusion::kFilter;
   if (pass.paying && !Pays(query, algorithm)) return Exclusion::kNoGain;
   if (query.group_order && !rule_->costs->InGroupOrder(query, algorithm)) return Exclusion::kGroupOrder;
   return Exclusion::kNone;

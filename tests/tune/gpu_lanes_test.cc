@@ -65,6 +65,21 @@ TEST(GpuLanes, AreAtLeastTheLeastOfLargeOperations) {
   EXPECT_EQ(LaneCounts(*OfGpus(9, 5), Sum(1, 64 << 20)), (std::set<int>{5}));
 }
 
+// "ring" admits "ring_pull", unless a list excludes that.
+TEST(GpuRings, UseBuffersUnlessAListExcludesThat) {
+  const auto chosen = [](const char* filter, Access access) {
+    Query query = Sum(1, 64 << 20);
+    query.access = access;
+    return Chooser::Create(cost::GpuMachine(132, 1), filter, 2 << 20, kMostLanes).value()->Choose(query).algorithm;
+  };
+  EXPECT_EQ(chosen("ring", Access::kMapped), "ring_pull");
+  EXPECT_EQ(chosen("ring", Access::kNone), "ring");
+  EXPECT_EQ(chosen("ring_pull", Access::kMapped), "ring_pull");
+  EXPECT_EQ(chosen("^direct,pull,ring", Access::kMapped), "ring_pull");
+  for (const char* filter : {"^direct,pull,ring_pull", "^direct,pull,ring,ring_pull"})
+    EXPECT_NE(chosen(filter, Access::kMapped), "ring_pull") << filter;
+}
+
 // What travels brings its own flags then, which only oneshot's slots do.
 TEST(GpuLanes, SmallBlocksGoByOneshot) {
   const auto chosen = [](plan::Kind kind, uint64_t bytes) {

@@ -10,7 +10,9 @@ from gpu_check.steps import Failed, LeftOut, Outcome, Table, tail
 
 TOOL = "ncu"
 SECTIONS = ["LaunchStats", "Occupancy", "SpeedOfLight", "MemoryWorkloadAnalysis", "WarpStateStats"]
-SKIPPED_LAUNCHES = 2  # the first calls map buffers
+# The empty ones that load the kernel's two entries, and as many calls: the first ones find things out.
+SKIPPED_LAUNCHES = 2 + 2
+ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "0"}  # one kernel for all ranks; those of several devices wait for each other
 # Operation and bytes: an interpreted reduction, an interpreted copy, and a small call.
 CASES = [("all_reduce", 64 << 20), ("all_gather", 64 << 20), ("all_reduce", 64)]
 NO_COUNTERS = "ERR_NVGPUCTRPERM"

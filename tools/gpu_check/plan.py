@@ -94,7 +94,7 @@ class Plan:
     def profiles(self):
         return [command_step(f"profile of {operation} of {size_name(size)}", LONGEST, kernel_profile.command(module(
             "bench", "--library", LIBRARY, "--ranks", 8, "--operations", operation, "--sizes", size, "--iterations", 5,
-            "--rounds", 1)), "profile", needs="gpu", AXCCL_TIMEOUT=60) for operation, size in kernel_profile.CASES]
+            "--rounds", 1)), "profile", needs="gpu", AXCCL_TIMEOUT=60, **kernel_profile.ENVIRONMENT) for operation, size in kernel_profile.CASES]
 
     def works(self):
         short = [size for size in (64, 4 << 10, 64 << 10, 1 << 20, 64 << 20) if size <= self.max_bytes]
