@@ -432,9 +432,11 @@ struct Small {
   // The blocks that it keeps until it writes its output.
   AXCCL_HD uint32_t kept() const { return TakesAll() ? ranks : (does & (kTakes | kKeepsOwn)) != 0 ? 1 : 0; }
   AXCCL_HD uint32_t KeptBytes() const { return kept() * ((bytes + 15u) / 16 * 16); }
-  // What it waits for: pairs of words, and lines of all ranks.
-  AXCCL_HD uint32_t pairs() const { return (PackedWords(bytes) + 1) / 2; }
-  AXCCL_HD uint32_t items() const { return sources() * pairs() + ranks; }
+  // Larger blocks travel in rows, and are not kept.
+  AXCCL_HD bool InRows() const { return bytes > kPackedBytes; }
+  // What it waits for: pairs of words, or rows, and lines of all ranks.
+  AXCCL_HD uint32_t pieces() const { return InRows() ? PackedRows(bytes) : (PackedWords(bytes) + 1) / 2; }
+  AXCCL_HD uint32_t items() const { return sources() * pieces() + ranks; }
 };
 static_assert(sizeof(Small) == 8);
 inline constexpr uint32_t kMostKeptBytes = 6 << 10;

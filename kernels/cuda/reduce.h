@@ -66,27 +66,6 @@ AXCCL_DEVICE void CopyAligned(const Move& move, const Pieces& pieces) {
   }
 }
 
-// The piece at a place of rows: its bytes, and its offset in an operand that is not a slot of rows. There is none at
-// the places of flags, nor beyond the end, where rows are added so that whole warps store.
-AXCCL_DEVICE uint32_t PieceAt(uint32_t place, uint32_t bytes, uint32_t* at) {
-  *at = 16 * (place - place / kRowPlaces);
-  return IsOfFlag(place) || *at >= bytes ? 0 : bytes - *at < 16 ? bytes - *at : 16;
-}
-
-AXCCL_DEVICE Raw LoadPiece(const uint8_t* from, uint32_t place, const Pieces& pieces) {
-  uint32_t at;
-  const uint32_t size = PieceAt(place, pieces.bytes, &at);
-  if (IsRowed(from)) return size != 0 ? LoadRaw(RowPlace(from) + 16 * place) : Raw{};
-  return size == 16 && pieces.aligned != 0 ? LoadRaw(from + at) : LoadPart(from + at, size, pieces.word);
-}
-
-AXCCL_DEVICE void StorePiece(uint8_t* to, uint32_t place, const Raw& piece, const Pieces& pieces) {
-  uint32_t at;
-  const uint32_t size = PieceAt(place, pieces.bytes, &at);
-  if (size == 16 && pieces.aligned != 0) return StoreRaw(to + at, piece);
-  StorePart(to + at, piece, size, pieces.word, 0);
-}
-
 AXCCL_DEVICE void StorePlace(uint8_t* slot, uint32_t place, uint32_t places, const Raw& piece, uint64_t flag) {
   StoreRow(place < places ? RowPlace(slot) + 16 * place : nullptr, IsOfFlag(place) ? FlagPlace(flag) : piece);
 }

@@ -4,7 +4,8 @@
 // It is for plans in which every rank publishes at most one packed slot of words and signals all ranks once, or one for
 // each of them and signals each, and waits for all of them. What it needs of the channel and the program is loaded
 // together. Then each thread waits for two words or a line of one rank, and what has come stays in shared memory, where
-// it is reduced in the order of the ranks.
+// it is reduced in the order of the ranks. Of larger blocks, each thread waits for a row; they are reduced or copied
+// from where they are.
 //
 // Words, lines and counters are those of the interpreter, so ranks that go different ways meet. Whatever is unusual is
 // left to the interpreter: the members have not met, a barrier must come first, the channel is broken, a rank does not
@@ -24,9 +25,42 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/movers.h"
 #include "kernels/cuda/packed.h"
+#include "kernels/cuda/pieces.h"
 #include "kernels/cuda/primitives.h"
 
 namespace axccl::kernels::cuda {
+
+// ---- blocks that travel in rows ----
+
+// The slot of rows of a rank, which is that of the first endpoint.
+AXCCL_DEVICE uint8_t* RowsOfRank(const Task& task, uint32_t copy, uint32_t rank) {
+  const auto* const rows = reinterpret_cast<const uint64_t*>(&task.channel->members()[rank].rows);
+  return reinterpret_cast<uint8_t*>(LoadRelaxed(rows)) + copy * kRowedSlotBytes;
+}
+
+// Where the block of a rank is.
+AXCCL_DEVICE uint8_t* SourceOfRank(const Task& task, const Small& small, uint32_t copy, uint32_t rank) {
+  const bool is_input = rank == small.self && (small.does & Small::kScales) == 0;
+  return is_input ? static_cast<uint8_t*>(const_cast<void*>(task.input)) : Tagged(RowsOfRank(task, copy, rank), true);
+}
+
+// Copies all blocks to the output.
+AXCCL_DEVICE_CALL inline void CopyFromRows(const Task& task, const Small small, uint32_t copy) {
+  const uint32_t places = PackedRows(small.bytes) * kRowPlaces;
+#pragma unroll 1
+  for (uint32_t i = ThreadIndex(); i < small.kept() * places; i += NumThreads()) {
+    const uint32_t block = i / places;
+    uint8_t* const from = SourceOfRank(task, small, copy, small.first() + block);
+    uint8_t* const to = static_cast<uint8_t*>(task.output) + block * small.bytes;
+    if (to == from) continue;
+    uint8_t* const both[] = {to, IsRowed(from) ? to : from};
+    Pieces pieces = Pieces::Of(both, 2, small.bytes, 1);
+    if (pieces.head != 0) pieces.aligned = 0;  // pieces begin where those of rows do
+    StorePiece(to, i % places, LoadPiece(from, i % places, pieces), pieces);
+  }
+}
+
+// ---- the call ----
 
 class SmallCall {
  public:
@@ -55,15 +89,20 @@ class SmallCall {
   AXCCL_DEVICE void StoreOutput(uint64_t at, uint32_t word, uint32_t data) const;
   AXCCL_DEVICE void Publish(const Found& found, uint32_t first_word);
   AXCCL_DEVICE void PublishForEach(const Found& found, uint32_t first_word);
-  AXCCL_DEVICE void PublishScaled(const Found& found);
+  AXCCL_DEVICE void PublishByMove(const Found& found);
   AXCCL_DEVICE void Signal(const Found& found, uint32_t endpoint) const;
   AXCCL_DEVICE void SignalAll(const Found& found) const;
-  AXCCL_DEVICE void DescribeMove() const;
+  AXCCL_DEVICE uint8_t* RowsOf(const Found& found, uint32_t rank) const { return RowsOfRank(task_, Copy(found), rank); }
+  AXCCL_DEVICE uint8_t* SourceOf(const Found& found, uint32_t rank) const {
+    return SourceOfRank(task_, small_, Copy(found), rank);
+  }
+  AXCCL_DEVICE void DescribeMove(const Found& found) const;
   AXCCL_DEVICE uint32_t RankOf(uint32_t item) const;
   AXCCL_DEVICE bool IsOfCall(const Found& found, const Pair& line) const;
   AXCCL_DEVICE bool Await(const Found& found, uint32_t item, const Pair& member);
   AXCCL_DEVICE bool AwaitAll(const Found& found, Pair member);
-  AXCCL_DEVICE void WriteOutput();
+  AXCCL_DEVICE bool AwaitRow(const Found& found, uint32_t rank, uint32_t row) const;
+  AXCCL_DEVICE void WriteOutput(const Found& found);
   AXCCL_DEVICE void Advance(const Found& found) const;
 
   AXCCL_DEVICE bool Does(uint32_t what) const { return (small_.does & what) != 0; }
@@ -142,7 +181,8 @@ AXCCL_DEVICE bool SmallCall::Run() {
   const uint32_t first_rank = first_item < small_.items() ? RankOf(first_item) : small_.self;
   const Pair member = LoadPair(reinterpret_cast<const uint64_t*>(task_.channel->members() + first_rank));
   uint32_t first_word = 0;
-  const bool reads_input = Does(Small::kPublishes | Small::kKeepsOwn) && !Does(Small::kScales);
+  const bool by_words = !Does(Small::kScales) && !small_.InRows();
+  const bool reads_input = Does(Small::kPublishes | Small::kKeepsOwn) && by_words;
   if (first_item < own_words() && reads_input) {
     const uint32_t block = Does(Small::kForEach) ? first_item / words() : 0;
     first_word = LoadInput(block * small_.bytes, first_item - block * words());
@@ -150,10 +190,10 @@ AXCCL_DEVICE bool SmallCall::Run() {
   if (!IsUsual(found)) return false;
   Publish(found, first_word);
   SignalAll(found);
-  if (IsLast() && Does(Small::kReduces)) DescribeMove();
+  if (Does(Small::kReduces)) DescribeMove(found);
   const bool came = AwaitAll(found, member);
   if (BarrierCount(!came) != 0) return false;
-  WriteOutput();
+  WriteOutput(found);
   if (IsLast()) Advance(found);
   return true;
 }
@@ -174,7 +214,8 @@ AXCCL_DEVICE uint32_t SmallCall::LoadInput(uint32_t at, uint32_t word) const {
 
 AXCCL_DEVICE void SmallCall::Publish(const Found& found, uint32_t first_word) {
   if (!Does(Small::kPublishes | Small::kKeepsOwn)) return;
-  if (Does(Small::kScales)) return PublishScaled(found);
+  if (small_.InRows() ? Does(Small::kPublishes) : Does(Small::kScales)) return PublishByMove(found);
+  if (small_.InRows()) return;
   if (Does(Small::kForEach)) return PublishForEach(found, first_word);
   uint64_t* const slot = SlotOf(found.self, found, 0);
   const uint64_t flag = PackedFlag(found.now.second);
@@ -200,33 +241,40 @@ AXCCL_DEVICE void SmallCall::PublishForEach(const Found& found, uint32_t first_w
   }
 }
 
-// Sets the factor of a move's source, and all else that depends on the type. Called by one thread.
-AXCCL_DEVICE_CALL inline void DescribeSource(Move* in_shared, DataType type, Scaling scaling, const void* pointer,
-                                             uint64_t scalar, uint32_t ranks, uint32_t bytes) {
+// Sets all that depends on the type, and, if a source is scaled, its factor. Called by one thread.
+AXCCL_DEVICE_CALL inline void DescribeType(Move* in_shared, const Task& task, uint32_t ranks, uint32_t bytes,
+                                           bool scaled) {
   Move& move = InShared(*in_shared);
+  const DataType type = task.type;
   move.type = type;
   move.element = ElementBytes(type);
   move.count = bytes / move.element;
-  move.factor[1] = scaling == Scaling::kAverage ? Mean(type, ranks) : GivenFactor(type, pointer, scalar, move.element);
+  move.scaled = scaled;
+  if (!scaled) return;
+  move.factor[1] = task.scaling == Scaling::kAverage
+                       ? Mean(type, ranks)
+                       : GivenFactor(type, task.scalar_pointer, task.scalar, move.element);
 }
 
-// As the interpreter does it.
-AXCCL_DEVICE void SmallCall::PublishScaled(const Found& found) {
+// In rows, or scaled; as the interpreter does it.
+AXCCL_DEVICE void SmallCall::PublishByMove(const Found& found) {
   Move& move = block_.moves[1];
   if (IsLast()) {
-    DescribeSource(&move, task_.type, task_.scaling, task_.scalar_pointer, task_.scalar, small_.ranks, small_.bytes);
-    move.place[0] = Tagged(reinterpret_cast<uint8_t*>(SlotOf(found.self, found, 0)), false);
+    const bool rows = small_.InRows();
+    DescribeType(&move, task_, small_.ranks, small_.bytes, Does(Small::kScales));
+    move.place[0] = rows ? Tagged(RowsOf(found, small_.self), true)
+                         : Tagged(reinterpret_cast<uint8_t*>(SlotOf(found.self, found, 0)), false);
     move.place[1] = static_cast<uint8_t*>(const_cast<void*>(task_.input));
-    move.flag = PackedFlag(found.now.second);
+    move.packing = rows ? Packing::kRows : Packing::kWords;
+    move.flag = rows ? RowFlag(found.now.second) : PackedFlag(found.now.second);
     move.divisor = 0;
     move.num_dst = move.num_src = 1;
     move.combine = task_.combine;
     move.round_factored = task_.group_order != 0;
-    move.scaled = true;
     move.scales_result = false;
   }
   Barrier();
-  ReduceElements(move);
+  MoveElements(move);
 }
 
 // By all threads: the last ones have the least to do besides.
@@ -248,11 +296,11 @@ AXCCL_DEVICE void SmallCall::Signal(const Found& found, uint32_t endpoint) const
 
 // ---- what comes from the others ----
 
-// The items that threads wait for: the words of all sources in pairs, one source after the other, and then a line of
-// each rank.
+// The items that threads wait for: the words of all sources in pairs, or their rows, one source after the other, and
+// then a line of each rank.
 AXCCL_DEVICE uint32_t SmallCall::RankOf(uint32_t item) const {
-  const uint32_t in_words = small_.sources() * small_.pairs();
-  return item < in_words ? small_.first() + item / small_.pairs() : item - in_words;
+  const uint32_t pieces = small_.sources() * small_.pieces();
+  return item < pieces ? small_.first() + item / small_.pieces() : item - pieces;
 }
 
 // See Interpreter::Matches, which also finds the mismatch.
@@ -264,9 +312,10 @@ AXCCL_DEVICE bool SmallCall::IsOfCall(const Found& found, const Pair& line) cons
 
 AXCCL_DEVICE bool SmallCall::Await(const Found& found, uint32_t item, const Pair& member) {
   const uint32_t rank = RankOf(item), flag = PackedFlag(found.now.second);
-  const bool is_line = item >= small_.sources() * small_.pairs();
+  const bool is_line = item >= small_.sources() * small_.pieces();
   if (rank == small_.self && (is_line || !Does(Small::kScales))) return true;
-  const uint32_t word = 2 * (item - (rank - small_.first()) * small_.pairs());
+  const uint32_t piece = item - (rank - small_.first()) * small_.pieces(), word = 2 * piece;
+  if (!is_line && small_.InRows()) return AwaitRow(found, rank, piece);
   const uint32_t endpoint = Does(Small::kForEach) && rank != small_.self ? small_.Between(rank, small_.self) : 0;
   const uint64_t* const from = is_line ? LineOf(member, found, endpoint) : SlotOf(member, found, endpoint) + word;
 #pragma unroll 1
@@ -279,6 +328,15 @@ AXCCL_DEVICE bool SmallCall::Await(const Found& found, uint32_t item, const Pair
       Kept(rank, word + 1) = static_cast<uint32_t>(pair.second);
       return true;
     }
+  }
+  return false;
+}
+
+AXCCL_DEVICE bool SmallCall::AwaitRow(const Found& found, uint32_t rank, uint32_t row) const {
+  const uint64_t* const flag = FlagOfRow(RowsOf(found, rank), row);
+#pragma unroll 1
+  for (uint32_t polls = 0; polls < SmallPolls(); ++polls) {
+    if (LoadFlagged(flag) == RowFlag(found.now.second)) return true;
   }
   return false;
 }
@@ -296,11 +354,16 @@ AXCCL_DEVICE bool SmallCall::AwaitAll(const Found& found, Pair member) {
 
 // ---- the end ----
 
-// By one thread.
-AXCCL_DEVICE void SmallCall::DescribeMove() const {
+AXCCL_DEVICE void SmallCall::DescribeMove(const Found& found) const {
   Move& move = block_.moves[0];
+#pragma unroll 1
+  for (uint32_t rank = ThreadIndex(); small_.InRows() && rank < small_.ranks; rank += NumThreads())
+    move.place[1 + rank] = SourceOf(found, rank);
+  if (!IsLast()) return;
+  if (small_.InRows()) DescribeType(&move, task_, small_.ranks, small_.bytes, false);
   move.place[0] = static_cast<uint8_t*>(task_.output);
   move.divisor = task_.scaling == Scaling::kAverage && !IsFloat(ScalarType(task_.type)) ? small_.ranks : 0;
+  move.num_dst = 1;
   move.num_src = small_.ranks;
   move.type = task_.type;
   move.combine = task_.combine;
@@ -317,8 +380,12 @@ AXCCL_DEVICE void SmallCall::StoreOutput(uint64_t at, uint32_t word, uint32_t da
   }
 }
 
-AXCCL_DEVICE void SmallCall::WriteOutput() {
-  if (Does(Small::kReduces)) return ReduceKeptElements(block_.moves[0], block_.strands, small_.bytes);
+AXCCL_DEVICE void SmallCall::WriteOutput(const Found& found) {
+  if (Does(Small::kReduces)) {
+    return small_.InRows() ? ReduceElements(block_.moves[0])
+                           : ReduceKeptElements(block_.moves[0], block_.strands, small_.bytes);
+  }
+  if (small_.InRows()) return CopyFromRows(task_, small_, Copy(found));
 #pragma unroll 1
   for (uint32_t i = ThreadIndex(); i < small_.kept() * words(); i += NumThreads()) {
     const uint32_t block = i / words(), word = i - block * words();
@@ -339,8 +406,10 @@ AXCCL_DEVICE void SmallCall::Advance(const Found& found) const {
   state.turn = found.now.second + 1;
   state.last = Next(found);
   if (found.wait == 0) return;
-  state.packed[0] = found.meeting.second + 1;
-  StoreRelaxed(&reinterpret_cast<Wait*>(found.wait)->packed[0], found.meeting.second + 1);
+  const bool rows = small_.InRows();
+  const uint64_t packed = (rows ? LoadRelaxed(&state.packed[1]) : found.meeting.second) + 1;
+  state.packed[rows ? 1 : 0] = packed;
+  StoreRelaxed(&reinterpret_cast<Wait*>(found.wait)->packed[rows ? 1 : 0], packed);
 }
 
 // Makes the call of the block's only strand in the short way, if it has one and may.

@@ -24,7 +24,7 @@ namespace cuda = kernels::cuda;
 
 // What a strand moves, in the places of its rows if it has some.
 uint64_t BytesOfStrand(const cuda::Task& task) {
-  if (task.small.does != 0) return task.small.items() * 16;
+  if (task.small.does != 0 && !task.small.InRows()) return task.small.items() * 16;
   const plan::Partition& cut = task.cut.partition;
   uint32_t lanes = cut.lanes;  // the least of all programs
   if (task.staged != nullptr) lanes = std::min(lanes, task.staged_cut.partition.lanes);

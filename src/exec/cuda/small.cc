@@ -166,8 +166,16 @@ bool Scales(const kernels::cuda::Task& task) {
 }
 
 bool MayBeSmall(const kernels::cuda::Task& task) {
-  return task.cut.packing == kernels::cuda::Packing::kWords && task.views == nullptr && task.sliced == nullptr &&
+  return task.cut.packing != kernels::cuda::Packing::kNone && task.views == nullptr && task.sliced == nullptr &&
          task.staged == nullptr;
+}
+
+// Whether its blocks are packed as their size says, and a kernel has room for what it needs of all.
+bool Fits(const Small& small, kernels::cuda::Packing packing) {
+  using kernels::cuda::Packing;
+  if (packing != (small.InRows() ? Packing::kRows : Packing::kWords)) return false;
+  if (!small.InRows()) return small.KeptBytes() <= kernels::cuda::kMostKeptBytes;
+  return (small.does & Small::kForEach) == 0 && small.ranks + 1u <= kernels::cuda::kMaxOperands;
 }
 
 }  // namespace
@@ -180,7 +188,7 @@ Small LowerTask(const LoweredProgram& program, const kernels::cuda::Task& task) 
   if (!MayBeSmall(task)) return {};
   Small small = Scales(task) ? program.scaled : program.plain;
   small.bytes = static_cast<uint16_t>(task.cut.partition.count * ElementSize(task.type));
-  return small.KeptBytes() <= kernels::cuda::kMostKeptBytes ? small : Small{};
+  return Fits(small, task.cut.packing) ? small : Small{};
 }
 
 }  // namespace axccl::exec

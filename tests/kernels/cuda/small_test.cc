@@ -62,6 +62,17 @@ TEST(CudaSmall, SaysWhatRanksDo) {
   EXPECT_EQ(Lower({Kind::kSendRecv, 2, 0}, 1).does, Small::kIsSmall | Small::kTakes);
 }
 
+// Rows take no memory of the block, so that of all ranks may be as large as a step's operands allow.
+TEST(CudaSmall, TakesRowsOfManyRanks) {
+  const auto does = [](Kind kind, int ranks) {
+    const auto program = ProgramOf({kind, ranks, 0}, "oneshot", 0);
+    return LowerTask(LowerProgram(*program), TaskOf(8192, Packing::kRows)).does;
+  };
+  EXPECT_EQ(does(Kind::kAllReduce, 64), Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kReduces);
+  EXPECT_EQ(does(Kind::kAllGather, 64), Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kGathers);
+  EXPECT_EQ(does(Kind::kReduceScatter, 2), 0) << "a slot of rows for each other rank";
+}
+
 // These publish a block for each rank.
 TEST(CudaSmall, PublishesForEach) {
   constexpr int kAll = Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kForEach;
@@ -93,6 +104,9 @@ TEST(CudaSmall, LeavesOtherCallsToTheInterpreter) {
   EXPECT_TRUE(lowers(TaskOf(512)));
   EXPECT_FALSE(lowers(TaskOf(512, Packing::kRows)));
   EXPECT_FALSE(lowers(TaskOf(512, Packing::kNone)));
+  EXPECT_TRUE(lowers(TaskOf(513, Packing::kRows)));
+  EXPECT_TRUE(lowers(TaskOf(8192, Packing::kRows)));
+  EXPECT_FALSE(lowers(TaskOf(513, Packing::kNone)));
   EXPECT_EQ(Lower({Kind::kAllReduce, 12, 0}, 0, 512).KeptBytes(), kernels::cuda::kMostKeptBytes);
   EXPECT_EQ(Lower({Kind::kAllReduce, 13, 0}, 0, 512).does, 0) << "more than a block keeps";
   for (const std::string_view algorithm : algo::Algorithms(Kind::kAllReduce)) {
