@@ -171,7 +171,7 @@ AXCCL_DEVICE bool SmallCall::IsUsual(const Found& found) const {
                        static_cast<uint32_t>(found.run.second),
                        static_cast<uint32_t>(found.run.second >> 32)};
   if (broken || unmet || NeedsBarrier(last, Next(found))) return false;
-  return (found.own_run >> 16 & 0xff) != 0 && PackedFlag(found.now.second) != 0;
+  return (found.own_run >> 16 & 0xff) >= static_cast<uint32_t>(task_.cut.packing) && PackedFlag(found.now.second) != 0;
 }
 
 AXCCL_DEVICE bool SmallCall::Run() {

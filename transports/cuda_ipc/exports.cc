@@ -71,7 +71,7 @@ Result<Exports::KnownMap::iterator> Exports::Know(CUdeviceptr pointer, uint64_t 
   if (known == known_.end()) {
     Add(range);
     known = known_.find({range.base, range.bytes});
-    if (known != known_.end()) *added = range;
+    *added = range;
   }
   if (known == known_.end())
     return MakeStatus(Code::kInvalidUsage, "rank %zu shares %u allocations already, the most at a time", rank_,

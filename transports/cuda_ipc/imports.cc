@@ -11,8 +11,8 @@ namespace {
 
 using device::cuda::Device;
 
-// For memory that cannot be opened yet.
-constexpr std::chrono::seconds kPatience(1);
+// For memory that cannot be opened yet; after that, it is tried as often.
+constexpr std::chrono::seconds kUntilRefused(1);
 
 // Closes in the background, because closing waits for kernels.
 void CloseLater(const Device& device, const Imported& imported) {
@@ -51,7 +51,7 @@ Status Imports::Look() {
 
 // What has gone is closed first, because new memory may be at its addresses, which the driver refuses to open until
 // that is done. To close waits for kernels, which may themselves wait for the new memory, and others may have it open:
-// so patience ends.
+// so after a while this rank says that it cannot use it, and tries again now and then.
 Status Imports::LookAt(size_t rank) {
   std::vector<Taken>& all = seen_[rank].taken;
   all.resize(ExportTable::kNumbers);
@@ -63,9 +63,11 @@ Status Imports::LookAt(size_t rank) {
     // It may take memory back that kernels here still use, so that stays mapped until this object ends.
     const std::atomic<uint32_t>* const error = peers_[rank].error;
     if (error != nullptr && error->load(std::memory_order_acquire) != 0) return Status();
-    if (taken.mapped) CloseLater(device_, taken.imported);
-    taken = {0, {}, false, taken.refused, taken.since};
-    peers_[rank_].table->Answer(rank, number)->store(0, std::memory_order_release);
+    if (generation == 0 || generation != taken.refused) {
+      if (taken.mapped) CloseLater(device_, taken.imported);
+      taken = {};
+      peers_[rank_].table->Answer(rank, number)->store(0, std::memory_order_release);
+    }
     if (generation != 0) came.emplace_back(number, generation);
   }
   Status status;
@@ -77,7 +79,7 @@ Status Imports::LookAt(size_t rank) {
   return status;
 }
 
-// kInProgress: not yet, and there is no answer.
+// kInProgress: not yet.
 Status Imports::Take(size_t rank, uint32_t number, uint64_t generation) {
   const Peer& peer = peers_[rank];
   const ExportTable::Entry& entry = peer.table->entries[number];
@@ -87,21 +89,30 @@ Status Imports::Take(size_t rank, uint32_t number, uint64_t generation) {
   // The entry changed meanwhile. It will be read again, because that change was counted after the ones seen here.
   if (entry.generation.load(std::memory_order_relaxed) != generation) return Status();
   Taken& taken = seen_[rank].taken[number];
+  const auto now = std::chrono::steady_clock::now();
+  if (taken.refused == generation && now < taken.again) return MakeStatus(Code::kInProgress, "refused a while ago");
   const Result<CUdeviceptr> address = Map(peer, base, handle, &taken);
-  if (address.status().code() == Code::kInProgress) {
-    const auto now = std::chrono::steady_clock::now();
+  const Status status = address.status();
+  if (status.code() == Code::kInProgress) {
     if (std::exchange(taken.refused, generation) != generation) taken.since = now;
-    if (now - taken.since < kPatience) return address.status();
+    if (now - taken.since < kUntilRefused) return status;
+    taken.again = now + kUntilRefused;
+    if (!std::exchange(taken.told, true)) Tell(rank, number, generation, status);
+    return status;
   }
   taken.generation = generation;
-  if (address.ok()) {
-    AXCCL_RETURN_IF_ERROR(PutAddress(rank, number, address.value()));
-  } else if (!std::exchange(explained_, true)) {
-    AXCCL_INFO(kReg, "rank %zu on CUDA device %d does not map memory of rank %zu: %.*s", rank_, device_.ordinal(), rank,
-               static_cast<int>(address.status().message().size()), address.status().message().data());
-  }
-  peers_[rank_].table->Answer(rank, number)->store(2 * generation + address.ok(), std::memory_order_release);
+  taken.refused = 0;
+  if (address.ok()) AXCCL_RETURN_IF_ERROR(PutAddress(rank, number, address.value()));
+  Tell(rank, number, generation, status);
   return Status();
+}
+
+// Answers whether this rank can use the allocation.
+void Imports::Tell(size_t rank, uint32_t number, uint64_t generation, const Status& status) {
+  if (!status.ok() && !std::exchange(explained_, true))
+    AXCCL_INFO(kReg, "rank %zu on CUDA device %d does not map memory of rank %zu: %.*s", rank_, device_.ordinal(), rank,
+               static_cast<int>(status.message().size()), status.message().data());
+  peers_[rank_].table->Answer(rank, number)->store(2 * generation + status.ok(), std::memory_order_release);
 }
 
 Status Imports::PutAddress(size_t rank, uint32_t number, CUdeviceptr address) const {

@@ -43,9 +43,10 @@ class Imports {
     uint64_t generation = 0;
     Imported imported;
     bool mapped = false;
-    // The generation that cannot be opened yet, and since when.
+    // The generation that cannot be opened yet, since when, when to try again, and whether the answer says so.
     uint64_t refused = 0;
-    std::chrono::steady_clock::time_point since{};
+    std::chrono::steady_clock::time_point since{}, again{};
+    bool told = false;
   };
   struct Seen {
     uint64_t changes = 0;
@@ -56,6 +57,7 @@ class Imports {
       : device_(device), rank_(rank), peers_(std::move(peers)), seen_(peers_.size()) {}
   Status LookAt(size_t rank);
   Status Take(size_t rank, uint32_t number, uint64_t generation);
+  void Tell(size_t rank, uint32_t number, uint64_t generation, const Status& status);
   Status PutAddress(size_t rank, uint32_t number, CUdeviceptr address) const;
   Result<CUdeviceptr> Map(const Peer& peer, uint64_t base, const Handle& handle, Taken* taken) const;
 

@@ -124,7 +124,9 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
 cuda::Packing CudaChannel::ChoosePackingOf(const Call& call, const Prepared& prepared, cuda::Packing of_program) const {
   const bool has_room = of_program != cuda::Packing::kWords || place_ == CudaPlace::kDefault;
   if (members_->inbox() != nullptr || call.views != nullptr || !has_room) return cuda::Packing::kNone;
-  return ChoosePacking(prepared, call.count * ElementSize(call.type), call.kind, parts_.links->protocols());
+  const uint64_t bytes = call.count * ElementSize(call.type);
+  const cuda::Packing packing = ChoosePacking(prepared, bytes, call.kind, parts_.links->protocols());
+  return packing <= of_program ? packing : cuda::Packing::kNone;
 }
 
 // Whether adapters reach its slots between machines on the devices. The same on all ranks.
@@ -149,8 +151,9 @@ Status CudaChannel::CheckBuffers(const Call& requested) {
   if (sharing_ == 0) return Status();
   Call call = requested;
   call.group_order = (call.group_order || channel_->group_order()) && call.OrderMatters();
-  AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, nullptr));
-  return prepared->program->plan->schedule.direct ? CheckShared(call) : Status();
+  const Result<const Prepared*> prepared = Prepare(&call, nullptr);
+  // What else is wrong is found where it also ends the communicator.
+  return prepared.ok() && prepared.value()->program->plan->schedule.direct ? CheckShared(call) : Status();
 }
 
 Status CudaChannel::CheckShared(const Call& call) const {

@@ -49,8 +49,6 @@ class CudaChannel {
   // Returns an error if other devices of the process would use a buffer that they may not access. Must precede
   // MakeTask.
   Status CheckBuffers(const Call& call);
-  // The same for a plan on buffers.
-  Status CheckShared(const Call& call) const;
 
   // Makes a task, in that place, for a stage of a call that copy engines make: a barrier that compares `signature`.
   Result<kernels::cuda::Task> MakeStageTask(const Call& call, uint32_t signature, bool captured);
@@ -84,6 +82,7 @@ class CudaChannel {
   bool AdaptersReach() const;
   bool AddressesBuffers() const;
   uint64_t SharingDevices() const;
+  Status CheckShared(const Call& call) const;
   // `direct`: the result of PrepareDirect, which stays in the cache.
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
   Result<const Prepared*> PrepareDirect(const Call& call);

@@ -184,7 +184,6 @@ Status CudaPipeline::MakePart(const PipelinePart& part, const Layout& layout, st
   sliced.num_out = static_cast<uint32_t>(layout.num[kOut]);
   std::memcpy(image + layout.sliced, &sliced, sizeof(sliced));
   AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank_->ChannelOf(part.channel, CudaPlace::kPipeline));
-  AXCCL_RETURN_IF_ERROR(channel->CheckShared(part.call));
   const Lent table{image + layout.table, memory_ + layout.table};
   Part made{part.channel, part.call, part.program->algorithm, stamps, {}, nullptr, nullptr, nullptr};
   AXCCL_ASSIGN_OR_RETURN(made.task, channel->MakeSlicedTask(part, table, memory_ + layout.sliced, stamps));

@@ -24,9 +24,10 @@ struct Known {
 };
 
 // By address, in pieces of 2 MiB: allocations are in few of them.
-using KnownAllocations = std::array<Known, 64>;
-Known& PlaceFor(uint64_t address) {
-  return PerThread<KnownAllocations>::Get()[Mix(kHashSeed, address >> 21) % std::tuple_size_v<KnownAllocations>];
+using KnownAllocations = std::array<Known, 256>;
+Known& PlaceFor(const Device& device, uint64_t address) {
+  const uint64_t hash = Mix(Mix(kHashSeed, static_cast<uint64_t>(device.ordinal())), address >> 21);
+  return PerThread<KnownAllocations>::Get()[hash % std::tuple_size_v<KnownAllocations>];
 }
 
 Status Ask(const Device& device, const void* pointer, const char* name, Known* known) {
@@ -88,7 +89,7 @@ Status CheckPointer(const Device& device, const void* pointer, const char* name)
 
 Status CheckShared(const Device& device, const void* pointer, uint64_t peers, const char* name) {
   const auto address = reinterpret_cast<uint64_t>(pointer);
-  Known& known = PlaceFor(address);
+  Known& known = PlaceFor(device, address);
   if (!known.Has(device, address)) AXCCL_RETURN_IF_ERROR(Ask(device, pointer, name, &known));
   if (!known.Has(device, address)) return Status();  // of the host, and not known to CUDA
   for (uint64_t left = peers & ~known.peers; left != 0; left &= left - 1) {

@@ -86,8 +86,12 @@ Status PrepareOnGpus(std::vector<StreamCall>* calls) {
     auto* const rank = static_cast<CudaRank*>(call.device);
     if (call.local || !(IsCreated(*call.channel) || rank->links().SharesBuffers())) continue;
     const std::lock_guard lock(rank->launching());
-    AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank->ChannelOf(call.channel, PlaceOf(call)));
-    AXCCL_RETURN_IF_ERROR(channel->CheckBuffers(call.call));
+    const Result<CudaChannel*> channel = rank->ChannelOf(call.channel, PlaceOf(call));
+    if (channel.ok()) {
+      AXCCL_RETURN_IF_ERROR(channel.value()->CheckBuffers(call.call));
+    } else if (IsCreated(*call.channel)) {
+      return channel.status();
+    }
   }
   return Status();
 }

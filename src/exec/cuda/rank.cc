@@ -128,10 +128,29 @@ Status CudaRank::ReceiveAny(ChannelOwner*, AnySource, StreamRef) {
                     "argument peer is AXCCL_ANY_SOURCE, which ranks on GPUs do not have; name the rank");
 }
 
+// Those that other ranks of this process read where they are.
+Status CudaRank::CheckSharedBuffers(const PipelinePart& part, std::span<const int32_t> ranks) const {
+  uint64_t devices = 0;
+  for (const int32_t rank : ranks) {
+    const bool here = links_.SharesBuffers() && links_.of(rank).addresses();
+    if (here) devices |= uint64_t{1} << links_.DeviceOf(rank);
+  }
+  devices &= ~(uint64_t{1} << device_->ordinal());
+  for (const ViewOperand& operand : part.call.views->operands) {
+    if (devices == 0 || operand.block_bytes == 0) continue;
+    const void* const output = part.outputs_are_read ? operand.output : nullptr;
+    if (operand.input != nullptr)
+      AXCCL_RETURN_IF_ERROR(CheckShared(*device_, operand.input, devices, "data of an input"));
+    if (output != nullptr) AXCCL_RETURN_IF_ERROR(CheckShared(*device_, output, devices, "data of an output"));
+  }
+  return Status();
+}
+
 Status CudaRank::ShareBuffers(PipelinePart* part, std::span<const int32_t> ranks) {
   const auto reader = std::find_if(ranks.begin(), ranks.end(), [&](int32_t r) { return !links_.of(r).addresses(); });
   // If some do not read each other's memory, there will be no pipeline.
   const bool all_read = std::all_of(ranks.begin(), ranks.end(), [&](int32_t r) { return links_.ReadsBuffersOf(r); });
+  if (all_read) AXCCL_RETURN_IF_ERROR(CheckSharedBuffers(*part, ranks));
   if (reader == ranks.end() || !all_read) return Status();
   const auto position = static_cast<int>(std::find(ranks.begin(), ranks.end(), options_.rank) - ranks.begin());
   const std::lock_guard lock(launching_);

@@ -90,6 +90,7 @@ class CudaRank final : public RankDevice {
 
  private:
   CudaParts Parts();
+  Status CheckSharedBuffers(const PipelinePart& part, std::span<const int32_t> ranks) const;
   void AwaitKernels();
   void AttendScratch();
 
