@@ -107,7 +107,7 @@ class Json(unittest.TestCase):
         text = run(PLAN, *what)
         self.assertIn(f"chosen: {answer['chosen']['algorithm']}, {answer['chosen']['lanes']} lanes", text)
         self.assertEqual(answer["chosen"]["reason"], "fastest")
-        self.assertEqual(len(answer["candidates"]), 7)
+        self.assertEqual(len(answer["candidates"]), 8)
         excluded = json.loads(run(PLAN, *what, "--json", NCCL_ALGO="ring"))
         self.assertEqual({c["algorithm"]: c.get("excluded") for c in excluded["candidates"]}["tree"],
                          "excluded by NCCL_ALGO")
