@@ -40,8 +40,8 @@ AXCCL_DEVICE uint8_t* RowsOfRank(const Task& task, uint32_t copy, uint32_t rank)
 
 // Where the block of a rank is.
 AXCCL_DEVICE uint8_t* SourceOfRank(const Task& task, const Small& small, uint32_t copy, uint32_t rank) {
-  const bool is_input = rank == small.self && (small.does & Small::kScales) == 0;
-  return is_input ? static_cast<uint8_t*>(const_cast<void*>(task.input)) : Tagged(RowsOfRank(task, copy, rank), true);
+  return rank == small.self ? static_cast<uint8_t*>(const_cast<void*>(task.input))
+                            : Tagged(RowsOfRank(task, copy, rank), true);
 }
 
 // Copies all blocks to the output.

@@ -170,12 +170,13 @@ bool MayBeSmall(const kernels::cuda::Task& task) {
          task.staged == nullptr;
 }
 
-// Whether its blocks are packed as their size says, and a kernel has room for what it needs of all.
+// Whether its blocks are packed as their size says, and a kernel has room for what it needs of all. Scaled blocks come
+// to a slot of rows piece by piece, which must not happen again once peers may read them.
 bool Fits(const Small& small, kernels::cuda::Packing packing) {
   using kernels::cuda::Packing;
   if (packing != (small.InRows() ? Packing::kRows : Packing::kWords)) return false;
   if (!small.InRows()) return small.KeptBytes() <= kernels::cuda::kMostKeptBytes;
-  return (small.does & Small::kForEach) == 0 && small.ranks + 1u <= kernels::cuda::kMaxOperands;
+  return (small.does & (Small::kForEach | Small::kScales)) == 0 && small.ranks + 1u <= kernels::cuda::kMaxOperands;
 }
 
 }  // namespace

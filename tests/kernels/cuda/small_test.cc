@@ -71,6 +71,10 @@ TEST(CudaSmall, TakesRowsOfManyRanks) {
   EXPECT_EQ(does(Kind::kAllReduce, 64), Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kReduces);
   EXPECT_EQ(does(Kind::kAllGather, 64), Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kGathers);
   EXPECT_EQ(does(Kind::kReduceScatter, 2), 0) << "a slot of rows for each other rank";
+  kernels::cuda::Task scaled = TaskOf(8192, Packing::kRows);
+  scaled.scaling = Scaling::kPreMultiply;
+  const auto program = ProgramOf({Kind::kAllReduce, 8, 0}, "oneshot", 0);
+  EXPECT_EQ(LowerTask(LowerProgram(*program), scaled).does, 0) << "would store pieces that peers may be reading";
 }
 
 // These publish a block for each rank.
