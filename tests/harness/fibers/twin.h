@@ -197,9 +197,9 @@ inline void StoreRaw(uint8_t* p, const Raw& raw) {
   for (size_t i = 0; i < 4; ++i) StoreWord<uint32_t>(p + 4 * (first ^ i), raw.word[first ^ i]);
 }
 
-// Arrives as a whole or not at all. The flag, in the row's last place, shows ThreadSanitizer that. Who gives the short way
-// up stores the same row again while others may be reading it: stores and loads of rows are strong operations on the
-// device, and such a one changes nothing.
+// Arrives as a whole or not at all. The flag, in the row's last place, shows ThreadSanitizer that. Who gives the short
+// way up stores the same row again while others may be reading it: stores and loads of rows are strong operations on
+// the device, and such a one changes nothing.
 inline void StoreRow(uint8_t* place, const Raw& raw) {
   Barrier();
   if (place == nullptr) return;
