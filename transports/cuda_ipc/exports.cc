@@ -167,25 +167,24 @@ void Exports::Release(const Place& place) {
 }
 
 void Exports::Freed(CUdeviceptr base) {
-  std::lock_guard lock(Process().mutex);
-  for (Exports* const exports : Process().all) {
-    std::lock_guard own_lock(exports->mutex_);
-    for (auto next = exports->known_.begin(); next != exports->known_.end();) {
-      const auto known = next++;
-      if (Contains(known, base)) exports->Retire(known);
-    }
-  }
+  RetireAll([=](const Exports&, KnownMap::const_iterator known) { return Contains(known, base); });
 }
 
 void Exports::RetireGone(const Range& range) {
+  RetireAll([&](const Exports& exports, KnownMap::const_iterator known) {
+    const auto& [base, bytes] = known->first;
+    return base < range.base + range.bytes && range.base < base + bytes && exports.IsGone(known);
+  });
+}
+
+template <typename Test>
+void Exports::RetireAll(Test test) {
   std::lock_guard lock(Process().mutex);
   for (Exports* const exports : Process().all) {
     std::lock_guard own_lock(exports->mutex_);
     for (auto next = exports->known_.begin(); next != exports->known_.end();) {
       const auto known = next++;
-      const auto& [base, bytes] = known->first;
-      if (base < range.base + range.bytes && range.base < base + bytes && exports->IsGone(known))
-        exports->Retire(known);
+      if (test(*exports, known)) exports->Retire(known);
     }
   }
 }

@@ -112,6 +112,9 @@ class Exports {
   uint32_t FreeNumber() const;
   uint64_t AnswerOf(size_t rank, uint32_t number) const;
   bool AllAnswered(uint32_t number) const;
+  // Of all ranks of the process, those that pass the test.
+  template <typename Test>
+  static void RetireAll(Test test);
   bool IsGone(KnownMap::const_iterator known) const;
   void Retire(KnownMap::iterator known);
   void LookAtNext();

@@ -142,39 +142,32 @@ bool CudaChannel::AddressesBuffers() const {
 // A bit for the ordinal of each.
 uint64_t CudaChannel::SharingDevices() const {
   uint64_t devices = 0;
-  if (!parts_.links->SharesBuffers() || !AddressesBuffers() || place_ == CudaPlace::kSelf) return devices;
-  for (int p = 0; p < members_->size(); ++p) devices |= uint64_t{1} << parts_.links->DeviceOf((*members_)[p].rank);
-  return devices & ~(uint64_t{1} << parts_.device->ordinal());
+  for (int p = 0; AddressesBuffers() && p < members_->size(); ++p)
+    devices |= parts_.links->SharingDevice((*members_)[p].rank);
+  return devices;
 }
 
 Status CudaChannel::CheckBuffers(const Call& requested) {
   if (sharing_ == 0) return Status();
-  Call call = requested;
-  call.group_order = (call.group_order || channel_->group_order()) && call.OrderMatters();
+  Call call = Ordered(requested);
   const Result<const Prepared*> prepared = Prepare(&call, nullptr);
   // What else is wrong is found where it also ends the communicator.
-  return prepared.ok() && prepared.value()->program->plan->schedule.direct ? CheckShared(call) : Status();
+  if (!prepared.ok() || !prepared.value()->program->plan->schedule.direct) return Status();
+  if (call.views != nullptr) return CheckViews(*parts_.device, *call.views, sharing_);
+  if (call.count == 0) return Status();
+  const plan::Contract contract{call.kind, members_->size(), call.root};
+  const bool reads = plan::InputBlocks(contract, members_->self()) != 0;
+  const bool writes = plan::OutputBlocks(contract, members_->self()) != 0;
+  if (reads) AXCCL_RETURN_IF_ERROR(CheckShared(*parts_.device, call.input, sharing_, "argument sendbuff"));
+  return writes ? CheckShared(*parts_.device, call.output, sharing_, "argument recvbuff") : Status();
 }
 
-Status CudaChannel::CheckShared(const Call& call) const {
-  const auto check = [&](const void* pointer, const char* name) {
-    return pointer == nullptr ? Status() : exec::CheckShared(*parts_.device, pointer, sharing_, name);
-  };
-  if (sharing_ == 0) return Status();
-  if (call.views == nullptr) {
-    if (call.count == 0) return Status();
-    const plan::Contract contract{call.kind, members_->size(), call.root};
-    const bool reads = plan::InputBlocks(contract, members_->self()) != 0;
-    const bool writes = plan::OutputBlocks(contract, members_->self()) != 0;
-    if (reads) AXCCL_RETURN_IF_ERROR(check(call.input, "argument sendbuff"));
-    return writes ? check(call.output, "argument recvbuff") : Status();
-  }
-  for (const ViewOperand& operand : call.views->operands) {
-    if (operand.block_bytes == 0) continue;
-    AXCCL_RETURN_IF_ERROR(check(operand.input, "data of an input"));
-    AXCCL_RETURN_IF_ERROR(check(operand.output, "data of an output"));
-  }
-  return Status();
+// As the channel folds, which is in the order of the ranks if that is asked for and matters.
+Call CudaChannel::Ordered(const Call& requested) const {
+  Call call = requested;
+  const bool ordered = call.group_order || (channel_ != nullptr && channel_->group_order());
+  call.group_order = ordered && call.OrderMatters();
+  return call;
 }
 
 // A local copy is an all-gather of one rank; a call whose outputs are only filled with zeros is a barrier.
@@ -235,9 +228,7 @@ Status CudaChannel::OfferGrown(const Call& call, cuda::Task* task) {
 }
 
 Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table, bool captured) {
-  Call call = requested;
-  const bool ordered = call.group_order || (channel_ != nullptr && channel_->group_order());
-  call.group_order = ordered && call.OrderMatters();
+  Call call = Ordered(requested);
   AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
   AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, UploadedOf(*prepared));

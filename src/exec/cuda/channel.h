@@ -82,7 +82,7 @@ class CudaChannel {
   bool AdaptersReach() const;
   bool AddressesBuffers() const;
   uint64_t SharingDevices() const;
-  Status CheckShared(const Call& call) const;
+  Call Ordered(const Call& requested) const;
   // `direct`: the result of PrepareDirect, which stays in the cache.
   Result<const Prepared*> Prepare(Call* call, const Prepared* direct);
   Result<const Prepared*> PrepareDirect(const Call& call);

@@ -75,8 +75,8 @@ Status CudaLinks::Share(Setup* setup, const std::vector<Member>& members) {
     if (!all_use_it) multicast_ = nullptr;
   }
   for (size_t rank = 0; reason.empty() && rank < members.size(); ++rank) {
-    shares_buffers_ |= options_.addresses && members[rank].reach->same_process() &&
-                       DeviceOf(static_cast<int>(rank)) != device_->ordinal();
+    shares_buffers_ |=
+        options_.addresses && members[rank].reach->same_process() && blocks_.DeviceOf(rank) != device_->ordinal();
   }
   const bool windows = reason.empty() || LsaTeamOf(members, options_.rank).size == 1;
   AXCCL_RETURN_IF_ERROR(AgreeOnProtocols(setup, windows && cuda_ipc::HasMapped(*device_), ReachesAll(members)));

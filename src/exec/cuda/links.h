@@ -67,8 +67,11 @@ class CudaLinks {
   const CudaMulticast* multicast() const { return multicast_.get(); }
   // Whether ranks of this process are on several devices, and use each other's buffers where they are.
   bool SharesBuffers() const { return shares_buffers_; }
-  // The ordinal of the device of a rank of this process.
-  int DeviceOf(int rank) const { return blocks_.DeviceOf(static_cast<size_t>(rank)); }
+  // The device of a rank of this process, if it is one of those: a bit for its ordinal.
+  uint64_t SharingDevice(int rank) const {
+    const int ordinal = shares_buffers_ ? blocks_.DeviceOf(static_cast<size_t>(rank)) : device_->ordinal();
+    return ordinal != device_->ordinal() ? uint64_t{1} << ordinal : 0;
+  }
   // Slots that adapters reach on the devices; null if there are none.
   const AdapterSlots* adapter_slots() const { return adapter_slots_.get(); }
   // The bytes of a slot from which on it is one of these.

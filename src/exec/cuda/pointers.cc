@@ -105,4 +105,16 @@ Status CheckShared(const Device& device, const void* pointer, uint64_t peers, co
   return Status();
 }
 
+Status CheckViews(const Device& device, const ViewList& views, uint64_t peers, bool outputs) {
+  const auto check = [&](const void* pointer, const char* name) {
+    return pointer == nullptr ? Status() : CheckShared(device, pointer, peers, name);
+  };
+  for (const ViewOperand& operand : views.operands) {
+    if (operand.block_bytes == 0) continue;
+    AXCCL_RETURN_IF_ERROR(check(operand.input, "data of an input"));
+    if (outputs) AXCCL_RETURN_IF_ERROR(check(operand.output, "data of an output"));
+  }
+  return Status();
+}
+
 }  // namespace axccl::exec

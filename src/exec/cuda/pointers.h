@@ -3,6 +3,7 @@
 
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
+#include "src/exec/call/operands.h"
 
 namespace axccl::exec {
 
@@ -13,5 +14,7 @@ Status CheckPointer(const device::cuda::Device& device, const void* pointer, con
 // The same, and kInvalidArgument for memory of cuMemCreate or of a pool that its owner has not made accessible to all
 // devices in `peers`, one bit for the ordinal of each. An access by their kernels would end all work of the process.
 Status CheckShared(const device::cuda::Device& device, const void* pointer, uint64_t peers, const char* name);
+// The same for all buffers of a list; `outputs`: also those of the output.
+Status CheckViews(const device::cuda::Device& device, const ViewList& views, uint64_t peers, bool outputs = true);
 
 }  // namespace axccl::exec

@@ -22,15 +22,6 @@ using device::cuda::Driver;
 using device::cuda::Scope;
 namespace cuda = kernels::cuda;
 
-Status CheckViews(const Device& device, const ViewList& views) {
-  for (const ViewOperand& operand : views.operands) {
-    if (operand.block_bytes == 0) continue;
-    if (operand.input != nullptr) AXCCL_RETURN_IF_ERROR(CheckPointer(device, operand.input, "data of an input"));
-    if (operand.output != nullptr) AXCCL_RETURN_IF_ERROR(CheckPointer(device, operand.output, "data of an output"));
-  }
-  return Status();
-}
-
 }  // namespace
 
 CudaRank::CudaRank(const RankOptions& options, const Device* device)
@@ -131,19 +122,8 @@ Status CudaRank::ReceiveAny(ChannelOwner*, AnySource, StreamRef) {
 // Those that other ranks of this process read where they are.
 Status CudaRank::CheckSharedBuffers(const PipelinePart& part, std::span<const int32_t> ranks) const {
   uint64_t devices = 0;
-  for (const int32_t rank : ranks) {
-    const bool here = links_.SharesBuffers() && links_.of(rank).addresses();
-    if (here) devices |= uint64_t{1} << links_.DeviceOf(rank);
-  }
-  devices &= ~(uint64_t{1} << device_->ordinal());
-  for (const ViewOperand& operand : part.call.views->operands) {
-    if (devices == 0 || operand.block_bytes == 0) continue;
-    const void* const output = part.outputs_are_read ? operand.output : nullptr;
-    if (operand.input != nullptr)
-      AXCCL_RETURN_IF_ERROR(CheckShared(*device_, operand.input, devices, "data of an input"));
-    if (output != nullptr) AXCCL_RETURN_IF_ERROR(CheckShared(*device_, output, devices, "data of an output"));
-  }
-  return Status();
+  for (const int32_t rank : ranks) devices |= links_.of(rank).addresses() ? links_.SharingDevice(rank) : 0;
+  return devices == 0 ? Status() : CheckViews(*device_, *part.call.views, devices, part.outputs_are_read);
 }
 
 Status CudaRank::ShareBuffers(PipelinePart* part, std::span<const int32_t> ranks) {
@@ -179,7 +159,7 @@ Status CudaRank::CheckCall(const Call& call) const {
   if (call.callback != nullptr)
     return MakeStatus(Code::kInvalidUsage, "%s: argument op is a callback, and callbacks run on host ranks only",
                       DescribeCall(call).c_str());
-  if (call.views != nullptr) return CheckViews(*device_, *call.views);
+  if (call.views != nullptr) return CheckViews(*device_, *call.views, 0);
   if (call.count == 0) return Status();
   const bool message = call.kind == plan::Kind::kSendRecv;
   const plan::Contract contract{call.kind, options_.ranks, call.root};
