@@ -32,8 +32,11 @@
 
 #if defined(__SANITIZE_THREAD__)
 #define AXCCL_TEST_TIME_SCALE 8
-// Otherwise every process of the tests would sleep for a second before it ends.
-extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() { return "atexit_sleep_ms=20"; }
+// Otherwise every process of the tests would sleep for a second before it ends. Weak: a test may have options of its
+// own.
+extern "C" __attribute__((weak, visibility("default"))) const char* __tsan_default_options() {
+  return "atexit_sleep_ms=20";
+}
 #elif defined(__SANITIZE_ADDRESS__)
 #define AXCCL_TEST_TIME_SCALE 4
 #else
