@@ -47,6 +47,12 @@ struct Pair {
   std::shared_ptr<std::atomic<int>> arrived = std::make_shared<std::atomic<int>>(0);  // messages
 };
 
+// The words of a message are there before the message is counted.
+inline void ExpectMessages(const harness::RankContext& context, const Pair& pair, int messages) {
+  AwaitUntil(context, [&] { return *pair.arrived >= messages; });
+  EXPECT_EQ(*pair.arrived, messages);
+}
+
 // What the process of a rank needs for all its pairs.
 class Node {
  public:

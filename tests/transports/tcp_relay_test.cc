@@ -19,6 +19,7 @@ namespace {
 using harness::RankContext;
 using remote::Lines;
 using test::AwaitUntil;
+using test::ExpectMessages;
 using test::kPatient;
 using test::Node;
 using test::Pair;
@@ -149,7 +150,7 @@ TEST(RelayedStates, AreNotOvertakenByWhatHasATurn) {
       AwaitUntil(context, [&] { return trio.last.Heard() == kFirst; });
       context.Set(kHeardAgain, 1);
       AwaitUntil(context, [&] { return trio.pair.Heard(128) == kThird; });
-      EXPECT_EQ(*trio.pair.arrived, 3);
+      ExpectMessages(context, trio.pair, 3);
       EXPECT_FALSE(trio.pair.reach->Died());
     }
     ASSERT_TRUE(context.Barrier());
@@ -234,7 +235,7 @@ TEST(RelayedStates, AreNotToldAgainOnceTheyHavePassed) {
     } else {
       AwaitUntil(context, [&] { return trio.pair.Heard(128) == 51; });
       EXPECT_EQ(trio.pair.Heard(), 50u);
-      EXPECT_EQ(*trio.pair.arrived, 51);
+      ExpectMessages(context, trio.pair, 51);
     }
     if (context.rank() != kRelay) {
       ASSERT_TRUE(context.Barrier(1, 2));
@@ -287,7 +288,7 @@ TEST_P(NextRelayTest, PassesOnOnceOneHasEnded) {
       EXPECT_FALSE(Lines::Made()->Tell(receiver, {.kind = remote::Notice::kShown}));
     } else if (rank == kReceiver) {
       AwaitUntil(context, [&] { return pair.Heard() == 2; });
-      EXPECT_EQ(*pair.arrived, uses_first ? 2 : 1);
+      ExpectMessages(context, pair, uses_first ? 2 : 1);
     }
     ASSERT_TRUE(context.Barrier(1, 3));
     for (const Pair* each : {&pair, &to_relay, &to_second}) {
