@@ -83,6 +83,7 @@ class Shareable {
   void* get() const { return reinterpret_cast<void*>(memory_); }
   void Fill(int value) {
     ASSERT_EQ(harness::EnterGpu()->fill(memory_, static_cast<unsigned>(value), count_, nullptr), 0);
+    ASSERT_EQ(harness::EnterGpu()->synchronize(nullptr), 0);
   }
   bool Has(int value) const {
     std::vector<int> words(count_);
