@@ -28,7 +28,7 @@ struct BlockAddress {
   uint64_t number = 0;             // random: the marks that peers must find are derived from it
   std::array<uint8_t, 16> uuid{};  // of the device
   int32_t device = 0;
-  uint32_t reserved = 0;
+  uint32_t declined = 0;  // or 1: its rank has been told not to reach others so
 };
 
 }  // namespace axccl::cuda_ipc

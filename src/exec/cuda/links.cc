@@ -34,8 +34,6 @@ struct Wishes {
   uint64_t key = 0;
 };
 
-constexpr const char* kDisabled = "NCCL_P2P_DISABLE=1";
-
 uint64_t NextKey() {
   static std::atomic<uint32_t> last{0};
   return uint64_t(getpid()) << 32 | ++last;
@@ -147,7 +145,7 @@ Status CudaLinks::StartProxy(std::vector<CudaProxy::Far> far) {
 Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts) {
   AXCCL_RETURN_IF_ERROR(blocks_.Allocate());
   AXCCL_ASSIGN_OR_RETURN(const std::string reason, TryBlocks(setup, hosts));
-  if (reason.empty() || one_process_ || reason.starts_with(kDisabled)) return reason;
+  if (reason.empty() || one_process_ || declined_) return reason;
   blocks_.Unmap();
   AXCCL_RETURN_IF_ERROR(blocks_.AllocateAsFile());
   AXCCL_ASSIGN_OR_RETURN(const std::string other_reason, TryBlocks(setup, hosts));
@@ -159,19 +157,17 @@ Result<std::string> CudaLinks::TryDevices(Setup* setup, const cuda_ipc::Blocks::
 
 // Collective. Returns why the blocks that the ranks have do not do.
 Result<std::string> CudaLinks::TryBlocks(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts) {
-  const cuda_ipc::BlockAddress mine = blocks_.address();
+  cuda_ipc::BlockAddress mine = blocks_.address();
+  mine.declined = !options_.direct;
   std::vector<cuda_ipc::BlockAddress> addresses(hosts.size());
   AXCCL_RETURN_IF_ERROR(setup->AllGather(&mine, sizeof(mine), addresses.data()));
-  AXCCL_ASSIGN_OR_RETURN(const std::string reason, FirstFailure(setup, hosts.size(), Connect(addresses, hosts)));
+  const auto declined = std::find_if(addresses.begin(), addresses.end(), [](const auto& a) { return a.declined != 0; });
+  declined_ = declined != addresses.end();
+  if (declined_) return "NCCL_P2P_DISABLE=1 on rank " + std::to_string(declined - addresses.begin());
+  rows_ = RowsBetween(*device_, addresses);
+  AXCCL_ASSIGN_OR_RETURN(const std::string reason, FirstFailure(setup, hosts.size(), blocks_.Map(addresses, hosts)));
   if (!reason.empty()) return reason;
   return FirstFailure(setup, hosts.size(), blocks_.Test());
-}
-
-// `addresses` and `hosts` of all ranks, in their order. An error names the rank whose memory is out of reach, and why.
-Status CudaLinks::Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts) {
-  if (!options_.direct) return MakeStatus(Code::kInvalidUsage, "%s on rank %d", kDisabled, options_.rank);
-  rows_ = RowsBetween(*device_, addresses);
-  return blocks_.Map(addresses, hosts);
 }
 
 // As with NCCL, windows need what NVLink SHARP needs, also if it is of no use to collectives.

@@ -95,7 +95,6 @@ class CudaLinks {
   uint32_t neighbours() const { return neighbours_; }
 
  private:
-  Status Connect(const std::vector<cuda_ipc::BlockAddress>& addresses, const cuda_ipc::Blocks::Hosts& hosts);
   Result<std::string> TryDevices(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts);
   Result<std::string> TryBlocks(Setup* setup, const cuda_ipc::Blocks::Hosts& hosts);
   Status StartProxy(std::vector<CudaProxy::Far> far);
@@ -121,6 +120,7 @@ class CudaLinks {
   bool windows_ = true, windows_of_all_ = true;
   uint32_t neighbours_ = 1;
   bool one_process_ = true;  // all ranks are in one process
+  bool declined_ = false;    // some rank has been told to reach no other by device memory
   Rows rows_;
   bool shares_buffers_ = false;
   Protocols protocols_;
