@@ -58,10 +58,14 @@ AXCCL_HD constexpr uint32_t StoredRows(uint64_t bytes) { return (PackedRows(byte
 AXCCL_HD constexpr uint64_t RowFlag(uint64_t turn) { return turn + 1; }
 inline constexpr size_t kRowedSlotBytes = StoredRows(kRowedBytes) * kRowBytes;
 // The first endpoint of a channel has slots of rows and of words. So much do most plans need. On the default channel of
-// `ranks` ranks, more of the first endpoints have slots of words, for plans by which a rank publishes a block for each
-// other one (oneshot). Plans pack no slots of other endpoints.
-inline constexpr uint32_t kRowedEndpoints = 1;
+// `ranks` ranks, more of the first endpoints have such slots, for plans by which a rank publishes a block for each
+// other one (oneshot). Plans pack no slots of other endpoints. Slots of rows are large, and blocks for many ranks
+// small.
+inline constexpr uint32_t kMostRowedRanks = 16;
 AXCCL_HD constexpr uint32_t WordedEndpoints(uint32_t ranks) { return ranks > 2 ? ranks - 1 : 1; }
+AXCCL_HD constexpr uint32_t RowedEndpoints(uint32_t ranks) {
+  return ranks <= kMostRowedRanks ? WordedEndpoints(ranks) : 1;
+}
 
 // A rank's announcement of its buffers to its peers, before a direct program or a task of several programs
 // (Task::staged). There is one for each parity of the sequence number. An address is `offset` bytes from the entry
@@ -150,9 +154,10 @@ struct Program {
   uint32_t prologue = 0;  // direct programs: number of steps of lane 0 in the exchange that announces buffers
   uint8_t complete = 0;   // plan::Plan::complete
   uint8_t is_barrier = 0;
-  // How its slots may be packed; rows include words; kWords: only where other endpoints than the first have them.
-  Packing packing = Packing::kNone;
-  uint8_t multicast = 0;  // its slots are in Channel::multicast
+  Packing packing = Packing::kNone;  // how its slots may be packed; rows include words
+  uint8_t multicast = 0;             // its slots are in Channel::multicast
+  uint8_t beyond_first = 0;          // some are of other endpoints than the first, which only default channels have
+  uint8_t reserved[3] = {};
   uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0, far_slots_at = 0;
   uint32_t lane_begin[kMaxLanes + 1] = {};  // steps of lane l are [lane_begin[l], lane_begin[l + 1])
 
@@ -403,7 +408,7 @@ struct Sliced {
 
 // A call in the short way (small.h), lowered from the rank's program.
 struct Small {
-  enum : uint8_t {
+  enum : uint16_t {
     kIsSmall = 1,    // without it, the interpreter makes the call
     kPublishes = 2,  // the input, in the packed slot of endpoint 0
     kKeepsOwn = 4,   // the input is, or is among, what the output is made of
@@ -414,17 +419,22 @@ struct Small {
     // The input has a block for each rank, in order: each other rank's is published in the packed slot and by the line
     // of the endpoint Between(self, that rank), and its own stays.
     kForEach = 128,
+    kInRows = 256,  // blocks travel in rows, and are not kept
   };
   uint16_t bytes = 0;  // of a block
   uint16_t ranks = 0, self = 0;
-  uint8_t does = 0;
-  uint8_t source = 0;
+  uint16_t does = 0;
+  uint16_t source = 0;
 
   // Of what `owner` publishes for `reader` alone: the distance of the two on the circle of ranks, less one.
   AXCCL_HD static uint32_t Between(uint32_t ranks, uint32_t owner, uint32_t reader) {
     return (reader > owner ? reader - owner : ranks + reader - owner) - 1;
   }
   AXCCL_HD uint32_t Between(uint32_t owner, uint32_t reader) const { return Between(ranks, owner, reader); }
+  // By which this rank reads what another one publishes, or its line.
+  AXCCL_HD uint32_t EndpointFrom(uint32_t owner) const { return (does & kForEach) != 0 ? Between(owner, self) : 0; }
+  // Where its own block begins in the input.
+  AXCCL_HD uint32_t OwnAt() const { return (does & kForEach) != 0 ? uint32_t{self} * bytes : 0; }
   AXCCL_HD bool TakesAll() const { return (does & (kReduces | kGathers)) != 0; }
   // The ranks whose words this rank reads begin with `first`; its own block is where its words would be.
   AXCCL_HD uint32_t sources() const { return TakesAll() ? ranks : (does & kTakes) != 0 ? 1 : 0; }
@@ -432,13 +442,12 @@ struct Small {
   // The blocks that it keeps until it writes its output.
   AXCCL_HD uint32_t kept() const { return TakesAll() ? ranks : (does & (kTakes | kKeepsOwn)) != 0 ? 1 : 0; }
   AXCCL_HD uint32_t KeptBytes() const { return kept() * ((bytes + 15u) / 16 * 16); }
-  // Larger blocks travel in rows, and are not kept.
-  AXCCL_HD bool InRows() const { return bytes > kPackedBytes; }
+  AXCCL_HD bool InRows() const { return (does & kInRows) != 0; }
   // What it waits for: pairs of words, or rows, and lines of all ranks.
   AXCCL_HD uint32_t pieces() const { return InRows() ? PackedRows(bytes) : (PackedWords(bytes) + 1) / 2; }
   AXCCL_HD uint32_t items() const { return sources() * pieces() + ranks; }
 };
-static_assert(sizeof(Small) == 8);
+static_assert(sizeof(Small) == 10);
 inline constexpr uint32_t kMostKeptBytes = 6 << 10;
 
 // One rank's call.
@@ -476,7 +485,6 @@ struct Task {
   uint8_t group_order = 0;  // contributions are rounded as if they were stored
   Small small;
   uint32_t scratch_map = kUnmapped;  // announced
-  uint32_t reserved = 0;
 
   // Of all programs that it may use: the most lanes.
   AXCCL_HD uint32_t MostLanes() const {

@@ -162,6 +162,11 @@ AXCCL_DEVICE Raw LoadPiece(const uint8_t* from, uint32_t place, const Pieces& pi
   return size == 16 && pieces.aligned != 0 ? LoadRaw(from + at) : LoadPart(from + at, size, pieces.word);
 }
 
+// To a slot of rows of so many places.
+AXCCL_DEVICE void StorePlace(uint8_t* slot, uint32_t place, uint32_t places, const Raw& piece, uint64_t flag) {
+  StoreRow(place < places ? RowPlace(slot) + 16 * place : nullptr, IsOfFlag(place) ? FlagPlace(flag) : piece);
+}
+
 AXCCL_DEVICE void StorePiece(uint8_t* to, uint32_t place, const Raw& piece, const Pieces& pieces) {
   uint32_t at;
   const uint32_t size = PieceAt(place, pieces.bytes, &at);

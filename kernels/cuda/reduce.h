@@ -66,10 +66,6 @@ AXCCL_DEVICE void CopyAligned(const Move& move, const Pieces& pieces) {
   }
 }
 
-AXCCL_DEVICE void StorePlace(uint8_t* slot, uint32_t place, uint32_t places, const Raw& piece, uint64_t flag) {
-  StoreRow(place < places ? RowPlace(slot) + 16 * place : nullptr, IsOfFlag(place) ? FlagPlace(flag) : piece);
-}
-
 // For a copy whose source or some destination is a slot of rows: threads share the places of the rows.
 AXCCL_DEVICE_CALL inline void CopyRows(const Move& in_shared, Pieces pieces) {
   const Move& move = InShared(in_shared);
@@ -277,6 +273,8 @@ struct Reducer {
   // Aligned pieces that a thread processes together. More of them hide more of the latency of another device's memory.
   // Operations on single bytes need the registers themselves.
   static constexpr uint32_t kTogether = Format::kBytes > 1 ? 2 : 1;
+  // Sources of which a thread loads a piece before it combines them, if some are slots of rows.
+  static constexpr uint32_t kAhead = 4;
   // With 16 lanes each, there are too few registers.
   static constexpr bool kPossible = Format::kLanes <= 8;
   // Whether boxes and factors are for AllTogether, too: worth the code and registers for sums of floats.
@@ -359,13 +357,17 @@ struct Reducer {
     }
     const uint32_t where = pieces.box != nullptr ? index : at;
     F fold;
-    Raw raw{};
+    const bool ahead = kPossible && pieces.rows && part == 0;
+    Raw raw[kAhead] = {};
 #pragma unroll 1
     for (uint32_t k = 0; k <= move.num_src; ++k) {
       Raw next{};
-      if (k < move.num_src) next = LoadOne(k, where, part);
-      if (k != 0) fold.Take(move, raw, k - 1, k == 1);
-      raw = next;
+      if (!ahead && k < move.num_src) next = LoadOne(k, where, part);
+      if (ahead && k % kAhead == 1) LoadAhead(k - 1, where, raw);
+      if (k != 0) fold.Take(move, raw[0], k - 1, k == 1);
+      raw[0] = ahead ? raw[1] : next;
+#pragma unroll
+      for (uint32_t u = 1; u + 1 < kAhead; ++u) raw[u] = raw[u + 1];
     }
     const Raw result = fold.Finish(move);
 #pragma unroll 1
@@ -381,6 +383,15 @@ struct Reducer {
   AXCCL_DEVICE Raw LoadOne(uint32_t k, uint32_t where, uint32_t part) const {
     const uint8_t* const from = pieces.Address(move.num_dst + k, move.src()[k], where);
     return part == 0 ? LoadRaw(from) : LoadPart(from, part, pieces.word);
+  }
+  // Of slots of rows and other sources from `k` on, whole pieces, in flight together.
+  AXCCL_DEVICE void LoadAhead(uint32_t k, uint32_t where, Raw* raw) const {
+    const uint32_t in_rows = InRows(where), last = move.num_src - 1;
+#pragma unroll
+    for (uint32_t u = 0; u < kAhead; ++u) {
+      const uint8_t* const place = move.src()[k + u < last ? k + u : last];
+      raw[u] = LoadRaw(IsRowed(place) ? RowPlace(place) + in_rows : place + where);
+    }
   }
 };
 

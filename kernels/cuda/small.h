@@ -1,8 +1,8 @@
 // The short way of small calls: what the host has lowered from a plan to a few numbers (Small), without steps and
 // operands.
 //
-// It is for plans in which every rank publishes at most one packed slot of words and signals all ranks once, or one for
-// each of them and signals each, and waits for all of them. What it needs of the channel and the program is loaded
+// It is for plans in which every rank publishes at most one packed slot and signals all ranks once, or one for each of
+// them and signals each, and waits for all of them. What it needs of the channel and the program is loaded
 // together. Then each thread waits for two words or a line of one rank, and what has come stays in shared memory, where
 // it is reduced in the order of the ranks. Of larger blocks, each thread waits for a row; they are reduced or copied
 // from where they are.
@@ -32,37 +32,78 @@ namespace axccl::kernels::cuda {
 
 // ---- blocks that travel in rows ----
 
-// The slot of rows of a rank, which is that of the first endpoint.
-AXCCL_DEVICE uint8_t* RowsOfRank(const Task& task, uint32_t copy, uint32_t rank) {
-  const auto* const rows = reinterpret_cast<const uint64_t*>(&task.channel->members()[rank].rows);
-  return reinterpret_cast<uint8_t*>(LoadRelaxed(rows)) + copy * kRowedSlotBytes;
+// A slot of rows of a rank, whose first one is at `rows`.
+AXCCL_DEVICE uint8_t* RowsAt(uint64_t rows, uint32_t endpoint, uint64_t turn) {
+  const auto copy = static_cast<uint32_t>(turn % kRotation);
+  return reinterpret_cast<uint8_t*>(rows) + (endpoint * kRotation + copy) * kRowedSlotBytes;
+}
+AXCCL_DEVICE uint64_t RowsOfRank(const Task& task, uint32_t rank) {
+  return LoadRelaxed(reinterpret_cast<const uint64_t*>(&task.channel->members()[rank].rows));
 }
 
 // Where the block of a rank is.
-AXCCL_DEVICE uint8_t* SourceOfRank(const Task& task, const Small& small, uint32_t copy, uint32_t rank) {
-  return rank == small.self ? static_cast<uint8_t*>(const_cast<void*>(task.input))
-                            : Tagged(RowsOfRank(task, copy, rank), true);
+AXCCL_DEVICE uint8_t* SourceOfRank(const Task& task, const Small& small, uint32_t rank, uint64_t turn) {
+  if (rank == small.self) return static_cast<uint8_t*>(const_cast<void*>(task.input)) + small.OwnAt();
+  return Tagged(RowsAt(RowsOfRank(task, rank), small.EndpointFrom(rank), turn), true);
 }
 
-// Copies all blocks to the output.
-AXCCL_DEVICE_CALL inline void CopyFromRows(const Task& task, const Small small, uint32_t copy) {
+// As an operand that is copied to or from rows, piece by piece.
+AXCCL_DEVICE Pieces PiecesForRows(uint8_t* const* places, uint32_t num, uint32_t bytes) {
+  Pieces pieces = Pieces::Of(places, num, bytes, 1);
+  if (pieces.head != 0) pieces.aligned = 0;  // pieces begin where those of rows do
+  return pieces;
+}
+
+// Stores the input in the slot of rows, or each other rank's block in its slot. Called by all threads, which pass a
+// barrier. `rows`: the first of this rank's slots.
+AXCCL_DEVICE_CALL inline void PublishRows(const Task& task, const Small small, uint8_t* rows, uint64_t turn) {
+  const bool for_each = (small.does & Small::kForEach) != 0;
+  const uint32_t slots = for_each ? small.ranks - 1 : 1, places = StoredRows(small.bytes) * kRowPlaces;
+#pragma unroll 1
+  for (uint32_t first = 0; first < slots * places; first += NumThreads()) {
+    const uint32_t i = first + ThreadIndex(), slot = i / places;
+    const uint32_t place = slot < slots ? i - slot * places : places;  // all threads store together, some nothing
+    const uint32_t block = for_each ? (small.self + 1 + slot) % small.ranks : 0;
+    uint8_t* const from = static_cast<uint8_t*>(const_cast<void*>(task.input)) + block * small.bytes;
+    Raw piece{};
+    if (place < places) piece = LoadPiece(from, place, PiecesForRows(&from, 1, small.bytes));
+    StorePlace(rows + slot * kRotation * kRowedSlotBytes, place, places, piece, RowFlag(turn));
+  }
+}
+
+// Copies all blocks to the output. `source`: where they are.
+AXCCL_DEVICE_CALL inline void CopyFromRows(const Task& task, const Small small, uint8_t* const* source) {
   const uint32_t places = PackedRows(small.bytes) * kRowPlaces;
 #pragma unroll 1
   for (uint32_t i = ThreadIndex(); i < small.kept() * places; i += NumThreads()) {
     const uint32_t block = i / places;
-    uint8_t* const from = SourceOfRank(task, small, copy, small.first() + block);
+    uint8_t* const from = source[block];
     uint8_t* const to = static_cast<uint8_t*>(task.output) + block * small.bytes;
     if (to == from) continue;
     uint8_t* const both[] = {to, IsRowed(from) ? to : from};
-    Pieces pieces = Pieces::Of(both, 2, small.bytes, 1);
-    if (pieces.head != 0) pieces.aligned = 0;  // pieces begin where those of rows do
+    const Pieces pieces = PiecesForRows(both, 2, small.bytes);
     StorePiece(to, i % places, LoadPiece(from, i % places, pieces), pieces);
   }
 }
 
 // ---- the call ----
 
+// Of the channel and the program, as they are before the call.
+struct SmallFound {
+  Pair now;             // sequence, turn
+  Pair plan, run;       // of the last operation: State::last
+  Pair marks, meeting;  // with State::broken; State::unmet, State::packed[0]
+  Pair own_plan;        // hash
+  uint32_t own_run;     // Program::complete, is_barrier, packing
+  uint64_t wait;        // the address of the channel's Wait
+  Pair self;            // lines, and slots of words or of rows
+};
+
+// `kInRows`: as Small::InRows.
+template <bool kInRows>
 class SmallCall {
+  using Found = SmallFound;
+
  public:
   AXCCL_DEVICE SmallCall(const Task& task, BlockState& block) : task_(task), small_(task.small), block_(block) {}
 
@@ -71,17 +112,8 @@ class SmallCall {
   AXCCL_DEVICE bool Run();
 
  private:
-  // Of the channel and the program, as they are before the call.
-  struct Found {
-    Pair now;             // sequence, turn
-    Pair plan, run;       // of the last operation: State::last
-    Pair marks, meeting;  // with State::broken; State::unmet, State::packed[0]
-    Pair own_plan;        // hash
-    uint32_t own_run;     // Program::complete, is_barrier, packing
-    uint64_t wait;        // the address of the channel's Wait
-    Pair self;            // lines and packed slots
-  };
   AXCCL_DEVICE Found Look() const;
+  AXCCL_DEVICE void FindSources(const Found& found) const;
   AXCCL_DEVICE plan::Run Next(const Found& found) const;
   AXCCL_DEVICE bool IsUsual(const Found& found) const;
 
@@ -89,26 +121,28 @@ class SmallCall {
   AXCCL_DEVICE void StoreOutput(uint64_t at, uint32_t word, uint32_t data) const;
   AXCCL_DEVICE void Publish(const Found& found, uint32_t first_word);
   AXCCL_DEVICE void PublishForEach(const Found& found, uint32_t first_word);
-  AXCCL_DEVICE void PublishByMove(const Found& found);
+  AXCCL_DEVICE void PublishInRows(const Found& found);
+  AXCCL_DEVICE void PublishScaled(const Found& found);
   AXCCL_DEVICE void Signal(const Found& found, uint32_t endpoint) const;
   AXCCL_DEVICE void SignalAll(const Found& found) const;
-  AXCCL_DEVICE uint8_t* RowsOf(const Found& found, uint32_t rank) const { return RowsOfRank(task_, Copy(found), rank); }
-  AXCCL_DEVICE uint8_t* SourceOf(const Found& found, uint32_t rank) const {
-    return SourceOfRank(task_, small_, Copy(found), rank);
-  }
-  AXCCL_DEVICE void DescribeMove(const Found& found) const;
+  AXCCL_DEVICE void DescribeMove() const;
   AXCCL_DEVICE uint32_t RankOf(uint32_t item) const;
   AXCCL_DEVICE bool IsOfCall(const Found& found, const Pair& line) const;
+  AXCCL_DEVICE bool AreWordsOf(const Found& found, const Pair& pair, uint32_t word) const;
+  static AXCCL_DEVICE bool IsRowOf(const Found& found, const Pair& place) {
+    return place.first == RowFlag(found.now.second);
+  }
   AXCCL_DEVICE bool Await(const Found& found, uint32_t item, const Pair& member);
   AXCCL_DEVICE bool AwaitAll(const Found& found, Pair member);
-  AXCCL_DEVICE bool AwaitRow(const Found& found, uint32_t rank, uint32_t row) const;
-  AXCCL_DEVICE void WriteOutput(const Found& found);
+  AXCCL_DEVICE void WriteOutput();
+  AXCCL_DEVICE void CopyKept() const;
   AXCCL_DEVICE void Advance(const Found& found) const;
 
   AXCCL_DEVICE bool Does(uint32_t what) const { return (small_.does & what) != 0; }
   AXCCL_DEVICE uint32_t words() const { return PackedWords(small_.bytes); }
   AXCCL_DEVICE uint32_t stride() const { return (small_.bytes + 15u) / 16 * 4; }  // words of a source
   static_assert(sizeof(BlockState::strands) >= kMostKeptBytes);
+  AXCCL_DEVICE uint8_t** sources() const { return block_.moves[0].place + 1; }  // of a move to one destination
   AXCCL_DEVICE uint32_t* kept() const { return reinterpret_cast<uint32_t*>(block_.strands); }
   AXCCL_DEVICE uint32_t& Kept(uint32_t rank, uint32_t word) const {
     return kept()[(rank - small_.first()) * stride() + word];
@@ -134,7 +168,8 @@ class SmallCall {
 };
 
 // All of these loads are in flight together.
-AXCCL_DEVICE SmallCall::Found SmallCall::Look() const {
+template <bool kInRows>
+AXCCL_DEVICE SmallFound SmallCall<kInRows>::Look() const {
   Channel& channel = *task_.channel;
   const State& state = channel.state;
   static_assert(offsetof(State, turn) == offsetof(State, sequence) + 8);
@@ -153,18 +188,31 @@ AXCCL_DEVICE SmallCall::Found SmallCall::Look() const {
   found.own_plan = LoadPair(task_.program->plan_id);
   found.own_run = LoadRelaxed(reinterpret_cast<const uint32_t*>(&task_.program->complete));
   found.wait = LoadRelaxed(reinterpret_cast<const uint64_t*>(&channel.wait));
-  found.self = LoadPair(reinterpret_cast<const uint64_t*>(channel.members() + small_.self));
+  const auto* const self = reinterpret_cast<const uint64_t*>(channel.members() + small_.self);
+  static_assert(offsetof(Member, rows) == offsetof(Member, packed) + 8);
+  found.self.first = LoadRelaxed(self);
+  found.self.second = LoadRelaxed(self + (kInRows ? 2 : 1));
   return found;
 }
 
-AXCCL_DEVICE plan::Run SmallCall::Next(const Found& found) const {
+// Of blocks in rows: all threads know where they are after a barrier, and the move that reduces them does.
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::FindSources(const Found& found) const {
+#pragma unroll 1
+  for (uint32_t i = ThreadIndex(); i < small_.kept(); i += NumThreads())
+    sources()[i] = SourceOfRank(task_, small_, small_.first() + i, found.now.second);
+}
+
+template <bool kInRows>
+AXCCL_DEVICE plan::Run SmallCall<kInRows>::Next(const Found& found) const {
   return {{found.own_plan.first, found.own_plan.second},
           task_.cut.slot_bytes,
           found.own_run & 0xff,
           found.own_run >> 8 & 0xff};
 }
 
-AXCCL_DEVICE bool SmallCall::IsUsual(const Found& found) const {
+template <bool kInRows>
+AXCCL_DEVICE bool SmallCall<kInRows>::IsUsual(const Found& found) const {
   const bool broken = found.marks.first >> 32 != 0, unmet = found.meeting.first != 0;
   const plan::Run last{{found.plan.first, found.plan.second},
                        found.run.first,
@@ -174,34 +222,41 @@ AXCCL_DEVICE bool SmallCall::IsUsual(const Found& found) const {
   return (found.own_run >> 16 & 0xff) >= static_cast<uint32_t>(task_.cut.packing) && PackedFlag(found.now.second) != 0;
 }
 
-AXCCL_DEVICE bool SmallCall::Run() {
+template <bool kInRows>
+AXCCL_DEVICE bool SmallCall<kInRows>::Run() {
   // These depend on the task alone.
   const Found found = Look();
   const uint32_t first_item = ThreadIndex();
   const uint32_t first_rank = first_item < small_.items() ? RankOf(first_item) : small_.self;
   const Pair member = LoadPair(reinterpret_cast<const uint64_t*>(task_.channel->members() + first_rank));
   uint32_t first_word = 0;
-  const bool by_words = !Does(Small::kScales) && !small_.InRows();
+  const bool by_words = !Does(Small::kScales) && !kInRows;
   const bool reads_input = Does(Small::kPublishes | Small::kKeepsOwn) && by_words;
   if (first_item < own_words() && reads_input) {
     const uint32_t block = Does(Small::kForEach) ? first_item / words() : 0;
     first_word = LoadInput(block * small_.bytes, first_item - block * words());
   }
   if (!IsUsual(found)) return false;
-  Publish(found, first_word);
+  if constexpr (kInRows) {
+    FindSources(found);
+    PublishInRows(found);
+  } else {
+    Publish(found, first_word);
+  }
   SignalAll(found);
-  if (Does(Small::kReduces)) DescribeMove(found);
+  if (Does(Small::kReduces)) DescribeMove();
   const bool came = AwaitAll(found, member);
   if (BarrierCount(!came) != 0) return false;
-  WriteOutput(found);
   if (IsLast()) Advance(found);
+  WriteOutput();
   return true;
 }
 
 // ---- what this rank publishes ----
 
 // Of the block that begins at byte `at`.
-AXCCL_DEVICE uint32_t SmallCall::LoadInput(uint32_t at, uint32_t word) const {
+template <bool kInRows>
+AXCCL_DEVICE uint32_t SmallCall<kInRows>::LoadInput(uint32_t at, uint32_t word) const {
   const auto* const from = static_cast<const uint8_t*>(task_.input) + at + 4 * word;
   const uint32_t size = small_.bytes - 4 * word;
   if (size >= 4 && reinterpret_cast<uint64_t>(from) % 4 == 0) [[likely]]
@@ -212,10 +267,10 @@ AXCCL_DEVICE uint32_t SmallCall::LoadInput(uint32_t at, uint32_t word) const {
   return data;
 }
 
-AXCCL_DEVICE void SmallCall::Publish(const Found& found, uint32_t first_word) {
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::Publish(const Found& found, uint32_t first_word) {
   if (!Does(Small::kPublishes | Small::kKeepsOwn)) return;
-  if (small_.InRows() ? Does(Small::kPublishes) : Does(Small::kScales)) return PublishByMove(found);
-  if (small_.InRows()) return;
+  if (Does(Small::kScales)) return PublishScaled(found);
   if (Does(Small::kForEach)) return PublishForEach(found, first_word);
   uint64_t* const slot = SlotOf(found.self, found, 0);
   const uint64_t flag = PackedFlag(found.now.second);
@@ -227,7 +282,14 @@ AXCCL_DEVICE void SmallCall::Publish(const Found& found, uint32_t first_word) {
   }
 }
 
-AXCCL_DEVICE void SmallCall::PublishForEach(const Found& found, uint32_t first_word) {
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::PublishInRows(const Found& found) {
+  if (!Does(Small::kPublishes)) return Barrier();  // as PublishRows, for FindSources
+  PublishRows(task_, small_, RowsAt(found.self.second, 0, found.now.second), found.now.second);
+}
+
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::PublishForEach(const Found& found, uint32_t first_word) {
   const uint64_t flag = PackedFlag(found.now.second);
 #pragma unroll 1
   for (uint32_t i = ThreadIndex(); i < own_words(); i += NumThreads()) {
@@ -256,17 +318,16 @@ AXCCL_DEVICE_CALL inline void DescribeType(Move* in_shared, const Task& task, ui
                        : GivenFactor(type, task.scalar_pointer, task.scalar, move.element);
 }
 
-// In rows, or scaled; as the interpreter does it.
-AXCCL_DEVICE void SmallCall::PublishByMove(const Found& found) {
+// As the interpreter does it.
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::PublishScaled(const Found& found) {
   Move& move = block_.moves[1];
   if (IsLast()) {
-    const bool rows = small_.InRows();
-    DescribeType(&move, task_, small_.ranks, small_.bytes, Does(Small::kScales));
-    move.place[0] = rows ? Tagged(RowsOf(found, small_.self), true)
-                         : Tagged(reinterpret_cast<uint8_t*>(SlotOf(found.self, found, 0)), false);
+    DescribeType(&move, task_, small_.ranks, small_.bytes, true);
+    move.place[0] = Tagged(reinterpret_cast<uint8_t*>(SlotOf(found.self, found, 0)), false);
     move.place[1] = static_cast<uint8_t*>(const_cast<void*>(task_.input));
-    move.packing = rows ? Packing::kRows : Packing::kWords;
-    move.flag = rows ? RowFlag(found.now.second) : PackedFlag(found.now.second);
+    move.packing = Packing::kWords;
+    move.flag = PackedFlag(found.now.second);
     move.divisor = 0;
     move.num_dst = move.num_src = 1;
     move.combine = task_.combine;
@@ -278,19 +339,21 @@ AXCCL_DEVICE void SmallCall::PublishByMove(const Found& found) {
 }
 
 // By all threads: the last ones have the least to do besides.
-AXCCL_DEVICE void SmallCall::SignalAll(const Found& found) const {
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::SignalAll(const Found& found) const {
   const uint32_t signals = Does(Small::kForEach) ? small_.ranks - 1 : 1;
 #pragma unroll 1
   for (uint32_t e = NumThreads() - 1 - ThreadIndex(); e < signals; e += NumThreads()) Signal(found, e);
 }
 
 // By one thread. As Interpreter::Signal.
-AXCCL_DEVICE void SmallCall::Signal(const Found& found, uint32_t endpoint) const {
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::Signal(const Found& found, uint32_t endpoint) const {
   uint64_t* const line = LineOf(found.self, found, endpoint);
   StoreRelaxed(line + 1, CallOf(found));
   const uint32_t old = WordToForget(found.now.second);
   if (!Does(Small::kPublishes)) return StoreRelease(line, ValueOf(found));
-  if (old >= words()) StoreFlagged(SlotOf(found.self, found, endpoint) + old, uint64_t{0});
+  if (!kInRows && old >= words()) StoreFlagged(SlotOf(found.self, found, endpoint) + old, uint64_t{0});
   StoreFlagged(line, ValueOf(found));
 }
 
@@ -298,32 +361,45 @@ AXCCL_DEVICE void SmallCall::Signal(const Found& found, uint32_t endpoint) const
 
 // The items that threads wait for: the words of all sources in pairs, or their rows, one source after the other, and
 // then a line of each rank.
-AXCCL_DEVICE uint32_t SmallCall::RankOf(uint32_t item) const {
+template <bool kInRows>
+AXCCL_DEVICE uint32_t SmallCall<kInRows>::RankOf(uint32_t item) const {
   const uint32_t pieces = small_.sources() * small_.pieces();
   return item < pieces ? small_.first() + item / small_.pieces() : item - pieces;
 }
 
 // See Interpreter::Matches, which also finds the mismatch.
-AXCCL_DEVICE bool SmallCall::IsOfCall(const Found& found, const Pair& line) const {
+template <bool kInRows>
+AXCCL_DEVICE bool SmallCall<kInRows>::IsOfCall(const Found& found, const Pair& line) const {
   const auto sequence = static_cast<uint32_t>(line.second >> 32), own = static_cast<uint32_t>(CallOf(found) >> 32);
   const bool ahead = static_cast<int32_t>(sequence - own) > 0;
   return line.first >= ValueOf(found) && (ahead || line.second == CallOf(found));
 }
 
-AXCCL_DEVICE bool SmallCall::Await(const Found& found, uint32_t item, const Pair& member) {
-  const uint32_t rank = RankOf(item), flag = PackedFlag(found.now.second);
+// If there is no second word, what is in its place does not matter.
+template <bool kInRows>
+AXCCL_DEVICE bool SmallCall<kInRows>::AreWordsOf(const Found& found, const Pair& pair, uint32_t word) const {
+  const uint32_t flag = PackedFlag(found.now.second);
+  return HasFlag(pair.first, flag) && (word + 1 == words() || HasFlag(pair.second, flag));
+}
+
+template <bool kInRows>
+AXCCL_DEVICE bool SmallCall<kInRows>::Await(const Found& found, uint32_t item, const Pair& member) {
+  const uint32_t rank = RankOf(item);
   const bool is_line = item >= small_.sources() * small_.pieces();
   if (rank == small_.self && (is_line || !Does(Small::kScales))) return true;
   const uint32_t piece = item - (rank - small_.first()) * small_.pieces(), word = 2 * piece;
-  if (!is_line && small_.InRows()) return AwaitRow(found, rank, piece);
-  const uint32_t endpoint = Does(Small::kForEach) && rank != small_.self ? small_.Between(rank, small_.self) : 0;
-  const uint64_t* const from = is_line ? LineOf(member, found, endpoint) : SlotOf(member, found, endpoint) + word;
+  const uint32_t endpoint = rank != small_.self ? small_.EndpointFrom(rank) : 0;
+  const uint64_t* const from = is_line   ? LineOf(member, found, endpoint)
+                               : kInRows ? FlagOfRow(RowPlace(sources()[rank - small_.first()]), piece)
+                                         : SlotOf(member, found, endpoint) + word;
 #pragma unroll 1
   for (uint32_t polls = 0; polls < SmallPolls(); ++polls) {
     const Pair pair = LoadFlaggedPair(from);
     if (is_line) {
       if (IsOfCall(found, pair)) return true;
-    } else if (HasFlag(pair.first, flag) && (word + 1 == words() || HasFlag(pair.second, flag))) {
+    } else if (kInRows) {
+      if (IsRowOf(found, pair)) return true;
+    } else if (AreWordsOf(found, pair, word)) {
       Kept(rank, word) = static_cast<uint32_t>(pair.first);
       Kept(rank, word + 1) = static_cast<uint32_t>(pair.second);
       return true;
@@ -332,16 +408,8 @@ AXCCL_DEVICE bool SmallCall::Await(const Found& found, uint32_t item, const Pair
   return false;
 }
 
-AXCCL_DEVICE bool SmallCall::AwaitRow(const Found& found, uint32_t rank, uint32_t row) const {
-  const uint64_t* const flag = FlagOfRow(RowsOf(found, rank), row);
-#pragma unroll 1
-  for (uint32_t polls = 0; polls < SmallPolls(); ++polls) {
-    if (LoadFlagged(flag) == RowFlag(found.now.second)) return true;
-  }
-  return false;
-}
-
-AXCCL_DEVICE bool SmallCall::AwaitAll(const Found& found, Pair member) {
+template <bool kInRows>
+AXCCL_DEVICE bool SmallCall<kInRows>::AwaitAll(const Found& found, Pair member) {
   bool came = true;
 #pragma unroll 1
   for (uint32_t item = ThreadIndex(); came && item < small_.items(); item += NumThreads()) {
@@ -354,13 +422,11 @@ AXCCL_DEVICE bool SmallCall::AwaitAll(const Found& found, Pair member) {
 
 // ---- the end ----
 
-AXCCL_DEVICE void SmallCall::DescribeMove(const Found& found) const {
-  Move& move = block_.moves[0];
-#pragma unroll 1
-  for (uint32_t rank = ThreadIndex(); small_.InRows() && rank < small_.ranks; rank += NumThreads())
-    move.place[1 + rank] = SourceOf(found, rank);
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::DescribeMove() const {
   if (!IsLast()) return;
-  if (small_.InRows()) DescribeType(&move, task_, small_.ranks, small_.bytes, false);
+  Move& move = block_.moves[0];
+  if (kInRows) DescribeType(&move, task_, small_.ranks, small_.bytes, false);
   move.place[0] = static_cast<uint8_t*>(task_.output);
   move.divisor = task_.scaling == Scaling::kAverage && !IsFloat(ScalarType(task_.type)) ? small_.ranks : 0;
   move.num_dst = 1;
@@ -370,7 +436,8 @@ AXCCL_DEVICE void SmallCall::DescribeMove(const Found& found) const {
   move.scaled = move.scales_result = false;
 }
 
-AXCCL_DEVICE void SmallCall::StoreOutput(uint64_t at, uint32_t word, uint32_t data) const {
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::StoreOutput(uint64_t at, uint32_t word, uint32_t data) const {
   uint8_t* const to = static_cast<uint8_t*>(task_.output) + at + 4 * word;
   const uint32_t left = small_.bytes - 4 * word, size = left < 4 ? left : 4;
   if (size == 4 && reinterpret_cast<uint64_t>(to) % 4 == 0) return StoreWord<uint32_t>(to, data);
@@ -380,33 +447,39 @@ AXCCL_DEVICE void SmallCall::StoreOutput(uint64_t at, uint32_t word, uint32_t da
   }
 }
 
-AXCCL_DEVICE void SmallCall::WriteOutput(const Found& found) {
-  if (Does(Small::kReduces)) {
-    return small_.InRows() ? ReduceElements(block_.moves[0])
-                           : ReduceKeptElements(block_.moves[0], block_.strands, small_.bytes);
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::WriteOutput() {
+  if constexpr (kInRows) {
+    return Does(Small::kReduces) ? ReduceElements(block_.moves[0]) : CopyFromRows(task_, small_, sources());
+  } else {
+    if (Does(Small::kReduces)) return ReduceKeptElements(block_.moves[0], block_.strands, small_.bytes);
+    CopyKept();
   }
-  if (small_.InRows()) return CopyFromRows(task_, small_, Copy(found));
+}
+
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::CopyKept() const {
 #pragma unroll 1
   for (uint32_t i = ThreadIndex(); i < small_.kept() * words(); i += NumThreads()) {
     const uint32_t block = i / words(), word = i - block * words();
     const uint64_t at = uint64_t{block} * small_.bytes;
     // As movers, which do not write a destination that equals the source.
     const bool own = small_.first() + block == small_.self;
-    const uint32_t from = Does(Small::kForEach) ? small_.self * small_.bytes : 0;
-    if (own && static_cast<const uint8_t*>(task_.output) + at == static_cast<const uint8_t*>(task_.input) + from)
-      continue;
-    StoreOutput(at, word, kept()[block * stride() + word]);
+    const auto *const to = static_cast<const uint8_t*>(task_.output), *const from =
+                                                                          static_cast<const uint8_t*>(task_.input);
+    if (!own || to + at != from + small_.OwnAt()) StoreOutput(at, word, kept()[block * stride() + word]);
   }
 }
 
 // By one thread. As Interpreter::Advance.
-AXCCL_DEVICE void SmallCall::Advance(const Found& found) const {
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::Advance(const Found& found) const {
   State& state = task_.channel->state;
   state.sequence = found.now.first + 1;
   state.turn = found.now.second + 1;
   state.last = Next(found);
   if (found.wait == 0) return;
-  const bool rows = small_.InRows();
+  const bool rows = kInRows;
   const uint64_t packed = (rows ? LoadRelaxed(&state.packed[1]) : found.meeting.second) + 1;
   state.packed[rows ? 1 : 0] = packed;
   StoreRelaxed(&reinterpret_cast<Wait*>(found.wait)->packed[rows ? 1 : 0], packed);
@@ -417,8 +490,8 @@ AXCCL_DEVICE bool RunSmall(const Launch& launch, BlockState& block) {
   if (launch.more != nullptr) return false;
   const Task& task = launch.tasks[BlockIndex() / launch.lanes];
   if (task.small.does == 0) return false;
-  const bool has_steps = BlockIndex() % launch.lanes == 0;
-  return !has_steps || SmallCall(task, block).Run();
+  if (BlockIndex() % launch.lanes != 0) return true;  // it has no steps
+  return task.small.InRows() ? SmallCall<true>(task, block).Run() : SmallCall<false>(task, block).Run();
 }
 
 }  // namespace axccl::kernels::cuda

@@ -33,7 +33,7 @@ namespace axccl::boot {
 
 // The version of everything that ranks send each other: here, when a communicator is set up (src/comm), and in messages
 // (transports/remote). Ranks with different versions do not connect. Increased whenever any of it changes.
-inline constexpr uint32_t kProtocolVersion = 32;
+inline constexpr uint32_t kProtocolVersion = 33;
 inline constexpr int kMaxRanks = 1 << 16;
 inline constexpr size_t kMaxContribution = 4096;
 inline constexpr size_t kMaxText = 2048;

@@ -140,6 +140,7 @@ double CallGroup::Predict() const {
                       call.channel->members().heap_access()};
     query.placement = call.channel->members().placement();
     query.sharers = call.channel->members().sharers();
+    call.device->AddToQuery(call, &query);
     seconds[call.owner.get()] += call.owner->chooser().Choose(query).seconds;
   }
   double most = 0;

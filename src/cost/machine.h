@@ -34,10 +34,12 @@ struct Machine {
   double gpu_link_bytes_per_second = 0;
   // What it sends to all GPUs at once in total, and what can arrive of all at once: through NVLink SHARP.
   double gpu_multicast_bytes_per_second = 0;
-  // A call of one step through scratch, if what travels brings its own flags (NCCL's LL): up to so many bytes of a
-  // block, and of all blocks that a rank receives. 0: there is no such way.
+  // A call of one step through scratch, if what travels brings its own flags. In words (NCCL's LL), of up to so many
+  // bytes of a block, and of all blocks that a rank receives; others go in rows (LL128), which also takes the time in
+  // which a lane waits for all that and loads it. 0: there is no such way.
   double packed_seconds = 0;
   uint64_t packed_block_bytes = 0, packed_bytes = 0;
+  double rowed_bytes_per_second = 0;
   // What ranks share: a machine, or a GPU, whose cores are its multiprocessors.
   int32_t cores = 2;
   int32_t ranks = 2;  // of the communicator, that share them
@@ -78,6 +80,11 @@ struct Gpu {
   static constexpr uint32_t kCopyBytesInFlight = 60 << 10, kReduceBytesInFlight = 32 << 10;
   static constexpr double kBytesInFlight = kReduceBytesInFlight;
   static_assert(kReduceBytesInFlight <= kCopyBytesInFlight);
+  // Of a block that brings its own flags: in words, and in rows (kernels/cuda/launch.h). Of more ranks, blocks for each
+  // other one do not go in rows. A block waits for so many bytes of rows at a time: 512 threads for a row each.
+  static constexpr uint64_t kWordsBytes = 512, kRowsBytes = 8 << 10;
+  static constexpr int kMostRowedRanks = 16;
+  static constexpr double kRowBytesInFlight = 512 * 112;
   // Until it has come: assumed, of the cache, of the GPU's memory and of another GPU's memory over NVLink under load.
   static constexpr double kCacheSeconds = 3e-7, kMemorySeconds = 5e-7, kLinkSeconds = 1.5e-6;
 };

@@ -324,10 +324,15 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
 }
 
 double Chooser::PackedSeconds(const Query& query, const Choice& choice) const {
-  const uint64_t block = query.block_bytes, all = block * static_cast<uint64_t>(query.contract.ranks);
+  const bool one_block = query.contract.kind == plan::Kind::kBroadcast || query.contract.kind == plan::Kind::kSendRecv;
+  const uint64_t block = query.block_bytes,
+                 all = one_block ? block : block * static_cast<uint64_t>(query.contract.ranks);
   const bool one_step = choice.algorithm == kOneshot && choice.lanes == 1 && query.placement.is_flat();
-  const bool fits = block != 0 && block <= machine_.packed_block_bytes && all <= machine_.packed_bytes;
-  return one_step && fits ? machine_.packed_seconds : std::numeric_limits<double>::infinity();
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  if (!one_step || block == 0 || block > std::min(query.flagged_bytes, choice.tile_bytes)) return kNever;
+  if (block <= machine_.packed_block_bytes && all <= machine_.packed_bytes) return machine_.packed_seconds;
+  if (query.flagged_bytes <= machine_.packed_block_bytes) return kNever;
+  return machine_.packed_seconds + static_cast<double>(all) / machine_.rowed_bytes_per_second;
 }
 
 std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algorithm) const {

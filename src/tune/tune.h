@@ -49,6 +49,7 @@ struct Query {
   Multicast multicast = Multicast::kNone;
   uint64_t multicast_bytes = 0;  // the scratch of those slots, per rotation copy; 0: as much as there is of other
   uint64_t scratch_bytes = 0;    // the other, per rotation copy; 0: that of the Chooser
+  uint64_t flagged_bytes = 0;    // blocks of up to so many bytes may bring their own flags (NCCL's LL and LL128)
 };
 
 struct Choice {

@@ -49,6 +49,20 @@ std::string LastAlgorithm(const Clique& clique) {
   return algorithm;
 }
 
+// The switch adds floats, and multiplies none.
+TEST(Nvls, EstimatesKnowIt) {
+  const auto body = [](RankContext& context) {
+    ASSERT_NE(EnterGpu(context.rank()), nullptr);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    constexpr size_t kLarge = size_t{256} << 20;
+    EXPECT_NE(EstimateOf(clique, kLarge, ncclSum), EstimateOf(clique, kLarge, ncclProd));
+    EXPECT_EQ(EstimateOf(clique, kLarge, ncclMax), EstimateOf(clique, kLarge, ncclProd));
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Threads(3), body, OnDevices(3, "nvls"));
+}
+
 // ---- calls ----
 
 bool IsFloatOf32Or64(ncclDataType_t type) { return type == ncclFloat32 || type == ncclFloat64; }

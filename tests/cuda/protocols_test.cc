@@ -134,8 +134,8 @@ size_t CallWithBlocks(RankContext& context, const Clique& clique, size_t size, W
   return wrong;
 }
 
-// Where a rank has a block for each other one, each of these is a slot of words. There are rows for one only.
-TEST_P(ProtocolsTest, BlocksForEachRankGoByWords) {
+// Where a rank has a block for each other one, each of these is in a slot of its own.
+TEST_P(ProtocolsTest, BlocksForEachRankGoBySize) {
   RunRanks(
       GetParam(),
       [](RankContext& context) {
@@ -143,15 +143,13 @@ TEST_P(ProtocolsTest, BlocksForEachRankGoByWords) {
         Clique clique;
         ASSERT_TRUE(clique.Init(context));
         const auto n = static_cast<size_t>(context.nranks());
-        Words in(n * 200), out((n + 2) * 200 + 3);
-        for (const size_t size : {1u, 3u, 127u, 128u, 129u, 200u}) {
+        Words in(n * kMost), out((n + 2) * kMost + 3);
+        for (const size_t size : {1u, 3u, 127u, 128u, 129u, 256u, 1001u, 2048u, 2049u}) {
           const Counts before = CountsOf(clique);
           for (int round = 0; round < 3; ++round)
             EXPECT_EQ(CallWithBlocks(context, clique, size, &in, &out), 0u) << size;
           const Counts after = CountsOf(clique);
-          const bool words = size <= 128, rows = !words && n == 2;
-          const Counts expected{before.ll + (words ? 9 : 0), before.ll128 + (rows ? 9 : 0)};
-          EXPECT_EQ(after, expected) << size;
+          EXPECT_EQ((Counts{after.ll - before.ll, after.ll128 - before.ll128}), Expected(size, 9)) << size;
           ASSERT_TRUE(context.Barrier());
         }
       },
@@ -219,6 +217,29 @@ INSTANTIATE_TEST_SUITE_P(Layouts, ProtocolsTest,
 INSTANTIATE_TEST_SUITE_P(Layouts, ProtocolsOfFewTest, testing::Values(harness::Processes(2), harness::Threads(3)),
                          [](const auto& info) { return info.param.Text(); });
 
+// Likewise where each rank has several blocks, which other plans would send in several steps.
+TEST(Protocols, AreWhatMediumCallsOfBlocksTake) {
+  constexpr int kRanks = 4;
+  const auto counts = [](const char* protocols, const Counts& wanted) {
+    const auto body = [wanted](RankContext& context) {
+      ASSERT_NE(EnterGpu(context.rank() % 2), nullptr);
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      Words in(kRanks * kMost), out((kRanks + 2) * kMost + 3);
+      for (const size_t size : {256u, 2048u}) EXPECT_EQ(CallWithBlocks(context, clique, size, &in, &out), 0u) << size;
+      EXPECT_OK(ncclAllGather(in.get(), out.get(), 256, ncclInt32, clique.comm(), Cuda(clique.stream())));
+      ASSERT_TRUE(clique.Synchronize());
+      EXPECT_EQ(CountsOf(clique), wanted);
+      ASSERT_TRUE(context.Barrier());
+    };
+    RunOptions options = SmallGpu(2);
+    options.environment.emplace_back("NCCL_PROTO", protocols);
+    RunRanks(harness::Threads(kRanks), body, options);
+  };
+  counts("LL,LL128", {0, 7});
+  counts("LL", {0, 0});
+}
+
 // The cost model's choice for calls of a few KiB when all ranks can reach all buffers.
 TEST(Protocols, AreWhatMediumCallsTake) {
   RunRanks(
@@ -232,6 +253,24 @@ TEST(Protocols, AreWhatMediumCallsTake) {
         ASSERT_TRUE(clique.Synchronize());
         EXPECT_TRUE(data.AreAll(2));
         EXPECT_EQ(CountsOf(clique), (Counts{0, 1}));
+        ASSERT_TRUE(context.Barrier());
+      },
+      SmallGpu(2));
+}
+
+TEST(Protocols, EstimatesKnowThem) {
+  RunRanks(
+      harness::Threads(4),
+      [](RankContext& context) {
+        ASSERT_NE(EnterGpu(context.rank() % 2), nullptr);
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        const auto micros = [&](size_t count) { return EstimateOf(clique, count, ncclSum); };
+        EXPECT_EQ(micros(128), micros(1)) << "words";
+        EXPECT_GT(micros(132), micros(128)) << "rows";
+        EXPECT_GT(micros(2052), 1.1f * micros(2048)) << "no flags";
+        EXPECT_LT(micros(2048), 1.1f * micros(2000));
+        EXPECT_EQ(CountsOf(clique), Counts{}) << "nothing has run";
         ASSERT_TRUE(context.Barrier());
       },
       SmallGpu(2));

@@ -68,15 +68,20 @@ ncclResult_t SumUp(Words* in, Words* out, const Clique& clique) { return Sum(in,
 TEST(SmallCalls, AnAllReduceCostsLittle) { ExpectLittle(2, 2, kOfWords, SumUp); }
 
 // Of 4000 bytes, which travel in rows.
-TEST(SmallCalls, AnAllReduceInRowsCostsLittle) { ExpectLittle(1000, 1000, {25, 1800}, SumUp); }
+constexpr Efforts kOfRows{12, 1800};
+TEST(SmallCalls, AnAllReduceInRowsCostsLittle) { ExpectLittle(1000, 1000, kOfRows, SumUp); }
+
+template <size_t kWords>
+ncclResult_t SumUpBlocks(Words* in, Words* out, const Clique& clique) {
+  return ncclReduceScatter(in->get(), out->get(), kWords, ncclInt32, ncclSum, clique.comm(),
+                           harness::Cuda(clique.stream()));
+}
 
 // Of 8 bytes for each rank.
-TEST(SmallCalls, AReduceScatterCostsLittle) {
-  ExpectLittle(2 * kRanks, 2, kOfWords, [](Words* in, Words* out, const Clique& clique) {
-    return ncclReduceScatter(in->get(), out->get(), 2, ncclInt32, ncclSum, clique.comm(),
-                             harness::Cuda(clique.stream()));
-  });
-}
+TEST(SmallCalls, AReduceScatterCostsLittle) { ExpectLittle(2 * kRanks, 2, kOfWords, SumUpBlocks<2>); }
+
+// Of 1 KiB for each rank.
+TEST(SmallCalls, AReduceScatterInRowsCostsLittle) { ExpectLittle(256 * kRanks, 256, kOfRows, SumUpBlocks<256>); }
 
 }  // namespace
 }  // namespace axccl::tests

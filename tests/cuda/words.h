@@ -46,6 +46,17 @@ inline ncclResult_t Sum(Words* in, Words* out, ncclComm_t comm, axcclStream_t st
   return ncclAllReduce(in->get(), out->get(), in->size(), ncclInt32, ncclSum, comm, harness::Cuda(stream));
 }
 
+// How long an all-reduce of so many floats would take, in us.
+inline float EstimateOf(const harness::Clique& clique, size_t count, ncclRedOp_t op) {
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+  Words words(1);  // of the first ones
+  EXPECT_OK(ncclGroupStart());
+  EXPECT_OK(
+      ncclAllReduce(words.get(), words.get(), count, ncclFloat32, op, clique.comm(), harness::Cuda(clique.stream())));
+  EXPECT_OK(ncclGroupSimulateEnd(&info));
+  return info.estimatedTime;
+}
+
 // Returns the first result of ncclCommGetAsyncError other than success, or success after `limit_ms` (and the tolerance
 // of tests).
 inline ncclResult_t AwaitError(ncclComm_t comm, uint64_t limit_ms) {

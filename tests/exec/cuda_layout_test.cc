@@ -23,24 +23,33 @@ struct Region {
   uint64_t begin, bytes;
 };
 
-// In the order of their addresses. `worded`: endpoints that have slots of words.
-void AddControl(const ChannelLayout& channel, const std::string& name, uint32_t worded, std::vector<Region>* regions) {
+// In the order of their addresses. `worded`, `rowed`: endpoints that have slots of words and of rows.
+void AddControl(const ChannelLayout& channel, const std::string& name, uint32_t worded, uint32_t rowed,
+                std::vector<Region>* regions) {
   const uint64_t lines = uint64_t{channel.lanes} * channel.endpoints * plan::kRotation * sizeof(Line);
   regions->push_back({name + " lines", channel.lines, lines});
   if (worded != 0) {
     regions->push_back({name + " words", channel.packed, worded * plan::kRotation * kernels::cuda::kPackedSlotBytes});
-    regions->push_back({name + " rows", channel.rows, plan::kRotation * kernels::cuda::kRowedSlotBytes});
+    regions->push_back({name + " rows", channel.rows, rowed * plan::kRotation * kernels::cuda::kRowedSlotBytes});
   }
   const uint64_t views = channel.announcement_words * sizeof(uint64_t);
   regions->push_back({name + " announcements", channel.announcements,
                       plan::kRotation * (sizeof(kernels::cuda::Announcement) + views)});
 }
 
-void AddPairs(const CudaLayout& layout, uint32_t ranks, std::vector<Region>* regions) {
-  for (uint32_t peer = 0; peer < ranks; ++peer)
-    AddControl(layout.Pair(0, peer, 0), "to " + std::to_string(peer), 1, regions);
-  for (uint32_t peer = 1; peer < ranks; ++peer)
-    AddControl(layout.Pair(peer, 0, 0), "from " + std::to_string(peer), 0, regions);
+std::vector<uint32_t> PeersOf(uint32_t owner, uint32_t ranks) {
+  std::vector<uint32_t> peers;
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    if (rank != owner) peers.push_back(rank);
+  return peers;
+}
+
+void AddPairs(const CudaLayout& layout, uint32_t owner, uint32_t ranks, std::vector<Region>* regions) {
+  for (const uint32_t peer : PeersOf(owner, ranks))
+    AddControl(layout.Pair(owner, peer, owner), "to " + std::to_string(peer), 1, 1, regions);
+  for (const uint32_t peer : PeersOf(owner, ranks))
+    AddControl(layout.Pair(peer, owner, owner), "from " + std::to_string(peer), 0, 0, regions);
+  AddControl(layout.Pair(owner, owner, owner), "local copies", 0, 0, regions);
 }
 
 void ExpectApart(const std::vector<Region>& regions) {
@@ -57,16 +66,18 @@ TEST_P(CudaLayoutTest, PartsAreApart) {
   for (const bool far : {false, true}) {
     const CudaLayout layout = Layout(ranks, far);
     std::vector<Region> regions;
-    AddControl(layout.channel, "channel", ranks > 2 ? ranks - 1 : 1, &regions);
-    AddPairs(layout, ranks, &regions);
+    const uint32_t worded = ranks > 2 ? ranks - 1 : 1;
+    AddControl(layout.channel, "channel", worded, ranks <= 16 ? worded : 1, &regions);
+    const uint32_t owner = ranks / 2;
+    AddPairs(layout, owner, ranks, &regions);
     regions.push_back({"scratch", layout.channel.scratch, layout.channel.scratch_bytes});
-    for (uint32_t peer = 0; peer < ranks; ++peer) {
-      const ChannelLayout pair = layout.Pair(0, peer, 0);
+    for (const uint32_t peer : PeersOf(owner, ranks)) {
+      const ChannelLayout pair = layout.Pair(owner, peer, owner);
       regions.push_back({"scratch to " + std::to_string(peer), pair.scratch, pair.scratch_bytes});
     }
     for (uint32_t area = 0; area < kAreas; ++area) {
       const ChannelLayout created = layout.Area(area);
-      AddControl(created, "area", 1, &regions);
+      AddControl(created, "area", 1, 1, &regions);
       regions.push_back({"scratch of an area", created.scratch, created.scratch_bytes});
     }
     regions.push_back({"end", layout.bytes, 0});
@@ -86,7 +97,7 @@ TEST_P(CudaLayoutTest, APlanHasAWholeArea) {
   const CudaLayout layout = Layout(GetParam());
   const auto lines = static_cast<uint32_t>(layout.AreaLines());
   std::vector<Region> regions;
-  AddControl(layout.AreaForPlan(1, 1, lines), "plan", 0, &regions);
+  AddControl(layout.AreaForPlan(1, 1, lines), "plan", 0, 0, &regions);
   regions.push_back({"next", layout.Area(2).lines, 0});
   ExpectApart(regions);
 }

@@ -76,10 +76,12 @@ int NumPacked(const Program& program) {
   const auto& header = *reinterpret_cast<const cuda::Program*>(bytes->data());
   int packed = 0;
   for (uint32_t i = 0; i < header.lane_begin[header.lanes]; ++i) packed += header.steps()[i].packed;
-  // Only slots that the first endpoint publishes may be rows.
   const auto& endpoints = program.inline_endpoint;
   const bool first_only = std::count(endpoints.begin(), endpoints.end(), 0) == std::ssize(endpoints);
-  const cuda::Packing packing = first_only ? cuda::Packing::kRows : cuda::Packing::kWords;
+  EXPECT_EQ(header.beyond_first, packed != 0 && !first_only);
+  // Of many ranks, only the first endpoint has slots of rows.
+  const bool rows = first_only || program.plan->schedule.contract.ranks <= 16;
+  const cuda::Packing packing = rows ? cuda::Packing::kRows : cuda::Packing::kWords;
   EXPECT_EQ(header.packing, packed != 0 ? packing : cuda::Packing::kNone);
   return packed;
 }
@@ -96,6 +98,9 @@ TEST(CudaProgram, PacksSlotsThatSignalsPublish) {
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kReduceScatter, 3, "oneshot", 1, 0)), 4);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllToAll, 4, "oneshot", 1, 2)), 6);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kScatter, 4, "oneshot", 1, 0)), 3);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllToAll, 16, "oneshot", 1, 2)), 30);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllToAll, 17, "oneshot", 1, 2)), 32);
+  EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllGather, 17, "oneshot", 1, 2)), 17);
   // Not packed: the memory of others is written or read; no data.
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllReduce, 4, "direct", 1, 0)), 0);
   EXPECT_EQ(NumPacked(*Make(plan::Kind::kAllReduce, 4, "ring", 1, 0)), 0);
@@ -203,11 +208,11 @@ Protocols Parsed(const char* text) {
   return protocols.value();
 }
 
-cuda::Packing Choose(uint64_t bytes, const char* protocols, plan::Kind kind = plan::Kind::kAllReduce,
-                     bool whole = true) {
+cuda::Packing Choose(uint64_t bytes, const char* protocols, plan::Kind kind = plan::Kind::kAllReduce, bool whole = true,
+                     uint32_t ranks = 8, cuda::Packing most = cuda::Packing::kRows) {
   Prepared prepared;
   prepared.whole = whole;
-  return ChoosePacking(prepared, bytes, kind, Parsed(protocols));
+  return ChoosePacking(prepared, bytes, kind, ranks, most, Parsed(protocols));
 }
 
 TEST(CudaPacking, DependsOnTheSize) {
@@ -220,6 +225,35 @@ TEST(CudaPacking, DependsOnTheSize) {
   EXPECT_EQ(Choose(8193, ""), Packing::kNone);
   EXPECT_EQ(Choose(100, "", plan::Kind::kAllReduce, false), Packing::kNone);
   EXPECT_EQ(Choose(1000, "", plan::Kind::kAllReduce, false), Packing::kNone);
+}
+
+// What comes in words is kept.
+TEST(CudaPacking, DependsOnTheNumberOfRanks) {
+  using cuda::Packing;
+  const auto choose = [](uint64_t bytes, uint32_t ranks, Packing most = Packing::kRows) {
+    return Choose(bytes, "", plan::Kind::kAllReduce, true, ranks, most);
+  };
+  EXPECT_EQ(choose(512, 12), Packing::kWords);
+  EXPECT_EQ(choose(512, 13), Packing::kRows);
+  EXPECT_EQ(choose(96, 64), Packing::kWords);
+  EXPECT_EQ(choose(97, 64), Packing::kRows);
+  EXPECT_EQ(choose(97, 64, Packing::kWords), Packing::kWords);
+  EXPECT_EQ(choose(513, 64, Packing::kWords), Packing::kNone);
+  EXPECT_EQ(choose(8, 8, Packing::kNone), Packing::kNone);
+  EXPECT_EQ(Choose(512, "LL", plan::Kind::kAllReduce, true, 64), Packing::kWords);
+  EXPECT_EQ(Choose(512, "", plan::Kind::kBroadcast, true, 64), Packing::kWords) << "one block";
+}
+
+TEST(CudaPacking, IsNoReasonForPlansThatKernelsCannotRun) {
+  const Protocols all = Parsed("");
+  EXPECT_EQ(MostPackedBytes(plan::Kind::kAllReduce, 255, true, all), 8192u);
+  EXPECT_EQ(MostPackedBytes(plan::Kind::kAllReduce, 256, true, all), 0u);
+  EXPECT_EQ(MostPackedBytes(plan::Kind::kAllGather, 256, true, all), 8192u);
+  EXPECT_EQ(MostPackedBytes(plan::Kind::kAllToAll, 16, true, all), 8192u);
+  EXPECT_EQ(MostPackedBytes(plan::Kind::kAllToAll, 17, true, all), 512u);
+  EXPECT_EQ(MostPackedBytes(plan::Kind::kAllToAll, 3, false, all), 0u);
+  EXPECT_EQ(MostPackedBytes(plan::Kind::kAllToAll, 2, false, all), 8192u);
+  EXPECT_EQ(MostPackedBytes(plan::Kind::kAllReduce, 3, false, Parsed("LL")), 512u);
 }
 
 TEST(CudaPacking, DependsOnTheAllowedProtocols) {

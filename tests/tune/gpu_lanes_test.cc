@@ -82,9 +82,10 @@ TEST(GpuRings, UseBuffersUnlessAListExcludesThat) {
 
 // What travels brings its own flags then, which only oneshot's slots do.
 TEST(GpuLanes, SmallBlocksGoByOneshot) {
-  const auto chosen = [](plan::Kind kind, uint64_t bytes) {
+  const auto chosen = [](plan::Kind kind, uint64_t bytes, uint64_t flagged_bytes = 8192) {
     Query query{{kind, 8, 0}, bytes, DataType::kFloat32, Access::kMapped};
     query.sharers = 1;
+    query.flagged_bytes = flagged_bytes;
     return OfGpus()->Choose(query);
   };
   const double packed = cost::GpuMachine(132, 1).packed_seconds;
@@ -96,6 +97,15 @@ TEST(GpuLanes, SmallBlocksGoByOneshot) {
       EXPECT_EQ(chosen(kind, bytes).seconds, packed) << plan::KindName(kind);
     }
     for (const uint64_t bytes : {0u, 513u}) EXPECT_NE(chosen(kind, bytes).seconds, packed) << plan::KindName(kind);
+    EXPECT_NE(chosen(kind, 8, 0).seconds, packed) << plan::KindName(kind);
+    // Larger ones in rows, where these are allowed.
+    for (const uint64_t bytes : {513u, 8192u}) {
+      SCOPED_TRACE(testing::Message() << plan::KindName(kind) << " of " << bytes);
+      EXPECT_EQ(chosen(kind, bytes).algorithm, "oneshot");
+      EXPECT_LT(chosen(kind, bytes).seconds, chosen(kind, bytes, 512).seconds);
+      EXPECT_LT(packed, chosen(kind, bytes).seconds);
+    }
+    EXPECT_EQ(chosen(kind, 8208).seconds, chosen(kind, 8208, 0).seconds);
   }
 }
 

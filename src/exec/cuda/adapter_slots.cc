@@ -70,12 +70,13 @@ Status CheckLinks(const Device& device, const RankOptions& options, const std::v
 
 class AdapterSlots::Part final : public transport::Reach::DevicePart {
  public:
-  // `mirror`: where the peer's scratch, and behind it that for messages between the two, are here.
-  Part(const Device& device, const CudaLayout& layout, std::byte* own_block, std::byte* mirror, uint32_t self)
+  // `mirror`: where the peer's scratch, and behind it that for messages to this rank, are here.
+  Part(const Device& device, const CudaLayout& layout, std::byte* own_block, std::byte* mirror, uint32_t self,
+       uint32_t peer)
       : device_(device),
         own_{layout.channel.scratch, layout.areas - layout.channel.scratch, own_block + layout.channel.scratch},
         default_{layout.channel.scratch, layout.channel.scratch_bytes, mirror},
-        messages_{layout.pair_scratch + self * layout.pair_scratch_bytes, layout.pair_scratch_bytes,
+        messages_{layout.Pair(peer, self, peer).scratch, layout.pair_scratch_bytes,
                   mirror + layout.channel.scratch_bytes},
         orders_writes_(OrdersWrites(device)) {}
 
@@ -137,8 +138,8 @@ Result<std::unique_ptr<AdapterSlots>> AdapterSlots::Make(const Device& device, c
   slots->parts_.resize(far.size());
   for (size_t rank = 0; rank < far.size(); ++rank) {
     if (!is_far(far[rank])) continue;
-    slots->parts_[rank] =
-        std::make_shared<const Part>(device, layout, own_block, mirror, static_cast<uint32_t>(options.rank));
+    slots->parts_[rank] = std::make_shared<const Part>(
+        device, layout, own_block, mirror, static_cast<uint32_t>(options.rank), static_cast<uint32_t>(rank));
     if (const Status status = slots->parts_[rank]->Register(*far[rank].reach); !status.ok())
       return MakeStatus(Code::kInvalidUsage, "rank %d cannot use it to rank %zu: %.*s", options.rank, rank,
                         static_cast<int>(status.message().size()), status.message().data());

@@ -16,18 +16,27 @@ namespace axccl::exec {
 using device::cuda::Device;
 namespace cuda = kernels::cuda;
 
+PlanOptions CudaChannel::PlanOptionsOf(const CudaLinks& links, CudaPlace place, int ranks) {
+  // Slots are packed in another way, and tasks find their buffers themselves.
+  PlanOptions options{.inline_bytes = 0, .by_runs = false, .rotated_bytes = UINT64_MAX};
+  const bool is_default = place == CudaPlace::kDefault;
+  options.scaled_flagged_bytes = cuda::kPackedBytes;  // in rows, these do not go the short way
+  for (int kind = 0; kind < plan::kNumKinds; ++kind)
+    options.flagged_bytes[static_cast<size_t>(kind)] =
+        MostPackedBytes(static_cast<plan::Kind>(kind), static_cast<uint32_t>(ranks), is_default, links.protocols());
+  if (const CudaMulticast* const multicast = links.multicast(); multicast != nullptr && is_default) {
+    options.multicast_bytes = multicast->bytes();
+    options.multicast_folds = CudaMulticast::Folds;
+  }
+  return options;
+}
+
 Result<std::unique_ptr<CudaChannel>> CudaChannel::Create(const CudaParts& parts, Channel* channel, CudaPlace place) {
   std::unique_ptr<CudaChannel> on_device(new CudaChannel(parts, channel, place));
   if (IsInArea(place)) AXCCL_RETURN_IF_ERROR(on_device->Settle());
   const int self = place == CudaPlace::kSelf ? 0 : channel->self();
   on_device->members_ = std::make_unique<Members>(channel->owner(), parts.links->MembersOf(*channel, place), self);
-  // Slots are packed in another way, and tasks find their buffers themselves.
-  PlanOptions options{.inline_bytes = 0, .by_runs = false, .rotated_bytes = UINT64_MAX};
-  if (const CudaMulticast* const multicast = parts.links->multicast();
-      multicast != nullptr && place == CudaPlace::kDefault) {
-    options.multicast_bytes = multicast->bytes();
-    options.multicast_folds = CudaMulticast::Folds;
-  }
+  PlanOptions options = PlanOptionsOf(*parts.links, place, on_device->members_->size());
   on_device->plans_ = std::make_unique<PlanCache>(on_device->members_.get(), options, nullptr);
   if (const GrownScratch* const grown = parts.links->grown_scratch();
       grown != nullptr && place == CudaPlace::kDefault) {
@@ -121,12 +130,13 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
 
 // What travels to other machines is published by lines. Operands of views have gaps between them, where no words
 // arrive.
-cuda::Packing CudaChannel::ChoosePackingOf(const Call& call, const Prepared& prepared, cuda::Packing of_program) const {
-  const bool has_room = of_program != cuda::Packing::kWords || place_ == CudaPlace::kDefault;
+cuda::Packing CudaChannel::ChoosePackingOf(const Call& call, const Prepared& prepared,
+                                           const CudaPrograms::Uploaded& program) const {
+  const bool has_room = !program.beyond_first || place_ == CudaPlace::kDefault;
   if (members_->inbox() != nullptr || call.views != nullptr || !has_room) return cuda::Packing::kNone;
   const uint64_t bytes = call.count * ElementSize(call.type);
-  const cuda::Packing packing = ChoosePacking(prepared, bytes, call.kind, parts_.links->protocols());
-  return packing <= of_program ? packing : cuda::Packing::kNone;
+  return ChoosePacking(prepared, bytes, call.kind, static_cast<uint32_t>(members_->size()), program.packing,
+                       parts_.links->protocols());
 }
 
 // Whether adapters reach its slots between machines on the devices. The same on all ranks.
@@ -239,7 +249,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   if (captured && wait_ != nullptr) Replays();
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
     channel_->owner()->NoteAlgorithm(prepared->program->algorithm);
-  task.cut = MakeCudaCut(*prepared, ChoosePackingOf(call, *prepared, program->packing));
+  task.cut = MakeCudaCut(*prepared, ChoosePackingOf(call, *prepared, *program));
   if (AdaptersReach() && prepared->slot_bytes >= parts_.links->adapter_bytes())
     task.cut.between = cuda::Member::kAdapters;
   if (direct != nullptr) {

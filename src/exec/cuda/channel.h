@@ -40,6 +40,8 @@ struct CudaParts {
 class CudaChannel {
  public:
   static Result<std::unique_ptr<CudaChannel>> Create(const CudaParts& parts, Channel* channel, CudaPlace place);
+  // How such a channel of so many ranks plans its calls.
+  static PlanOptions PlanOptionsOf(const CudaLinks& links, CudaPlace place, int ranks);
   ~CudaChannel();
 
   // Makes a task of the call, in its place in the channel's order. Allocates when its plan is new. For views, makes the
@@ -96,7 +98,7 @@ class CudaChannel {
   kernels::cuda::Member OnDevice(const Member& member) const;
   Result<const CudaPrograms::Uploaded*> UploadedOf(const Prepared& prepared);
   kernels::cuda::Packing ChoosePackingOf(const Call& call, const Prepared& prepared,
-                                         kernels::cuda::Packing of_program) const;
+                                         const CudaPrograms::Uploaded& program) const;
 
   const CudaParts parts_;
   Channel* const channel_;  // null: kSelf

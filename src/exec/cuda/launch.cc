@@ -30,8 +30,11 @@ uint64_t BytesOfStrand(const cuda::Task& task) {
   if (task.staged != nullptr) lanes = std::min(lanes, task.staged_cut.partition.lanes);
   if (task.grown != nullptr) lanes = std::min(lanes, task.grown_cut.partition.lanes);
   const uint64_t bytes = cut.count * ElementSize(task.type) / lanes;
-  const bool rows = task.cut.packing == cuda::Packing::kRows;
-  return rows ? cuda::StoredRows(bytes) * cuda::kRowPlaces * 16 : bytes;
+  if (task.cut.packing != cuda::Packing::kRows) return bytes;
+  // Not so many that the launch gets a ring for copies.
+  const bool of_all = (task.small.does & (cuda::Small::kGathers | cuda::Small::kForEach)) != 0;
+  const uint64_t rows = (of_all ? task.small.ranks : 1) * cuda::StoredRows(bytes);
+  return std::min<uint64_t>(rows * cuda::kRowPlaces, cuda::kMaxThreads) * 16;
 }
 
 // The calls of a group on one device.

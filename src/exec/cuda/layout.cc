@@ -39,17 +39,19 @@ constexpr uint64_t AreaScratch(uint32_t ranks) {
 constexpr uint64_t WordsBytes(uint32_t endpoints) {
   return uint64_t{endpoints} * plan::kRotation * kernels::cuda::kPackedSlotBytes;
 }
-constexpr uint64_t kRowsBytes = kernels::cuda::kRowedEndpoints * plan::kRotation * kernels::cuda::kRowedSlotBytes;
+constexpr uint64_t RowsBytes(uint32_t endpoints) {
+  return uint64_t{endpoints} * plan::kRotation * kernels::cuda::kRowedSlotBytes;
+}
 
 // All of these bytes must be zero when a channel is new. What follows them also begins at a row.
 struct Flags {
   uint64_t lines, packed, rows, end;
 
-  // `worded`: endpoints that have slots of words; if any has, kRowedEndpoints have rows.
-  static constexpr Flags At(uint64_t at, uint32_t lanes, uint32_t endpoints, uint32_t worded = 1) {
+  // `worded`, `rowed`: endpoints that have slots of words, and of rows.
+  static constexpr Flags At(uint64_t at, uint32_t lanes, uint32_t endpoints, uint32_t worded = 1, uint32_t rowed = 1) {
     const uint64_t packed = at + uint64_t{lanes} * endpoints * plan::kRotation * sizeof(Line);
     const uint64_t rows = packed + WordsBytes(worded);
-    return {at, packed, rows, rows + (worded != 0 ? kRowsBytes : 0)};
+    return {at, packed, rows, rows + RowsBytes(rowed)};
   }
   void PutInto(ChannelLayout* layout) const {
     layout->lines = lines;
@@ -62,21 +64,24 @@ static_assert(plan::kRotation * sizeof(Line) % kernels::cuda::kRowBytes == 0);
 static_assert(kernels::cuda::kPackedSlotBytes % kernels::cuda::kRowBytes == 0);
 
 uint64_t PairBytes(bool sends) {
-  return Flags::At(0, 1, kPairEndpoints, sends).end + kAnnouncements + 2 * kPairViewBytes;
+  return Flags::At(0, 1, kPairEndpoints, sends, sends).end + kAnnouncements + 2 * kPairViewBytes;
 }
 
 }  // namespace
 
 CudaLayout CudaLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes, uint32_t areas, bool far) {
   CudaLayout layout;
+  layout.peers = ranks - 1;
   layout.channel.lanes = lanes;
   layout.channel.endpoints = std::max(ranks, kFewRanks) + kMoreEndpoints;
-  Flags::At(0, lanes, layout.channel.endpoints, kernels::cuda::WordedEndpoints(ranks)).PutInto(&layout.channel);
+  Flags::At(0, lanes, layout.channel.endpoints, kernels::cuda::WordedEndpoints(ranks),
+            kernels::cuda::RowedEndpoints(ranks))
+      .PutInto(&layout.channel);
   layout.channel.announcement_words = kViewBytes / sizeof(uint64_t);
   uint64_t at = layout.channel.announcements + kAnnouncements + 2 * kViewBytes;
   layout.sending = at;
   layout.sending_bytes = PairBytes(true);
-  layout.receiving = at += ranks * layout.sending_bytes;
+  layout.receiving = at += layout.peers * layout.sending_bytes;
   layout.receiving_bytes = PairBytes(false);
   at += ranks * layout.receiving_bytes;
   layout.channel.scratch = at = RoundUp(at, kPage);
@@ -84,7 +89,7 @@ CudaLayout CudaLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_byt
   // A gap, so that what is posted of both is not published as one piece: far ranks have them in different places.
   layout.pair_scratch = at += layout.channel.scratch_bytes + kPage;
   layout.pair_scratch_bytes = far ? kFarScratch : kPairScratch;
-  layout.areas = at += ranks * layout.pair_scratch_bytes;
+  layout.areas = at += layout.peers * layout.pair_scratch_bytes;
   layout.area_scratch_bytes = std::min(layout.channel.scratch_bytes, far ? kFarScratch : AreaScratch(ranks));
   layout.num_areas = areas;
   const ChannelLayout first = layout.Area(0);
@@ -108,7 +113,7 @@ ChannelLayout CudaLayout::AreaForPlan(uint32_t area, uint32_t plan_lanes, uint32
   ChannelLayout of_plan;
   of_plan.lanes = plan_lanes;
   of_plan.endpoints = plan_endpoints;
-  Flags::At(areas + area * area_bytes, plan_lanes, plan_endpoints, 0).PutInto(&of_plan);
+  Flags::At(areas + area * area_bytes, plan_lanes, plan_endpoints, 0, 0).PutInto(&of_plan);
   of_plan.announcement_words = kPlanViewBytes / sizeof(uint64_t);
   return of_plan;
 }
@@ -119,16 +124,17 @@ uint64_t CudaLayout::AreaLines() const {
 
 // The schedules of a pair use only the sender's scratch, and pack only the sender's slots.
 ChannelLayout CudaLayout::Pair(uint32_t src, uint32_t dst, uint32_t owner) const {
-  const bool sends = owner == src;
-  const uint32_t peer = sends ? dst : src;
+  const bool local = src == dst, sends = !local && owner == src;
+  const uint32_t other = sends ? dst : src;
+  const uint32_t peer = local ? peers : other > owner ? other - 1 : other;
   ChannelLayout pair;
   pair.lanes = 1;
   pair.endpoints = kPairEndpoints;
   const uint64_t at = sends ? sending + peer * sending_bytes : receiving + peer * receiving_bytes;
-  Flags::At(at, 1, kPairEndpoints, sends).PutInto(&pair);
+  Flags::At(at, 1, kPairEndpoints, sends, sends).PutInto(&pair);
   pair.announcement_words = kPairViewBytes / sizeof(uint64_t);
   pair.scratch = pair_scratch + peer * pair_scratch_bytes;
-  pair.scratch_bytes = pair_scratch_bytes;
+  pair.scratch_bytes = local ? 0 : pair_scratch_bytes;
   return pair;
 }
 

@@ -21,10 +21,12 @@ inline bool IsInArea(CudaPlace place) { return place == CudaPlace::kCreated || p
 
 // Offsets from the start of a rank's device memory. At ChannelLayout::announcements there is one
 // kernels::cuda::Announcement for each parity, and behind them announcement_words of views for each; there are no
-// records. A rank needs no pair with itself; the place of that one serves its local copies.
+// records.
 struct CudaLayout {
+  uint32_t peers = 0;
   ChannelLayout channel;
-  uint64_t sending = 0, receiving = 0;              // control parts, one for each peer
+  // Control parts, one for each peer, and behind those to receive by one for local copies.
+  uint64_t sending = 0, receiving = 0;
   uint64_t sending_bytes = 0, receiving_bytes = 0;  // bytes of one
   uint64_t pair_scratch = 0;
   uint64_t pair_scratch_bytes = 0;  // for each peer
@@ -36,7 +38,8 @@ struct CudaLayout {
 
   // `far`: ranks are on several machines.
   static CudaLayout Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_bytes, uint32_t areas, bool far);
-  // The pair channel src -> dst in the memory of `owner`, which is one of the two.
+  // The pair channel src -> dst in the memory of `owner`, which is one of the two. If both are `owner`, the channel for
+  // local copies, which has neither packed slots nor scratch.
   ChannelLayout Pair(uint32_t src, uint32_t dst, uint32_t owner) const;
   // A created channel in an area of its owner, which must be zero up to the announcements when the channel is new.
   ChannelLayout Area(uint32_t area) const;

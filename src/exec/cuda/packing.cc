@@ -2,7 +2,14 @@
 
 #include <algorithm>
 
+#include "src/base/sizes.h"
+#include "src/cost/machine.h"
+
 namespace axccl::exec {
+
+static_assert(cost::Gpu::kWordsBytes == kernels::cuda::kPackedBytes);
+static_assert(cost::Gpu::kRowsBytes == kernels::cuda::kRowedBytes);
+static_assert(cost::Gpu::kMostRowedRanks == kernels::cuda::kMostRowedRanks);
 
 using kernels::cuda::Packing;
 using plan::Buffer;
@@ -17,7 +24,7 @@ CudaPacking::CudaPacking(const Program& program)
   const size_t ranks = schedule_.program.size(), lanes = schedule_.lanes;
   for (size_t i = 0; packs_ && i < ranks * lanes; ++i) packs_ = FindSignals(i / lanes, i % lanes);
   for (size_t i = 0; packs_ && i < ranks * lanes; ++i) packs_ = CheckReads(i / lanes, i % lanes);
-  packs_ = packs_ && AllAreBelow(kernels::cuda::WordedEndpoints(static_cast<uint32_t>(ranks)));
+  packs_ = packs_ && AllAreBelow(kernels::cuda::WordedEndpoints(num_ranks()));
   if (!packs_) signals_.clear();
 }
 
@@ -29,7 +36,7 @@ bool CudaPacking::AllAreBelow(uint32_t endpoints) const {
 
 Packing CudaPacking::packing() const {
   if (!packs_) return Packing::kNone;
-  return AllAreBelow(kernels::cuda::kRowedEndpoints) ? Packing::kRows : Packing::kWords;
+  return AllAreBelow(kernels::cuda::RowedEndpoints(num_ranks())) ? Packing::kRows : Packing::kWords;
 }
 
 // Returns false when something is written in another way.
@@ -67,11 +74,26 @@ bool CudaPacking::CheckReads(size_t rank, size_t lane) const {
   return true;
 }
 
-// Small slots have few words, because reading and writing them uses smaller pieces. An empty slot has none to wait for.
-Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind kind, const Protocols& allowed) {
-  if (!prepared.whole || block_bytes == 0) return Packing::kNone;
-  if (allowed.AllowLl(kind) && block_bytes <= kernels::cuda::kPackedBytes) return Packing::kWords;
-  return allowed.AllowLl128(kind) && block_bytes <= kernels::cuda::kRowedBytes ? Packing::kRows : Packing::kNone;
+// Reading and writing words uses smaller pieces than rows. But the short way keeps what comes in words (small.h), so of
+// many ranks, also small blocks go in rows. An empty slot has nothing to wait for.
+Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind kind, uint32_t ranks, Packing most,
+                      const Protocols& allowed) {
+  if (!prepared.whole || block_bytes == 0 || most == Packing::kNone) return Packing::kNone;
+  const bool words = allowed.AllowLl(kind) && block_bytes <= kernels::cuda::kPackedBytes;
+  const bool rows = most == Packing::kRows && allowed.AllowLl128(kind) && block_bytes <= kernels::cuda::kRowedBytes;
+  const bool one_block = kind == plan::Kind::kBroadcast || kind == plan::Kind::kSendRecv;
+  const bool kept = RoundUp(block_bytes, 16) * (one_block ? 1 : ranks) <= kernels::cuda::kMostKeptBytes;
+  if (words && (kept || !rows)) return Packing::kWords;
+  return rows ? Packing::kRows : Packing::kNone;
+}
+
+uint64_t MostPackedBytes(plan::Kind kind, uint32_t ranks, bool is_default, const Protocols& allowed) {
+  if (plan::Reduces(kind) && ranks + 1 > kernels::cuda::kMaxOperands) return 0;
+  const bool for_each = plan::InputBlocks({kind, static_cast<int>(ranks), 0}, 0) > 1;  // of the root, if it has one
+  const uint32_t endpoints = for_each ? kernels::cuda::WordedEndpoints(ranks) : 1;
+  if (endpoints > 1 && !is_default) return 0;
+  if (allowed.AllowLl128(kind) && endpoints <= kernels::cuda::RowedEndpoints(ranks)) return kernels::cuda::kRowedBytes;
+  return allowed.AllowLl(kind) ? kernels::cuda::kPackedBytes : 0;
 }
 
 }  // namespace axccl::exec

@@ -24,8 +24,9 @@ class CudaPacking {
  public:
   explicit CudaPacking(const Program& program);
 
-  // As kernels::cuda::Program::packing.
+  // As kernels::cuda::Program::packing and beyond_first.
   kernels::cuda::Packing packing() const;
+  bool beyond_first() const { return !AllAreBelow(1); }
   // Whether that signal publishes a packed slot: `value` is the value that it sets.
   bool Publishes(size_t rank, size_t lane, uint16_t endpoint, uint16_t value) const {
     return signals_.count({rank, lane, endpoint, value}) != 0;
@@ -35,6 +36,7 @@ class CudaPacking {
   bool FindSignals(size_t rank, size_t lane);
   bool CheckReads(size_t rank, size_t lane) const;
   bool AllAreBelow(uint32_t endpoints) const;
+  uint32_t num_ranks() const { return static_cast<uint32_t>(schedule_.program.size()); }
 
   const plan::Schedule& schedule_;
   const std::vector<int16_t>& endpoints_;  // of slots
@@ -42,9 +44,13 @@ class CudaPacking {
   bool packs_;
 };
 
-// Chooses how a prepared call of blocks of `block_bytes` packs its slots, if its plan may and the protocols allow it
-// for `kind`.
-kernels::cuda::Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind kind,
-                                     const Protocols& allowed);
+// Chooses how a prepared call of blocks of `block_bytes` among so many ranks packs its slots. `most`: its program's
+// packing; `allowed`: by the protocols, for its kind.
+kernels::cuda::Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind kind, uint32_t ranks,
+                                     kernels::cuda::Packing most, const Protocols& allowed);
+
+// The largest block that a call of oneshot may pack, 0 if none: among so many ranks, on their default channel or on one
+// that has packed slots of the first endpoint only.
+uint64_t MostPackedBytes(plan::Kind kind, uint32_t ranks, bool is_default, const Protocols& allowed);
 
 }  // namespace axccl::exec

@@ -151,6 +151,7 @@ Result<std::vector<std::byte>> MakeCudaProgram(const Program& program, const Out
   header.complete = plan.complete;
   const CudaPacking packing(program);
   header.packing = packing.packing();
+  header.beyond_first = packing.beyond_first();
   header.multicast = program.multicast;
   header.is_barrier = plan.schedule.contract.kind == plan::Kind::kBarrier;
 

@@ -20,8 +20,9 @@ Result<const CudaPrograms::Uploaded*> CudaPrograms::Upload(const std::shared_ptr
   if (it != placed.end()) return &it->second;
   AXCCL_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, MakeCudaProgram(*program, outbound, placement));
   AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr memory, device_->Take(bytes.size()));
-  const auto packing = reinterpret_cast<const kernels::cuda::Program*>(bytes.data())->packing;
-  const Uploaded& uploaded = placed[placement] = {program, memory, LowerProgram(*program), packing};
+  const auto& header = *reinterpret_cast<const kernels::cuda::Program*>(bytes.data());
+  const Uploaded& uploaded =
+      placed[placement] = {program, memory, LowerProgram(*program), header.packing, header.beyond_first != 0};
   AXCCL_RETURN_IF_ERROR(device_->Upload(memory, bytes.data(), bytes.size()));
   return &uploaded;
 }

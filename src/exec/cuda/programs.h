@@ -24,7 +24,8 @@ class CudaPrograms {
     std::shared_ptr<const Program> program;
     CUdeviceptr memory = 0;  // a kernels::cuda::Program
     LoweredProgram lowered;
-    kernels::cuda::Packing packing = kernels::cuda::Packing::kNone;
+    kernels::cuda::Packing packing = kernels::cuda::Packing::kNone;  // with beyond_first as kernels::cuda::Program's
+    bool beyond_first = false;
 
     const kernels::cuda::Program* on_device() const { return reinterpret_cast<const kernels::cuda::Program*>(memory); }
   };

@@ -90,6 +90,10 @@ Result<CudaChannel*> CudaRank::ChannelOf(Channel* channel, CudaPlace place) {
   return channels_.Of(Parts(), channel, place);
 }
 
+void CudaRank::AddToQuery(const StreamCall& call, tune::Query* query) const {
+  CudaChannel::PlanOptionsOf(links_, PlaceOf(call), call.channel->size()).AddTo(query, call.call);
+}
+
 // Calls on the default channel have half of the blocks once channels have been created, and these the other half.
 uint64_t CudaRank::ShareOf(uint64_t resident_blocks, size_t ranks, bool created) const {
   const uint64_t divisor = !channels_.any_created() ? 1 : created ? 2 * links_.num_areas() : 2;

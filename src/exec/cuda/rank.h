@@ -50,6 +50,7 @@ class CudaRank final : public RankDevice {
   // Channels get their CudaChannel when they are first used (ChannelOf).
   std::unique_ptr<ChannelState> MakeState(const Members&) override { return nullptr; }
   Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) override;
+  void AddToQuery(const StreamCall& call, tune::Query* query) const override;
   Status CheckReport() override;
   Status Attend() override;
   bool has_report() const override;

@@ -1,7 +1,6 @@
 #include "src/exec/cuda/small.h"
 
 #include <bitset>
-#include <limits>
 #include <span>
 #include <utility>
 
@@ -136,8 +135,7 @@ class Lowering {
       small->does = Small::kGathers | Small::kKeepsOwn;
     } else if (taken_ == 1 && to_first_ && own_block_ < 0) {
       small->does = Small::kTakes;
-      small->source = static_cast<uint8_t>(source_);
-      return source_ <= std::numeric_limits<uint8_t>::max();
+      small->source = source_;
     } else if (taken_ == 0 && own_block_ <= 0) {
       small->does = own_block_ == 0 ? Small::kKeepsOwn : 0;
     } else {
@@ -170,13 +168,11 @@ bool MayBeSmall(const kernels::cuda::Task& task) {
          task.staged == nullptr;
 }
 
-// Whether its blocks are packed as their size says, and a kernel has room for what it needs of all. Scaled blocks come
-// to a slot of rows piece by piece, which must not happen again once peers may read them.
-bool Fits(const Small& small, kernels::cuda::Packing packing) {
-  using kernels::cuda::Packing;
-  if (packing != (small.InRows() ? Packing::kRows : Packing::kWords)) return false;
+// Whether a kernel has room for what it needs of all. Scaled blocks come to a slot of rows piece by piece, which must
+// not happen again once peers may read them.
+bool Fits(const Small& small) {
   if (!small.InRows()) return small.KeptBytes() <= kernels::cuda::kMostKeptBytes;
-  return (small.does & (Small::kForEach | Small::kScales)) == 0 && small.ranks + 1u <= kernels::cuda::kMaxOperands;
+  return (small.does & Small::kScales) == 0 && small.ranks + 1u <= kernels::cuda::kMaxOperands;
 }
 
 }  // namespace
@@ -188,8 +184,10 @@ LoweredProgram LowerProgram(const Program& program) {
 Small LowerTask(const LoweredProgram& program, const kernels::cuda::Task& task) {
   if (!MayBeSmall(task)) return {};
   Small small = Scales(task) ? program.scaled : program.plain;
+  if (small.does == 0) return {};
   small.bytes = static_cast<uint16_t>(task.cut.partition.count * ElementSize(task.type));
-  return Fits(small, task.cut.packing) ? small : Small{};
+  if (task.cut.packing == kernels::cuda::Packing::kRows) small.does |= Small::kInRows;
+  return Fits(small) ? small : Small{};
 }
 
 }  // namespace axccl::exec

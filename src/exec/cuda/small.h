@@ -15,8 +15,8 @@ struct LoweredProgram {
 LoweredProgram LowerProgram(const Program& program);
 
 // The numbers of the short way for a task, complete but for this. They say what the program says, so they are right if
-// the plan is. Tasks also go the general way if their slots are not packed in words, or if they have views, slices or
-// several programs.
+// the plan is. Tasks also go the general way if their slots are not packed, or if they have views, slices or several
+// programs.
 kernels::cuda::Small LowerTask(const LoweredProgram& program, const kernels::cuda::Task& task);
 
 }  // namespace axccl::exec

@@ -17,6 +17,7 @@
 #include "src/exec/platform/platform.h"
 #include "src/exec/platform/stream_call.h"
 #include "src/exec/platform/window.h"
+#include "src/tune/tune.h"
 
 namespace axccl::exec {
 
@@ -88,6 +89,9 @@ class RankDevice : public StateMaker {
   virtual Status WhyNoWindows() const { return Status(); }
   // Checks and launches one call, on the caller's thread as far as it can go without waiting.
   virtual Status LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef stream) = 0;
+
+  // Sets what of the query of a call with others depends on the device (tune::Query).
+  virtual void AddToQuery(const StreamCall& /*call*/, tune::Query* /*query*/) const {}
 
   // As LaunchOne, for a message from the first rank that sends one.
   virtual Status ReceiveAny(ChannelOwner* owner, AnySource any, StreamRef stream) = 0;

@@ -104,6 +104,17 @@ Touched TouchedBlocks(const plan::Contract& contract) {
 
 }  // namespace
 
+void PlanOptions::AddTo(tune::Query* query, const Call& call) const {
+  query->scratch_bytes = scratch_bytes / plan::kRotation;
+  if (call.views != nullptr) return;
+  query->flagged_bytes = flagged_bytes[static_cast<size_t>(call.kind)];
+  if (call.scaling != Scaling::kNone) query->flagged_bytes = std::min(query->flagged_bytes, scaled_flagged_bytes);
+  // Slots of all ranks are read and written in units of 16 bytes.
+  if (multicast_bytes == 0 || 16 % ElementSize(call.type) != 0) return;
+  query->multicast = multicast_folds(call) ? tune::Multicast::kFolds : tune::Multicast::kStores;
+  query->multicast_bytes = multicast_bytes / plan::kRotation;
+}
+
 PlanCache::PlanCache(const Members* members, const PlanOptions& options, FindBuffer find_buffer)
     : members_(*members),
       options_(options),
@@ -156,9 +167,8 @@ Result<const Prepared*> PlanCache::PrepareBarrier() {
 }
 
 tune::Query PlanCache::QueryOf(const Call& call, tune::Access access, bool short_runs, bool split_rows) const {
-  const uint64_t element = ElementSize(call.type);
   tune::Query query{plan::Contract{call.kind, members_.size(), call.root},
-                    call.count * element,
+                    call.count * ElementSize(call.type),
                     call.type,
                     access,
                     call.group_order,
@@ -166,11 +176,7 @@ tune::Query PlanCache::QueryOf(const Call& call, tune::Access access, bool short
                     split_rows,
                     members_.placement(),
                     members_.sharers()};
-  query.scratch_bytes = options_.scratch_bytes / plan::kRotation;
-  // Slots of all ranks are read and written in units of 16 bytes.
-  if (options_.multicast_bytes == 0 || call.views != nullptr || 16 % element != 0) return query;
-  query.multicast = options_.multicast_folds(call) ? tune::Multicast::kFolds : tune::Multicast::kStores;
-  query.multicast_bytes = options_.multicast_bytes / plan::kRotation;
+  options_.AddTo(&query, call);
   return query;
 }
 

@@ -211,12 +211,14 @@ inline void StoreRow(uint8_t* place, const Raw& raw) {
   constexpr size_t kFlag = fibers::kRowBytes - fibers::kPartBytes;
   if (std::memcmp(at, row, fibers::kRowBytes) == 0) return;
   uint64_t word;
-  for (size_t i = 0; i < fibers::kRowBytes; i += 8) {
+  for (size_t i = 0; i < kFlag; i += 8) {
     std::memcpy(&word, row + i, 8);
-    if (i != kFlag) StoreWord<uint64_t>(at + i, word);
+    StoreWord<uint64_t>(at + i, word);
   }
-  std::memcpy(&word, row + kFlag, 8);
-  StoreFlagged(reinterpret_cast<uint64_t*>(at + kFlag), word);
+  for (const size_t i : {kFlag + 8, kFlag}) {
+    std::memcpy(&word, row + i, 8);
+    StoreFlagged(reinterpret_cast<uint64_t*>(at + i), word);
+  }
 #else
   fibers::StoreRow(at, row);
 #endif

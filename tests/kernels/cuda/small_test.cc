@@ -31,7 +31,8 @@ kernels::cuda::Task TaskOf(uint64_t bytes, Packing packing = Packing::kWords) {
 }
 
 Small Lower(const Contract& contract, int rank, uint64_t bytes = 8) {
-  return LowerTask(LowerProgram(*ProgramOf(contract, "oneshot", rank)), TaskOf(bytes));
+  const Packing packing = bytes <= kernels::cuda::kPackedBytes ? Packing::kWords : Packing::kRows;
+  return LowerTask(LowerProgram(*ProgramOf(contract, "oneshot", rank)), TaskOf(bytes, packing));
 }
 
 bool Equal(const Small& a, const Small& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
@@ -68,9 +69,9 @@ TEST(CudaSmall, TakesRowsOfManyRanks) {
     const auto program = ProgramOf({kind, ranks, 0}, "oneshot", 0);
     return LowerTask(LowerProgram(*program), TaskOf(8192, Packing::kRows)).does;
   };
-  EXPECT_EQ(does(Kind::kAllReduce, 64), Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kReduces);
-  EXPECT_EQ(does(Kind::kAllGather, 64), Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kGathers);
-  EXPECT_EQ(does(Kind::kReduceScatter, 2), 0) << "a slot of rows for each other rank";
+  constexpr int kAll = Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kInRows;
+  EXPECT_EQ(does(Kind::kAllReduce, 64), kAll | Small::kReduces);
+  EXPECT_EQ(does(Kind::kAllGather, 64), kAll | Small::kGathers);
   kernels::cuda::Task scaled = TaskOf(8192, Packing::kRows);
   scaled.scaling = Scaling::kPreMultiply;
   const auto program = ProgramOf({Kind::kAllReduce, 8, 0}, "oneshot", 0);
@@ -79,11 +80,15 @@ TEST(CudaSmall, TakesRowsOfManyRanks) {
 
 // These publish a block for each rank.
 TEST(CudaSmall, PublishesForEach) {
-  constexpr int kAll = Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kForEach;
   for (const int ranks : {2, 3, 8}) {
     for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(Lower({Kind::kAllToAll, ranks, 0}, rank).does, kAll | Small::kGathers) << rank << " of " << ranks;
-      EXPECT_EQ(Lower({Kind::kReduceScatter, ranks, 0}, rank).does, kAll | Small::kReduces) << rank << " of " << ranks;
+      for (const uint64_t bytes : {8u, 513u, 8192u}) {
+        SCOPED_TRACE(testing::Message() << rank << " of " << ranks << ", " << bytes << " bytes");
+        const int all = Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kForEach |
+                        (bytes > 512 ? Small::kInRows : 0);
+        EXPECT_EQ(Lower({Kind::kAllToAll, ranks, 0}, rank, bytes).does, all | Small::kGathers);
+        EXPECT_EQ(Lower({Kind::kReduceScatter, ranks, 0}, rank, bytes).does, all | Small::kReduces);
+      }
     }
   }
 }
@@ -106,7 +111,7 @@ TEST(CudaSmall, LeavesOtherCallsToTheInterpreter) {
     return LowerTask(LowerProgram(*program), task).does != 0;
   };
   EXPECT_TRUE(lowers(TaskOf(512)));
-  EXPECT_FALSE(lowers(TaskOf(512, Packing::kRows)));
+  EXPECT_TRUE(lowers(TaskOf(8, Packing::kRows)));
   EXPECT_FALSE(lowers(TaskOf(512, Packing::kNone)));
   EXPECT_TRUE(lowers(TaskOf(513, Packing::kRows)));
   EXPECT_TRUE(lowers(TaskOf(8192, Packing::kRows)));

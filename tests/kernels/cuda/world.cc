@@ -78,7 +78,9 @@ Packing PackingOf(const CallSpec& call, const exec::Prepared& prepared) {
   if (call.packs) allowed.ll = exec::Protocols::kAllKinds;
   if (call.rows) allowed.ll128 = exec::Protocols::kAllKinds;
   const uint64_t bytes = call.views.empty() ? call.count * ElementSize(call.type) : 0;
-  return exec::ChoosePacking(prepared, bytes, call.kind, allowed);
+  const auto ranks = static_cast<uint32_t>(prepared.program->plan->schedule.contract.ranks);
+  return exec::ChoosePacking(prepared, bytes, call.kind, ranks, exec::CudaPacking(*prepared.program).packing(),
+                             allowed);
 }
 
 }  // namespace
@@ -132,9 +134,9 @@ void World::MakeDevice(int rank) {
   auto device = std::make_unique<Device>();
   const auto words = [](size_t bytes) { return bytes / 8 + 8; };
   device->lines.resize(words(static_cast<size_t>(lanes_) * kEndpoints * kRotation * sizeof(Line)));
-  device->packed.resize(
-      words(static_cast<size_t>(WordedEndpoints(static_cast<uint32_t>(ranks_))) * kRotation * kPackedSlotBytes));
-  device->rows.resize(words(static_cast<size_t>(kRowedEndpoints) * kRotation * kRowedSlotBytes + kRowBytes));
+  const size_t worded = WordedEndpoints(static_cast<uint32_t>(ranks_)), rowed = NumRowed();
+  device->packed.resize(words(worded * kRotation * kPackedSlotBytes));
+  device->rows.resize(words(rowed * kRotation * kRowedSlotBytes + kRowBytes));
   device->announcements.resize(words(2 * sizeof(Announcement) + 2 * kViewBytes));
   device->scratch.resize(words(kScratchBytes), 0xcccccccccccccccc);
   device->grown.resize(words(kGrownBytes), 0xcccccccccccccccc);
@@ -189,8 +191,9 @@ void World::StartAt(uint64_t turn) {
   if (turn >> 32 == 0) return;
   for (int rank = 0; rank < ranks_; ++rank) {
     uint8_t* const rows = devices_[static_cast<size_t>(rank)]->channel->members()[rank].rows;
-    for (uint64_t copy = 0; copy < kRotation; ++copy) {
-      uint8_t* const slot = rows + (turn + copy) % kRotation * kRowedSlotBytes;
+    for (uint64_t i = 0; i < NumRowed() * kRotation; ++i) {
+      const uint64_t endpoint = i / kRotation, copy = i % kRotation;
+      uint8_t* const slot = rows + (endpoint * kRotation + (turn + copy) % kRotation) * kRowedSlotBytes;
       const uint64_t flag = turn + copy + 1 - (uint64_t{1} << 32);
       for (uint32_t row = 0; row < StoredRows(kRowedBytes); ++row)
         std::memcpy(slot + row * kRowBytes + 16 * kRowPieces, &flag, sizeof(flag));

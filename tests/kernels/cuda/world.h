@@ -144,6 +144,7 @@ class World {
   void OfferStaged(Part* part);
   void OfferGrown(Part* part);
   void MakeSliced(const exec::Program& program, Part* part);
+  size_t NumRowed() const { return RowedEndpoints(static_cast<uint32_t>(ranks_)); }  // endpoints with slots of rows
   // world_views.cc
   struct Tensor;
   void MakeViews(Part* part);
