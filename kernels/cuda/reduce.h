@@ -273,8 +273,9 @@ struct Reducer {
   // Aligned pieces that a thread processes together. More of them hide more of the latency of another device's memory.
   // Operations on single bytes need the registers themselves.
   static constexpr uint32_t kTogether = Format::kBytes > 1 ? 2 : 1;
-  // Sources of which a thread loads a piece before it combines them, if some are slots of rows.
-  static constexpr uint32_t kAhead = 4;
+  // Sources of which a thread loads a piece before it combines them, if some are slots of rows. With four, calls would
+  // need more stack.
+  static constexpr uint32_t kAhead = 3;
   // With 16 lanes each, there are too few registers.
   static constexpr bool kPossible = Format::kLanes <= 8;
   // Whether boxes and factors are for AllTogether, too: worth the code and registers for sums of floats.
