@@ -17,10 +17,14 @@
 
 namespace axccl::kernels::cuda {
 
-AXCCL_DEVICE uint8_t* PackedSlot(Channel& channel, uint32_t position, uint32_t endpoint, uint64_t turn, bool rows) {
+// The slot of an endpoint in a turn, among those of its kind, of which the first one is given.
+AXCCL_DEVICE uint8_t* SlotAmong(uint8_t* first, uint32_t endpoint, uint64_t turn, size_t slot_bytes) {
   const uint32_t index = endpoint * kRotation + static_cast<uint32_t>(turn % kRotation);
+  return first + index * slot_bytes;
+}
+AXCCL_DEVICE uint8_t* PackedSlot(Channel& channel, uint32_t position, uint32_t endpoint, uint64_t turn, bool rows) {
   const Member& member = channel.members()[position];
-  return rows ? member.rows + uint64_t{index} * kRowedSlotBytes : member.packed + uint64_t{index} * kPackedSlotBytes;
+  return SlotAmong(rows ? member.rows : member.packed, endpoint, turn, rows ? kRowedSlotBytes : kPackedSlotBytes);
 }
 
 // Tags for movers: the address of a packed operand has a bit set that no real address has.

@@ -4,7 +4,7 @@
 // It is for plans in which every rank publishes at most one packed slot and signals all ranks once, or one for each of
 // them and signals each, and waits for all of them. What it needs of the channel and the program is loaded
 // together. Then each thread waits for two words or a line of one rank, and what has come stays in shared memory, where
-// it is reduced in the order of the ranks. Of larger blocks, each thread waits for a row; they are reduced or copied
+// it is reduced in the order of the ranks. Of blocks in rows, each thread waits for a row; they are reduced or copied
 // from where they are.
 //
 // Words, lines and counters are those of the interpreter, so ranks that go different ways meet. Whatever is unusual is
@@ -32,19 +32,16 @@ namespace axccl::kernels::cuda {
 
 // ---- blocks that travel in rows ----
 
-// A slot of rows of a rank, whose first one is at `rows`.
-AXCCL_DEVICE uint8_t* RowsAt(uint64_t rows, uint32_t endpoint, uint64_t turn) {
-  const auto copy = static_cast<uint32_t>(turn % kRotation);
-  return reinterpret_cast<uint8_t*>(rows) + (endpoint * kRotation + copy) * kRowedSlotBytes;
-}
-AXCCL_DEVICE uint64_t RowsOfRank(const Task& task, uint32_t rank) {
-  return LoadRelaxed(reinterpret_cast<const uint64_t*>(&task.channel->members()[rank].rows));
+// Of a rank, whose first slot is at `first`.
+AXCCL_DEVICE uint8_t* RowsAt(uint64_t first, uint32_t endpoint, uint64_t turn) {
+  return SlotAmong(reinterpret_cast<uint8_t*>(first), endpoint, turn, kRowedSlotBytes);
 }
 
 // Where the block of a rank is.
 AXCCL_DEVICE uint8_t* SourceOfRank(const Task& task, const Small& small, uint32_t rank, uint64_t turn) {
   if (rank == small.self) return static_cast<uint8_t*>(const_cast<void*>(task.input)) + small.OwnAt();
-  return Tagged(RowsAt(RowsOfRank(task, rank), small.EndpointFrom(rank), turn), true);
+  const auto* const rows = reinterpret_cast<const uint64_t*>(&task.channel->members()[rank].rows);
+  return Tagged(RowsAt(LoadRelaxed(rows), small.EndpointFrom(rank), turn), true);
 }
 
 // As an operand that is copied to or from rows, piece by piece.
@@ -247,7 +244,7 @@ AXCCL_DEVICE bool SmallCall<kInRows>::Run() {
   if (Does(Small::kReduces)) DescribeMove();
   const bool came = AwaitAll(found, member);
   if (BarrierCount(!came) != 0) return false;
-  if (IsLast()) Advance(found);
+  if (IsLast()) Advance(found);  // before the output, which needs the registers
   WriteOutput();
   return true;
 }

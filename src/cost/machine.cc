@@ -319,7 +319,7 @@ Machine GpuMachine(int multiprocessors, int ranks) {
   // Until all have been signalled, and have loaded and stored what is there (docs/gpus.md).
   machine.packed_seconds = 3 * Gpu::kLinkSeconds;
   machine.packed_block_bytes = Gpu::kWordsBytes;
-  machine.packed_bytes = 6 << 10;
+  machine.packed_bytes = Gpu::kKeptBytes;
   machine.rowed_bytes_per_second = 1 / (1 / machine.peer_bytes_per_second + Gpu::kLinkSeconds / Gpu::kRowBytesInFlight);
   machine.cache_bytes = 32u << 20;
   machine.cache_cores = static_cast<uint64_t>(multiprocessors);

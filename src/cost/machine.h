@@ -81,9 +81,10 @@ struct Gpu {
   static constexpr double kBytesInFlight = kReduceBytesInFlight;
   static_assert(kReduceBytesInFlight <= kCopyBytesInFlight);
   // Of a block that brings its own flags: in words, and in rows (kernels/cuda/launch.h). Of more ranks, blocks for each
-  // other one do not go in rows. A block waits for so many bytes of rows at a time: 512 threads for a row each.
-  static constexpr uint64_t kWordsBytes = 512, kRowsBytes = 8 << 10;
-  static constexpr int kMostRowedRanks = 16;
+  // other one do not go in rows, and of more than kMostReducedRanks there is no kernel that reduces in one step. What
+  // comes in words is kept, and a block waits for so many bytes of rows at a time: 512 threads for a row each.
+  static constexpr uint64_t kWordsBytes = 512, kRowsBytes = 8 << 10, kKeptBytes = 6 << 10;
+  static constexpr int kMostRowedRanks = 16, kMostReducedRanks = 255;
   static constexpr double kRowBytesInFlight = 512 * 112;
   // Until it has come: assumed, of the cache, of the GPU's memory and of another GPU's memory over NVLink under load.
   static constexpr double kCacheSeconds = 3e-7, kMemorySeconds = 5e-7, kLinkSeconds = 1.5e-6;

@@ -323,16 +323,28 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
   choice.seconds = std::min(choice.seconds, PackedSeconds(query, choice));
 }
 
+uint64_t ReadBlocks(const plan::Contract& contract) {
+  const bool one = contract.kind == plan::Kind::kBroadcast || contract.kind == plan::Kind::kSendRecv;
+  return one ? 1 : static_cast<uint64_t>(contract.ranks);
+}
+
+uint64_t MostFlaggedBytes(const plan::Contract& contract, bool words, bool rows) {
+  using cost::Gpu;
+  if (plan::Reduces(contract.kind) && contract.ranks > Gpu::kMostReducedRanks) return 0;
+  const bool for_each = plan::InputBlocks(contract, contract.root) > 1;  // a rank publishes a block for each other one
+  if (rows && (!for_each || contract.ranks <= Gpu::kMostRowedRanks)) return Gpu::kRowsBytes;
+  return words ? Gpu::kWordsBytes : 0;
+}
+
 double Chooser::PackedSeconds(const Query& query, const Choice& choice) const {
-  const bool one_block = query.contract.kind == plan::Kind::kBroadcast || query.contract.kind == plan::Kind::kSendRecv;
-  const uint64_t block = query.block_bytes,
-                 all = one_block ? block : block * static_cast<uint64_t>(query.contract.ranks);
+  const uint64_t block = query.block_bytes, blocks = ReadBlocks(query.contract);
   const bool one_step = choice.algorithm == kOneshot && choice.lanes == 1 && query.placement.is_flat();
   constexpr double kNever = std::numeric_limits<double>::infinity();
   if (!one_step || block == 0 || block > std::min(query.flagged_bytes, choice.tile_bytes)) return kNever;
-  if (block <= machine_.packed_block_bytes && all <= machine_.packed_bytes) return machine_.packed_seconds;
+  const bool kept = blocks * RoundUp(block, 16) <= machine_.packed_bytes;
+  if (block <= machine_.packed_block_bytes && kept) return machine_.packed_seconds;
   if (query.flagged_bytes <= machine_.packed_block_bytes) return kNever;
-  return machine_.packed_seconds + static_cast<double>(all) / machine_.rowed_bytes_per_second;
+  return machine_.packed_seconds + static_cast<double>(blocks * block) / machine_.rowed_bytes_per_second;
 }
 
 std::vector<int> Chooser::LaneCounts(const Query& query, std::string_view algorithm) const {

@@ -52,6 +52,12 @@ struct Query {
   uint64_t flagged_bytes = 0;    // blocks of up to so many bytes may bring their own flags (NCCL's LL and LL128)
 };
 
+// The largest block of such a call on GPUs that brings its own flags, through the slots of oneshot (Query), 0 if none.
+// `words`, `rows`: NCCL's LL and LL128 are allowed.
+uint64_t MostFlaggedBytes(const plan::Contract& contract, bool words, bool rows);
+// How many blocks a rank of oneshot reads at most.
+uint64_t ReadBlocks(const plan::Contract& contract);
+
 struct Choice {
   std::string_view algorithm;
   int lanes = 1;

@@ -56,11 +56,7 @@ tune::Query QueryOf(const Options& o, bool group_order) {
   query.split_rows = o.split_rows;
   query.placement = o.placement;
   query.sharers = RanksOfGpu(o);
-  if (o.gpus > 0) {
-    const bool for_each = plan::InputBlocks(o.contract, o.contract.root) > 1;
-    const bool rows = !for_each || o.contract.ranks <= cost::Gpu::kMostRowedRanks;
-    query.flagged_bytes = rows ? cost::Gpu::kRowsBytes : cost::Gpu::kWordsBytes;
-  }
+  if (o.gpus > 0) query.flagged_bytes = tune::MostFlaggedBytes(o.contract, true, true);
   if (o.nvls) {
     query.multicast = tune::Multicast::kFolds;
     query.multicast_bytes = static_cast<uint64_t>(param::GetInt("AXCCL_NVLS_BYTES")) / plan::kRotation;

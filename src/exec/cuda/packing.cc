@@ -4,12 +4,15 @@
 
 #include "src/base/sizes.h"
 #include "src/cost/machine.h"
+#include "src/tune/tune.h"
 
 namespace axccl::exec {
 
 static_assert(cost::Gpu::kWordsBytes == kernels::cuda::kPackedBytes);
 static_assert(cost::Gpu::kRowsBytes == kernels::cuda::kRowedBytes);
+static_assert(cost::Gpu::kKeptBytes == kernels::cuda::kMostKeptBytes);
 static_assert(cost::Gpu::kMostRowedRanks == kernels::cuda::kMostRowedRanks);
+static_assert(cost::Gpu::kMostReducedRanks + 1 == kernels::cuda::kMaxOperands);
 
 using kernels::cuda::Packing;
 using plan::Buffer;
@@ -81,19 +84,17 @@ Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind
   if (!prepared.whole || block_bytes == 0 || most == Packing::kNone) return Packing::kNone;
   const bool words = allowed.AllowLl(kind) && block_bytes <= kernels::cuda::kPackedBytes;
   const bool rows = most == Packing::kRows && allowed.AllowLl128(kind) && block_bytes <= kernels::cuda::kRowedBytes;
-  const bool one_block = kind == plan::Kind::kBroadcast || kind == plan::Kind::kSendRecv;
-  const bool kept = RoundUp(block_bytes, 16) * (one_block ? 1 : ranks) <= kernels::cuda::kMostKeptBytes;
+  const uint64_t blocks = tune::ReadBlocks({kind, static_cast<int>(ranks), 0});
+  const bool kept = blocks * RoundUp(block_bytes, 16) <= kernels::cuda::kMostKeptBytes;
   if (words && (kept || !rows)) return Packing::kWords;
   return rows ? Packing::kRows : Packing::kNone;
 }
 
 uint64_t MostPackedBytes(plan::Kind kind, uint32_t ranks, bool is_default, const Protocols& allowed) {
-  if (plan::Reduces(kind) && ranks + 1 > kernels::cuda::kMaxOperands) return 0;
-  const bool for_each = plan::InputBlocks({kind, static_cast<int>(ranks), 0}, 0) > 1;  // of the root, if it has one
-  const uint32_t endpoints = for_each ? kernels::cuda::WordedEndpoints(ranks) : 1;
-  if (endpoints > 1 && !is_default) return 0;
-  if (allowed.AllowLl128(kind) && endpoints <= kernels::cuda::RowedEndpoints(ranks)) return kernels::cuda::kRowedBytes;
-  return allowed.AllowLl(kind) ? kernels::cuda::kPackedBytes : 0;
+  const plan::Contract contract{kind, static_cast<int>(ranks), 0};
+  const bool first_only = plan::InputBlocks(contract, 0) <= 1 || kernels::cuda::WordedEndpoints(ranks) == 1;
+  if (!first_only && !is_default) return 0;
+  return tune::MostFlaggedBytes(contract, allowed.AllowLl(kind), allowed.AllowLl128(kind));
 }
 
 }  // namespace axccl::exec
