@@ -31,7 +31,7 @@ bool FoundBy(uint64_t seed) {
     for (uint64_t i = 0; i < 4 && wrong.empty(); ++i) wrong = RunSmallCalls(RunKernel, seed + (i << 32));
     for (uint64_t i = 0; i < 15 && wrong.empty(); ++i) wrong = RunSmallCallsAmongOthers(RunKernel, seed + (i << 32));
     for (uint64_t i = 0; i < 10 && wrong.empty(); ++i) wrong = RunRowedCalls(RunKernel, seed + (i << 32));
-    if (wrong.empty()) wrong = RunOffers(RunKernel, seed);
+    for (uint64_t i = 0; i < 8 && wrong.empty(); ++i) wrong = RunOffers(RunKernel, seed + (i << 32));
     for (uint64_t i = 0; i < 4 && wrong.empty(); ++i) wrong = RunMulticastCalls(RunKernel, seed + (i << 32));
     for (uint64_t i = 0; i < 15 && wrong.empty(); ++i) wrong = RunMismatched(RunKernel, seed + (i << 32));
     for (uint64_t i = 0; i < 4 && wrong.empty(); ++i) wrong = RunBeforeMeeting(RunKernel, seed + (i << 32));

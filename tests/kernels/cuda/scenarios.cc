@@ -236,6 +236,11 @@ std::string RunOffers(Kernel kernel, uint64_t seed) {
   do {
     offer = RandomCall(ranks, kLanes, &random);
   } while (offer.staged.empty());
+  if (random.OneIn(8)) {  // several turns that fill the scratch, grown or not
+    offer.count = ((20 << 10) + random.Below(20 << 10)) / ElementSize(offer.type);
+    offer.tile = 0;
+    Legalize(&offer);
+  }
   CallSpec staged = offer;
   staged.algorithm = offer.staged;
   staged.lanes = offer.staged_lanes;
