@@ -1,5 +1,6 @@
 // The device code of the library: one kernel that interprets plans, in two sizes, and a probe (launch.h).
 #include "kernels/cuda/bulk_copy.h"
+#include "kernels/cuda/copy.h"
 #include "kernels/cuda/interpreter.h"
 #include "kernels/cuda/reduce.h"
 

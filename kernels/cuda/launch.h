@@ -415,11 +415,12 @@ struct Small {
     kReduces = 8,    // the blocks of all ranks to the output
     kGathers = 16,   // the blocks of all ranks in the output
     kTakes = 32,     // the output is the block of rank `source`
-    kScales = 64,    // what it publishes is scaled, and its own block is what it publishes
+    kScales = 64,    // what it publishes is scaled, and, without kScalesOwn, its own block is what it publishes
     // The input has a block for each rank, in order: each other rank's is published in the packed slot and by the line
     // of the endpoint Between(self, that rank), and its own stays.
     kForEach = 128,
-    kInRows = 256,  // blocks travel in rows, and are not kept
+    kInRows = 256,     // blocks travel in rows, and are not kept
+    kScalesOwn = 512,  // the reduction scales its own block, which is that of the input; in rows only
   };
   uint16_t bytes = 0;  // of a block
   uint16_t ranks = 0, self = 0;
@@ -433,6 +434,7 @@ struct Small {
   AXCCL_HD uint32_t Between(uint32_t owner, uint32_t reader) const { return Between(ranks, owner, reader); }
   // By which this rank reads what another one publishes, or its line.
   AXCCL_HD uint32_t EndpointFrom(uint32_t owner) const { return (does & kForEach) != 0 ? Between(owner, self) : 0; }
+  AXCCL_HD bool OwnIsPublished() const { return (does & (kScales | kScalesOwn)) == kScales; }
   // Where its own block begins in the input.
   AXCCL_HD uint32_t OwnAt() const { return (does & kForEach) != 0 ? uint32_t{self} * bytes : 0; }
   AXCCL_HD bool TakesAll() const { return (does & (kReduces | kGathers)) != 0; }

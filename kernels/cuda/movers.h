@@ -3,8 +3,8 @@
 // They work as kernels/host/mover.h, with the same bits: every source is read once and every destination written once,
 // a destination may be one of the sources, pointers need only the alignment of the element, and an operand has at most
 // 2^30 bytes. All threads of the block call these functions with the same arguments, after a barrier that follows
-// acquiring or writing the operands. Only a copy by tiles has barriers (within and after it), and storing to packed
-// slots of rows (before it). Slots of rows require whole warps.
+// acquiring or writing the operands. Only a copy by tiles has barriers (within and after it). Slots of rows require
+// whole warps.
 //
 // The arithmetic is independent of the pieces' addresses: for strided operands (box.h), only the addresses are computed
 // in another way (Pieces).
@@ -49,14 +49,11 @@ struct alignas(16) Move {
 
 // Executes a move that is a copy. A destination that equals the source is not written: other ranks may be reading it.
 AXCCL_DEVICE_CALL void CopyElements(const Move& move);
-// Executes any other move; Combines(type, combine) must be true. Destinations that are slots of rows then hold the
-// pieces, but not their flags.
+// Executes any other move; Combines(type, combine) must be true.
 AXCCL_DEVICE_CALL void ReduceElements(const Move& move);
 // Reduces `move.num_src` sources of `bytes` bytes that the block keeps in shared memory, at `kept` and in whole pieces
 // of 16 bytes, into the first destination.
 AXCCL_DEVICE_CALL void ReduceKeptElements(const Move& move, const void* kept, uint32_t bytes);
-// Must follow: completes the rows that the block has stored, with their flags.
-AXCCL_DEVICE_CALL void SealRows(const Move& move);
 // The same for operands with the layout `box`, which must not be a run; at most kMaxBoxPieces.
 AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box);
 AXCCL_DEVICE_CALL void ReduceBox(const Move& move, const Box& box);
@@ -73,7 +70,6 @@ AXCCL_DEVICE void MoveElements(const Move& move) {
     CopyElements(move);
   } else {
     ReduceElements(move);
-    if (move.packing == Packing::kRows) SealRows(move);
   }
 }
 AXCCL_DEVICE void MoveBox(const Move& move, const Box& box) {

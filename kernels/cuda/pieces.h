@@ -2,8 +2,7 @@
 //
 // If all operands have the same alignment, all pieces but the first and the last are whole and aligned; otherwise every
 // piece is split into words. For strided operands, the box defines the pieces. Packed slots of rows have their pieces
-// at other offsets and are ordinary memory otherwise; code that stores rows there must also store their flags. Pure
-// functions, except for the loads and stores.
+// at other places (below). Pure functions, except for the loads and stores.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +53,6 @@ struct Pieces {
   // start.
   AXCCL_DEVICE uint8_t* Address(uint32_t operand, uint8_t* place, uint32_t where) const {
     if (box != nullptr) return InShared(*box).Address(operand, place, where);
-    if (IsRowed(place)) return RowPlace(place) + InRows(where);
     return place + (uint64_t{where} << IsPacked(place));
   }
 

@@ -39,10 +39,14 @@ AXCCL_DEVICE uint8_t* RowsAt(uint64_t first, uint32_t endpoint, uint64_t turn) {
 
 // Where the block of a rank is.
 AXCCL_DEVICE uint8_t* SourceOfRank(const Task& task, const Small& small, uint32_t rank, uint64_t turn) {
-  if (rank == small.self) return static_cast<uint8_t*>(const_cast<void*>(task.input)) + small.OwnAt();
+  if (rank == small.self && !small.OwnIsPublished())
+    return static_cast<uint8_t*>(const_cast<void*>(task.input)) + small.OwnAt();
   const auto* const rows = reinterpret_cast<const uint64_t*>(&task.channel->members()[rank].rows);
   return Tagged(RowsAt(LoadRelaxed(rows), small.EndpointFrom(rank), turn), true);
 }
+
+// The block that is published in a slot for one rank.
+AXCCL_DEVICE uint32_t BlockOfSlot(const Small& small, uint32_t slot) { return (small.self + 1 + slot) % small.ranks; }
 
 // As an operand that is copied to or from rows, piece by piece.
 AXCCL_DEVICE Pieces PiecesForRows(uint8_t* const* places, uint32_t num, uint32_t bytes) {
@@ -60,7 +64,7 @@ AXCCL_DEVICE_CALL inline void PublishRows(const Task& task, const Small small, u
   for (uint32_t first = 0; first < slots * places; first += NumThreads()) {
     const uint32_t i = first + ThreadIndex(), slot = i / places;
     const uint32_t place = slot < slots ? i - slot * places : places;  // all threads store together, some nothing
-    const uint32_t block = for_each ? (small.self + 1 + slot) % small.ranks : 0;
+    const uint32_t block = for_each ? BlockOfSlot(small, slot) : 0;
     uint8_t* const from = static_cast<uint8_t*>(const_cast<void*>(task.input)) + block * small.bytes;
     Raw piece{};
     if (place < places) piece = LoadPiece(from, place, PiecesForRows(&from, 1, small.bytes));
@@ -80,6 +84,55 @@ AXCCL_DEVICE_CALL inline void CopyFromRows(const Task& task, const Small small, 
     uint8_t* const both[] = {to, IsRowed(from) ? to : from};
     const Pieces pieces = PiecesForRows(both, 2, small.bytes);
     StorePiece(to, i % places, LoadPiece(from, i % places, pieces), pieces);
+  }
+}
+
+// ---- blocks that are scaled ----
+
+// Sets all that depends on the type, and, if one of the sources is scaled, the factors of all. Called by one thread.
+// `scaled`: its index, or kUnscaled.
+inline constexpr uint32_t kUnscaled = ~0u;
+AXCCL_DEVICE_CALL inline void DescribeType(Move* in_shared, const Task& task, const Small small, uint32_t scaled) {
+  Move& move = InShared(*in_shared);
+  const DataType type = task.type;
+  move.type = type;
+  move.element = ElementBytes(type);
+  move.count = small.bytes / move.element;
+  move.scaled = scaled != kUnscaled;
+  if (!move.scaled) return;
+  move.round_factored = task.group_order != 0;
+#pragma unroll 1
+  for (uint32_t k = 0; k < small.ranks; ++k) move.factor[1 + k] = One(type);
+  move.factor[1 + scaled] = task.scaling == Scaling::kAverage
+                                ? Mean(type, small.ranks)
+                                : GivenFactor(type, task.scalar_pointer, task.scalar, move.element);
+}
+
+// Stores the scaled input in the slot, or each other rank's scaled block in its slot, as the interpreter does it.
+// `first`: the first of this rank's slots of that kind. Called by all threads, which pass a barrier.
+AXCCL_DEVICE_CALL inline void PublishScaled(Move* in_shared, const Task& task, const Small small, uint8_t* first,
+                                            uint64_t turn) {
+  Move& move = InShared(*in_shared);
+  const bool rows = small.InRows(), for_each = (small.does & Small::kForEach) != 0;
+  auto* const input = static_cast<uint8_t*>(const_cast<void*>(task.input));
+  if (IsFirst()) {
+    DescribeType(in_shared, task, small, 0);
+    move.packing = rows ? Packing::kRows : Packing::kWords;
+    move.flag = rows ? RowFlag(turn) : PackedFlag(turn);
+    move.divisor = 0;
+    move.num_dst = move.num_src = 1;
+    move.combine = task.combine;
+    move.scales_result = false;
+  }
+#pragma unroll 1
+  for (uint32_t slot = 0; slot == 0 || (for_each && slot + 1 < small.ranks); ++slot) {
+    if (slot != 0) Barrier();  // no thread reads the move any more
+    if (IsFirst()) {
+      move.place[0] = Tagged(SlotAmong(first, slot, turn, rows ? kRowedSlotBytes : kPackedSlotBytes), rows);
+      move.place[1] = input + (for_each ? BlockOfSlot(small, slot) : 0) * small.bytes;
+    }
+    Barrier();
+    ReduceElements(move);
   }
 }
 
@@ -119,7 +172,6 @@ class SmallCall {
   AXCCL_DEVICE void Publish(const Found& found, uint32_t first_word);
   AXCCL_DEVICE void PublishForEach(const Found& found, uint32_t first_word);
   AXCCL_DEVICE void PublishInRows(const Found& found);
-  AXCCL_DEVICE void PublishScaled(const Found& found);
   AXCCL_DEVICE void Signal(const Found& found, uint32_t endpoint) const;
   AXCCL_DEVICE void SignalAll(const Found& found) const;
   AXCCL_DEVICE void DescribeMove() const;
@@ -148,6 +200,7 @@ class SmallCall {
   static AXCCL_DEVICE uint64_t* SlotOf(const Pair& member, const Found& found, uint32_t endpoint) {
     return reinterpret_cast<uint64_t*>(member.second + (endpoint * kRotation + Copy(found)) * kPackedSlotBytes);
   }
+  static AXCCL_DEVICE uint8_t* OwnSlots(const Found& found) { return reinterpret_cast<uint8_t*>(found.self.second); }
   static AXCCL_DEVICE uint64_t* LineOf(const Pair& member, const Found& found, uint32_t endpoint) {
     return reinterpret_cast<uint64_t*>(member.first + (endpoint * kRotation + Copy(found)) * sizeof(Line));
   }
@@ -267,8 +320,8 @@ AXCCL_DEVICE uint32_t SmallCall<kInRows>::LoadInput(uint32_t at, uint32_t word) 
 template <bool kInRows>
 AXCCL_DEVICE void SmallCall<kInRows>::Publish(const Found& found, uint32_t first_word) {
   if (!Does(Small::kPublishes | Small::kKeepsOwn)) return;
-  if (Does(Small::kScales)) return PublishScaled(found);
   if (Does(Small::kForEach)) return PublishForEach(found, first_word);
+  if (Does(Small::kScales)) return PublishScaled(&block_.moves[1], task_, small_, OwnSlots(found), found.now.second);
   uint64_t* const slot = SlotOf(found.self, found, 0);
   const uint64_t flag = PackedFlag(found.now.second);
 #pragma unroll 1
@@ -282,6 +335,7 @@ AXCCL_DEVICE void SmallCall<kInRows>::Publish(const Found& found, uint32_t first
 template <bool kInRows>
 AXCCL_DEVICE void SmallCall<kInRows>::PublishInRows(const Found& found) {
   if (!Does(Small::kPublishes)) return Barrier();  // as PublishRows, for FindSources
+  if (Does(Small::kScales)) return PublishScaled(&block_.moves[1], task_, small_, OwnSlots(found), found.now.second);
   PublishRows(task_, small_, RowsAt(found.self.second, 0, found.now.second), found.now.second);
 }
 
@@ -298,41 +352,6 @@ AXCCL_DEVICE void SmallCall<kInRows>::PublishForEach(const Found& found, uint32_
       StoreFlagged(SlotOf(found.self, found, small_.Between(small_.self, block)) + w, data | flag << 32);
     }
   }
-}
-
-// Sets all that depends on the type, and, if a source is scaled, its factor. Called by one thread.
-AXCCL_DEVICE_CALL inline void DescribeType(Move* in_shared, const Task& task, uint32_t ranks, uint32_t bytes,
-                                           bool scaled) {
-  Move& move = InShared(*in_shared);
-  const DataType type = task.type;
-  move.type = type;
-  move.element = ElementBytes(type);
-  move.count = bytes / move.element;
-  move.scaled = scaled;
-  if (!scaled) return;
-  move.factor[1] = task.scaling == Scaling::kAverage
-                       ? Mean(type, ranks)
-                       : GivenFactor(type, task.scalar_pointer, task.scalar, move.element);
-}
-
-// As the interpreter does it.
-template <bool kInRows>
-AXCCL_DEVICE void SmallCall<kInRows>::PublishScaled(const Found& found) {
-  Move& move = block_.moves[1];
-  if (IsLast()) {
-    DescribeType(&move, task_, small_.ranks, small_.bytes, true);
-    move.place[0] = Tagged(reinterpret_cast<uint8_t*>(SlotOf(found.self, found, 0)), false);
-    move.place[1] = static_cast<uint8_t*>(const_cast<void*>(task_.input));
-    move.packing = Packing::kWords;
-    move.flag = PackedFlag(found.now.second);
-    move.divisor = 0;
-    move.num_dst = move.num_src = 1;
-    move.combine = task_.combine;
-    move.round_factored = task_.group_order != 0;
-    move.scales_result = false;
-  }
-  Barrier();
-  MoveElements(move);
 }
 
 // By all threads: the last ones have the least to do besides.
@@ -383,7 +402,7 @@ template <bool kInRows>
 AXCCL_DEVICE bool SmallCall<kInRows>::Await(const Found& found, uint32_t item, const Pair& member) {
   const uint32_t rank = RankOf(item);
   const bool is_line = item >= small_.sources() * small_.pieces();
-  if (rank == small_.self && (is_line || !Does(Small::kScales))) return true;
+  if (rank == small_.self && (is_line || !(kInRows ? small_.OwnIsPublished() : Does(Small::kScales)))) return true;
   const uint32_t piece = item - (rank - small_.first()) * small_.pieces(), word = 2 * piece;
   const uint32_t endpoint = rank != small_.self ? small_.EndpointFrom(rank) : 0;
   const uint64_t* const from = is_line   ? LineOf(member, found, endpoint)
@@ -423,14 +442,15 @@ template <bool kInRows>
 AXCCL_DEVICE void SmallCall<kInRows>::DescribeMove() const {
   if (!IsLast()) return;
   Move& move = block_.moves[0];
-  if (kInRows) DescribeType(&move, task_, small_.ranks, small_.bytes, false);
+  move.scaled = false;
+  if (kInRows) DescribeType(&move, task_, small_, Does(Small::kScalesOwn) ? small_.self : kUnscaled);
   move.place[0] = static_cast<uint8_t*>(task_.output);
   move.divisor = task_.scaling == Scaling::kAverage && !IsFloat(ScalarType(task_.type)) ? small_.ranks : 0;
   move.num_dst = 1;
   move.num_src = small_.ranks;
   move.type = task_.type;
   move.combine = task_.combine;
-  move.scaled = move.scales_result = false;
+  move.scales_result = false;
 }
 
 template <bool kInRows>

@@ -20,7 +20,6 @@ PlanOptions CudaChannel::PlanOptionsOf(const CudaLinks& links, CudaPlace place, 
   // Slots are packed in another way, and tasks find their buffers themselves.
   PlanOptions options{.inline_bytes = 0, .by_runs = false, .rotated_bytes = UINT64_MAX};
   const bool is_default = place == CudaPlace::kDefault;
-  options.scaled_flagged_bytes = cuda::kPackedBytes;  // in rows, these do not go the short way
   for (int kind = 0; kind < plan::kNumKinds; ++kind)
     options.flagged_bytes[static_cast<size_t>(kind)] =
         MostPackedBytes(static_cast<plan::Kind>(kind), static_cast<uint32_t>(ranks), is_default, links.protocols());

@@ -30,12 +30,10 @@ class Lowering {
       if (!Take(step)) return small;
     }
     if (!HasSignalled() || waited_.count() + 1 != ranks_) return small;
-    if (scales && (!publishes_ || folds_input_ || ForEach())) return small;
-    if (!Decide(&small)) return Small();
+    if (!Decide(&small) || (scales && !DecideScaling(&small))) return Small();
     small.ranks = ranks_;
     small.self = self_;
-    small.does |= Small::kIsSmall | (publishes_ ? Small::kPublishes : 0) | (scales ? Small::kScales : 0) |
-                  (ForEach() ? Small::kForEach : 0);
+    small.does |= Small::kIsSmall | (publishes_ ? Small::kPublishes : 0) | (ForEach() ? Small::kForEach : 0);
     return small;
   }
 
@@ -144,6 +142,13 @@ class Lowering {
     return true;
   }
 
+  // Of its own block, a reduction reads what the rank publishes, or the input itself.
+  bool DecideScaling(Small* small) const {
+    if (reduces_ ? !folds_input_ && (!publishes_ || ForEach()) : !publishes_) return false;
+    small->does |= (publishes_ ? Small::kScales : 0) | (folds_input_ ? Small::kScalesOwn : 0);
+    return true;
+  }
+
   const Program& program_;
   const uint16_t ranks_, self_;
   bool publishes_ = false, reduces_ = false;
@@ -168,11 +173,11 @@ bool MayBeSmall(const kernels::cuda::Task& task) {
          task.staged == nullptr;
 }
 
-// Whether a kernel has room for what it needs of all. Scaled blocks come to a slot of rows piece by piece, which must
-// not happen again once peers may read them.
+// Whether a kernel has room for what it needs of all. Of words, it scales what it publishes for all.
 bool Fits(const Small& small) {
-  if (!small.InRows()) return small.KeptBytes() <= kernels::cuda::kMostKeptBytes;
-  return (small.does & Small::kScales) == 0 && small.ranks + 1u <= kernels::cuda::kMaxOperands;
+  if (small.InRows()) return small.ranks + 1u <= kernels::cuda::kMaxOperands;
+  const bool scales_more = (small.does & Small::kScales) != 0 && (small.does & Small::kForEach) != 0;
+  return (small.does & Small::kScalesOwn) == 0 && !scales_more && small.KeptBytes() <= kernels::cuda::kMostKeptBytes;
 }
 
 }  // namespace

@@ -108,7 +108,6 @@ void PlanOptions::AddTo(tune::Query* query, const Call& call) const {
   query->scratch_bytes = scratch_bytes / plan::kRotation;
   if (call.views != nullptr) return;
   query->flagged_bytes = flagged_bytes[static_cast<size_t>(call.kind)];
-  if (call.scaling != Scaling::kNone) query->flagged_bytes = std::min(query->flagged_bytes, scaled_flagged_bytes);
   // Slots of all ranks are read and written in units of 16 bytes.
   if (multicast_bytes == 0 || 16 % ElementSize(call.type) != 0) return;
   query->multicast = multicast_folds(call) ? tune::Multicast::kFolds : tune::Multicast::kStores;

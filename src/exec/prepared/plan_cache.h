@@ -106,9 +106,8 @@ struct PlanOptions {
   // whether that operation folds as the call does.
   uint64_t multicast_bytes = 0;
   bool (*multicast_folds)(const Call& call) = nullptr;
-  // Blocks of up to so many bytes may bring their own flags, by the call's kind; at most so many if they are scaled.
+  // Blocks of up to so many bytes may bring their own flags, by the call's kind.
   std::array<uint64_t, plan::kNumKinds> flagged_bytes = {};
-  uint64_t scaled_flagged_bytes = 0;
 
   // Sets what of the query of a call depends on these.
   void AddTo(tune::Query* query, const Call& call) const;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "kernels/cuda/copy.h"
 #include "kernels/cuda/reduce.h"
 
 namespace axccl::kernels::cuda {

@@ -72,10 +72,6 @@ TEST(CudaSmall, TakesRowsOfManyRanks) {
   constexpr int kAll = Small::kIsSmall | Small::kPublishes | Small::kKeepsOwn | Small::kInRows;
   EXPECT_EQ(does(Kind::kAllReduce, 64), kAll | Small::kReduces);
   EXPECT_EQ(does(Kind::kAllGather, 64), kAll | Small::kGathers);
-  kernels::cuda::Task scaled = TaskOf(8192, Packing::kRows);
-  scaled.scaling = Scaling::kPreMultiply;
-  const auto program = ProgramOf({Kind::kAllReduce, 8, 0}, "oneshot", 0);
-  EXPECT_EQ(LowerTask(LowerProgram(*program), scaled).does, 0) << "would store pieces that peers may be reading";
 }
 
 // These publish a block for each rank.
@@ -125,8 +121,8 @@ TEST(CudaSmall, LeavesOtherCallsToTheInterpreter) {
 }
 
 TEST(CudaSmall, ScalesWhatItPublishes) {
-  const auto does = [](Kind kind, int rank, DataType type, Scaling scaling) {
-    kernels::cuda::Task task = TaskOf(8);
+  const auto does = [](Kind kind, int rank, DataType type, Scaling scaling, uint64_t bytes = 8) {
+    kernels::cuda::Task task = TaskOf(bytes, bytes > 512 ? Packing::kRows : Packing::kWords);
     task.type = type;
     task.cut.partition.count /= ElementSize(type);
     task.scaling = scaling;
@@ -138,8 +134,17 @@ TEST(CudaSmall, ScalesWhatItPublishes) {
   for (const Scaling scaling : {Scaling::kPreMultiply, Scaling::kAverage}) {
     EXPECT_EQ(does(Kind::kAllReduce, 0, DataType::kComplex64, scaling), kSum | Small::kScales);
     EXPECT_EQ(does(Kind::kReduce, 0, DataType::kBfloat16, scaling), 0) << "the root folds its input";
+    EXPECT_EQ(does(Kind::kReduceScatter, 0, DataType::kBfloat16, scaling), 0) << "each rank folds its input";
     EXPECT_EQ(does(Kind::kReduce, 1, DataType::kBfloat16, scaling),
               Small::kIsSmall | Small::kPublishes | Small::kScales);
+    // Rows are read from where they are, so their sources may be scaled.
+    const auto in_rows = [&](Kind kind, int rank) { return does(kind, rank, DataType::kBfloat16, scaling, 8192); };
+    constexpr int kInRows = Small::kIsSmall | Small::kInRows, kScaledSum = kInRows | Small::kKeepsOwn | Small::kReduces;
+    EXPECT_EQ(in_rows(Kind::kAllReduce, 0), kScaledSum | Small::kPublishes | Small::kScales);
+    EXPECT_EQ(in_rows(Kind::kReduce, 0), kScaledSum | Small::kScalesOwn);
+    EXPECT_EQ(in_rows(Kind::kReduce, 1), kInRows | Small::kPublishes | Small::kScales);
+    EXPECT_EQ(in_rows(Kind::kReduceScatter, 0),
+              kScaledSum | Small::kPublishes | Small::kForEach | Small::kScales | Small::kScalesOwn);
   }
 }
 
@@ -178,7 +183,8 @@ void ExpectNotice(const Program& program, const char* what) {
 }
 
 TEST(CudaSmall, NoticesEveryChangeOfAProgram) {
-  for (const Kind kind : {Kind::kAllReduce, Kind::kReduce, Kind::kAllGather, Kind::kGather, Kind::kBroadcast}) {
+  for (const Kind kind : {Kind::kAllReduce, Kind::kReduce, Kind::kAllGather, Kind::kGather, Kind::kBroadcast,
+                          Kind::kReduceScatter, Kind::kAllToAll}) {
     for (int rank = 0; rank < 4; ++rank)
       ExpectNotice(*ProgramOf({kind, 4, plan::HasRoot(kind) ? 1 : 0}, "oneshot", rank), plan::KindName(kind));
   }
