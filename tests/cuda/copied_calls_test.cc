@@ -228,6 +228,35 @@ TEST(Engines, AreForSymmetricWindows) {
   RunRanks(harness::Processes(2), body, Zero(2));
 }
 
+// They read through the window, not at the address that the caller passes, at which other devices may not access it.
+TEST(Engines, ReadMemoryOfAWindowAlone) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    constexpr size_t kOutput = 1 << 20, kCount = kOutput / kWord / 4;
+    const ChunkedMemory memory(1, true);
+    ncclWindow_t window;
+    ASSERT_OK(ncclCommWindowRegister(clique.comm(), memory.at(), kChunk, &window, NCCL_WIN_COLL_SYMMETRIC));
+    const auto input = reinterpret_cast<uint64_t>(memory.at());
+    EXPECT_EQ(harness::EnterGpu()->fill(input, static_cast<unsigned>(context.rank() + 1), kCount, nullptr), 0);
+    EXPECT_EQ(harness::EnterGpu()->synchronize(nullptr), 0);
+    ASSERT_OK(ncclAllGather(memory.at(), memory.at(kOutput), kCount, ncclInt32, clique.comm(), Cuda(clique.stream())))
+        << ncclGetLastError(nullptr);
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_TRUE(ByEngines(clique.comm()));
+    std::vector<int32_t> words(2 * kCount), gathered(kCount, 1);
+    gathered.resize(2 * kCount, 2);
+    const auto output = reinterpret_cast<uint64_t>(memory.at(kOutput));
+    EXPECT_EQ(harness::EnterGpu()->copy_to_host(words.data(), output, words.size() * kWord), 0);
+    EXPECT_EQ(words, gathered);
+    ASSERT_OK(ncclCommWindowDeregister(clique.comm(), window));
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunOptions options = Zero(2);
+  options.environment.emplace_back("NCCL_ALGO", "direct");  // what kernels would do
+  RunRanks(harness::Threads(2), body, options);
+}
+
 TEST(Engines, MoveBetweenDevicesThatOneThreadDrives) {
   const auto body = [](RankContext&) {
     constexpr int kRanks = 4;

@@ -133,6 +133,53 @@ TEST(Arguments, MemoryThatPeersMayNotAccess) {
   }
 }
 
+// A direct all-gather writes the output of others, and reads its own input alone.
+TEST(Arguments, MemoryThatPeersDoNotUse) {
+  const auto body = [](RankContext&) {
+    constexpr int kRanks = 2, kDevices[kRanks] = {0, 1};
+    constexpr size_t kWords = 100'000;
+    ncclComm_t comms[kRanks] = {};
+    ASSERT_OK(ncclCommInitAll(comms, kRanks, kDevices));
+    std::unique_ptr<ChunkedMemory> own[kRanks];
+    std::unique_ptr<Words> of_all[kRanks];
+    for (int r = 0; r < kRanks; ++r) {
+      ASSERT_NE(EnterGpu(r), nullptr);
+      own[r] = std::make_unique<ChunkedMemory>(1, false);
+      of_all[r] = std::make_unique<Words>(kRanks * kWords, -1);
+      const auto input = reinterpret_cast<uint64_t>(own[r]->at());
+      ASSERT_EQ(EnterGpu(r)->fill(input, static_cast<unsigned>(r + 1), kWords, nullptr), 0);
+    }
+    const auto gather = [&](auto input, auto output) {
+      EXPECT_OK(ncclGroupStart());
+      for (int r = 0; r < kRanks; ++r) {
+        EXPECT_NE(EnterGpu(r), nullptr);
+        (void)ncclAllGather(input(r), output(r), kWords, ncclInt32, comms[r], nullptr);
+      }
+      return ncclGroupEnd();
+    };
+    const auto private_memory = [&](int r) -> void* { return own[r]->at(); };
+    const auto memory_of_all = [&](int r) -> void* { return of_all[r]->get(); };
+    EXPECT_EQ(gather(private_memory, memory_of_all), ncclSuccess) << ncclGetLastError(nullptr);
+    for (int r = 0; r < kRanks; ++r) {
+      ASSERT_NE(EnterGpu(r), nullptr);
+      EXPECT_OK(harness::SynchronizeStream(nullptr));
+      std::vector<int32_t> words(kRanks * kWords), gathered(kWords, 1);
+      gathered.resize(kRanks * kWords, 2);
+      EXPECT_EQ(EnterGpu(r)->copy_to_host(words.data(), reinterpret_cast<uint64_t>(of_all[r]->get()), words.size() * 4),
+                0);
+      EXPECT_EQ(words, gathered);
+    }
+    EXPECT_EQ(gather(memory_of_all, private_memory), ncclInvalidArgument);
+    ExpectLastErrorHas({"recvbuff", "may not access"});
+    for (int r = 0; r < kRanks; ++r) {
+      ASSERT_NE(EnterGpu(r), nullptr);
+      of_all[r].reset();
+      EXPECT_OK(ncclCommDestroy(comms[r]));
+    }
+  };
+  RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DEVICES", "2"}, {"NCCL_ALGO", "direct"}}));
+}
+
 TEST(Arguments, MemoryOfAnotherDevice) {
   const auto body = [](RankContext& context) {
     const harness::GpuDriver* const driver = EnterGpu(1);

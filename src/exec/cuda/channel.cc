@@ -161,14 +161,13 @@ Status CudaChannel::CheckBuffers(const Call& requested) {
   Call call = Ordered(requested);
   const Result<const Prepared*> prepared = Prepare(&call, nullptr);
   // What else is wrong is found where it also ends the communicator.
-  if (!prepared.ok() || !prepared.value()->program->plan->schedule.direct) return Status();
-  if (call.views != nullptr) return CheckViews(*parts_.device, *call.views, sharing_);
+  if (!prepared.ok()) return Status();
+  const BuffersForOthers used = prepared.value()->program->for_others;
+  if (!used.input && !used.output) return Status();
+  if (call.views != nullptr) return CheckViews(*parts_.device, *call.views, sharing_, used);
   if (call.count == 0) return Status();
-  const plan::Contract contract{call.kind, members_->size(), call.root};
-  const bool reads = plan::InputBlocks(contract, members_->self()) != 0;
-  const bool writes = plan::OutputBlocks(contract, members_->self()) != 0;
-  if (reads) AXCCL_RETURN_IF_ERROR(CheckShared(*parts_.device, call.input, sharing_, "argument sendbuff"));
-  return writes ? CheckShared(*parts_.device, call.output, sharing_, "argument recvbuff") : Status();
+  if (used.input) AXCCL_RETURN_IF_ERROR(CheckShared(*parts_.device, call.input, sharing_, "argument sendbuff"));
+  return used.output ? CheckShared(*parts_.device, call.output, sharing_, "argument recvbuff") : Status();
 }
 
 // As the channel folds, which is in the order of the ranks if that is asked for and matters.

@@ -105,14 +105,14 @@ Status CheckShared(const Device& device, const void* pointer, uint64_t peers, co
   return Status();
 }
 
-Status CheckViews(const Device& device, const ViewList& views, uint64_t peers, bool outputs) {
-  const auto check = [&](const void* pointer, const char* name) {
-    return pointer == nullptr ? Status() : CheckShared(device, pointer, peers, name);
+Status CheckViews(const Device& device, const ViewList& views, uint64_t peers, BuffersForOthers used) {
+  const auto check = [&](const void* pointer, bool by_peers, const char* name) {
+    return pointer == nullptr ? Status() : CheckShared(device, pointer, by_peers ? peers : 0, name);
   };
   for (const ViewOperand& operand : views.operands) {
     if (operand.block_bytes == 0) continue;
-    AXCCL_RETURN_IF_ERROR(check(operand.input, "data of an input"));
-    if (outputs) AXCCL_RETURN_IF_ERROR(check(operand.output, "data of an output"));
+    AXCCL_RETURN_IF_ERROR(check(operand.input, used.input, "data of an input"));
+    AXCCL_RETURN_IF_ERROR(check(operand.output, used.output, "data of an output"));
   }
   return Status();
 }

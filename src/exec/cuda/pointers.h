@@ -4,6 +4,7 @@
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
 #include "src/exec/call/operands.h"
+#include "src/exec/prepared/program.h"
 
 namespace axccl::exec {
 
@@ -14,7 +15,7 @@ Status CheckPointer(const device::cuda::Device& device, const void* pointer, con
 // The same, and kInvalidArgument for memory of cuMemCreate or of a pool that its owner has not made accessible to all
 // devices in `peers`, one bit for the ordinal of each. An access by their kernels would end all work of the process.
 Status CheckShared(const device::cuda::Device& device, const void* pointer, uint64_t peers, const char* name);
-// The same for all buffers of a list; `outputs`: also those of the output.
-Status CheckViews(const device::cuda::Device& device, const ViewList& views, uint64_t peers, bool outputs = true);
+// The same for all buffers of a list. The devices in `peers` use those of the input, of the output, or both.
+Status CheckViews(const device::cuda::Device& device, const ViewList& views, uint64_t peers, BuffersForOthers used);
 
 }  // namespace axccl::exec

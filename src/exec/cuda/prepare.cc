@@ -86,6 +86,8 @@ Status PrepareOnGpus(std::vector<StreamCall>* calls) {
     auto* const rank = static_cast<CudaRank*>(call.device);
     if (call.local || !(IsCreated(*call.channel) || rank->links().SharesBuffers())) continue;
     const std::lock_guard lock(rank->launching());
+    // Copy engines read windows, which are mapped for them.
+    if (PlaceOf(call) == CudaPlace::kDefault && rank->CopiedFor(call.call, call.capture != 0)) continue;
     const Result<CudaChannel*> channel = rank->ChannelOf(call.channel, PlaceOf(call));
     if (channel.ok()) {
       AXCCL_RETURN_IF_ERROR(channel.value()->CheckBuffers(call.call));

@@ -127,7 +127,8 @@ Status CudaRank::ReceiveAny(ChannelOwner*, AnySource, StreamRef) {
 Status CudaRank::CheckSharedBuffers(const PipelinePart& part, std::span<const int32_t> ranks) const {
   uint64_t devices = 0;
   for (const int32_t rank : ranks) devices |= links_.of(rank).addresses() ? links_.SharingDevice(rank) : 0;
-  return devices == 0 ? Status() : CheckViews(*device_, *part.call.views, devices, part.outputs_are_read);
+  const BuffersForOthers used{.input = true, .output = part.outputs_are_read};
+  return devices == 0 ? Status() : CheckViews(*device_, *part.call.views, devices, used);
 }
 
 Status CudaRank::ShareBuffers(PipelinePart* part, std::span<const int32_t> ranks) {
@@ -163,7 +164,7 @@ Status CudaRank::CheckCall(const Call& call) const {
   if (call.callback != nullptr)
     return MakeStatus(Code::kInvalidUsage, "%s: argument op is a callback, and callbacks run on host ranks only",
                       DescribeCall(call).c_str());
-  if (call.views != nullptr) return CheckViews(*device_, *call.views, 0);
+  if (call.views != nullptr) return CheckViews(*device_, *call.views, 0, {});
   if (call.count == 0) return Status();
   const bool message = call.kind == plan::Kind::kSendRecv;
   const plan::Contract contract{call.kind, options_.ranks, call.root};

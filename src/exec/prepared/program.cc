@@ -75,7 +75,13 @@ Result<ProgramMaker> ProgramMaker::Of(std::shared_ptr<const plan::Plan> plan) {
   AXCCL_RETURN_IF_ERROR(FollowTurn(schedule, &finder));
   maker.inline_endpoint_ = InlineEndpoints(schedule);
   for (const plan::Lane* lane : plan::StrandsOf(schedule)) maker.plan_ops_ += lane->ops.size();
-  plan::ForEachOperand(schedule, [&](size_t, size_t, const Operand&) { ++maker.plan_operands_; });
+  maker.for_others_.resize(schedule.program.size());
+  plan::ForEachOperand(schedule, [&](size_t rank, size_t, const Operand& o) {
+    ++maker.plan_operands_;
+    if (o.rank == rank) return;
+    maker.for_others_[o.rank].input |= o.buffer == Buffer::kInput;
+    maker.for_others_[o.rank].output |= o.buffer == Buffer::kOutput;
+  });
   maker.plan_ = std::move(plan);
   return maker;
 }
@@ -108,13 +114,15 @@ std::shared_ptr<Program> ProgramMaker::Make(int rank) const {
   if (schedule.direct && schedule.slices == 0)
     program->prologue = schedule.program.size();  // one signal, ranks - 1 waits
   program->inline_endpoint = inline_endpoint_;
+  program->for_others = for_others_[static_cast<size_t>(rank)];
   program->plan_ops = plan_ops_;
   program->plan_operands = plan_operands_;
   return program;
 }
 
 size_t ProgramMaker::bytes() const {
-  size_t bytes = sizeof(*this) + inline_endpoint_.size() * sizeof(int16_t);
+  size_t bytes =
+      sizeof(*this) + inline_endpoint_.size() * sizeof(int16_t) + for_others_.size() * sizeof(BuffersForOthers);
   for (const auto& parts : data_parts_) bytes += sizeof(parts) + parts.size() * sizeof(uint16_t);
   return bytes;
 }

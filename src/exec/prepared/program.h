@@ -28,6 +28,11 @@ struct Step {
   uint32_t data_parts = 0;  // moves: first of `parts` entries of Program::data_parts
 };
 
+// Which of a rank's buffers other ranks read or write where they are.
+struct BuffersForOthers {
+  bool input = false, output = false;
+};
+
 struct Program {
   std::shared_ptr<const plan::Plan> plan;  // without its operations, unless those of other ranks are needed
   const char* algorithm = "";              // its name, static text
@@ -43,6 +48,7 @@ struct Program {
   std::vector<int16_t> inline_endpoint;
   size_t max_operands = 0;  // of one step
   bool multicast = false;   // some operands are slots of all ranks; then its slots are where these are
+  BuffersForOthers for_others;
   // Of all ranks together: the same numbers on each rank.
   size_t plan_ops = 0, plan_operands = 0;
   std::shared_ptr<const Outbound> outbound;  // if ranks are on several machines and the plan has no operations
@@ -70,6 +76,7 @@ class ProgramMaker {
   std::vector<std::vector<uint16_t>> data_parts_;  // [rank * lanes + lane]
   // See Program.
   std::vector<int16_t> inline_endpoint_;
+  std::vector<BuffersForOthers> for_others_;  // by rank
   size_t plan_ops_ = 0, plan_operands_ = 0;
 };
 
