@@ -89,20 +89,22 @@ AXCCL_DEVICE_CALL inline void CopyFromRows(const Task& task, const Small small, 
 
 // ---- blocks that are scaled ----
 
-// Sets all that depends on the type, and, if one of the sources is scaled, the factors of all. Called by one thread.
+// Sets all that depends on the type and the sources, with the factors of all if one is scaled. Called by one thread.
 // `scaled`: its index, or kUnscaled.
 inline constexpr uint32_t kUnscaled = ~0u;
-AXCCL_DEVICE_CALL inline void DescribeType(Move* in_shared, const Task& task, const Small small, uint32_t scaled) {
+AXCCL_DEVICE_CALL inline void DescribeSources(Move* in_shared, const Task& task, const Small small, uint32_t num_src,
+                                              uint32_t scaled) {
   Move& move = InShared(*in_shared);
   const DataType type = task.type;
   move.type = type;
   move.element = ElementBytes(type);
   move.count = small.bytes / move.element;
+  move.num_src = num_src;
   move.scaled = scaled != kUnscaled;
   if (!move.scaled) return;
   move.round_factored = task.group_order != 0;
 #pragma unroll 1
-  for (uint32_t k = 0; k < small.ranks; ++k) move.factor[1 + k] = One(type);
+  for (uint32_t k = 0; k < num_src; ++k) move.factor[1 + k] = One(type);
   move.factor[1 + scaled] = task.scaling == Scaling::kAverage
                                 ? Mean(type, small.ranks)
                                 : GivenFactor(type, task.scalar_pointer, task.scalar, move.element);
@@ -116,11 +118,11 @@ AXCCL_DEVICE_CALL inline void PublishScaled(Move* in_shared, const Task& task, c
   const bool rows = small.InRows(), for_each = (small.does & Small::kForEach) != 0;
   auto* const input = static_cast<uint8_t*>(const_cast<void*>(task.input));
   if (IsFirst()) {
-    DescribeType(in_shared, task, small, 0);
+    DescribeSources(in_shared, task, small, 1, 0);
     move.packing = rows ? Packing::kRows : Packing::kWords;
     move.flag = rows ? RowFlag(turn) : PackedFlag(turn);
     move.divisor = 0;
-    move.num_dst = move.num_src = 1;
+    move.num_dst = 1;
     move.combine = task.combine;
     move.scales_result = false;
   }
@@ -443,7 +445,7 @@ AXCCL_DEVICE void SmallCall<kInRows>::DescribeMove() const {
   if (!IsLast()) return;
   Move& move = block_.moves[0];
   move.scaled = false;
-  if (kInRows) DescribeType(&move, task_, small_, Does(Small::kScalesOwn) ? small_.self : kUnscaled);
+  if (kInRows) DescribeSources(&move, task_, small_, small_.ranks, Does(Small::kScalesOwn) ? small_.self : kUnscaled);
   move.place[0] = static_cast<uint8_t*>(task_.output);
   move.divisor = task_.scaling == Scaling::kAverage && !IsFloat(ScalarType(task_.type)) ? small_.ranks : 0;
   move.num_dst = 1;
