@@ -3,8 +3,8 @@
 // They work as kernels/host/mover.h, with the same bits: every source is read once and every destination written once,
 // a destination may be one of the sources, pointers need only the alignment of the element, and an operand has at most
 // 2^30 bytes. All threads of the block call these functions with the same arguments, after a barrier that follows
-// acquiring or writing the operands. Only a copy by tiles has barriers (within and after it). Slots of rows require
-// whole warps.
+// acquiring or writing the operands. Only a copy by tiles has barriers (within and after it), and storing to slots of
+// rows (before each store). Slots of rows require whole warps.
 //
 // The arithmetic is independent of the pieces' addresses: for strided operands (box.h), only the addresses are computed
 // in another way (Pieces).

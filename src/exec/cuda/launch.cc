@@ -153,8 +153,11 @@ class DeviceLaunch {
     std::map<const StreamCall*, CopiedCall> copied;
     for (const StreamCall* call : calls_) {
       if (PlaceOf(*call) != CudaPlace::kDefault) continue;
-      std::optional<CopiedCall> found = static_cast<CudaRank*>(call->device)->CopiedFor(call->call, capture_ != 0);
-      if (found) copied.emplace(call, *std::move(found));
+      auto* const rank = static_cast<CudaRank*>(call->device);
+      std::optional<CopiedCall> found = rank->CopiedFor(call->call);
+      if (!found) continue;
+      rank->Keep(*found, capture_ != 0);
+      copied.emplace(call, *std::move(found));
     }
     return copied;
   }

@@ -87,7 +87,7 @@ Status PrepareOnGpus(std::vector<StreamCall>* calls) {
     if (call.local || !(IsCreated(*call.channel) || rank->links().SharesBuffers())) continue;
     const std::lock_guard lock(rank->launching());
     // Copy engines read windows, which are mapped for them.
-    if (PlaceOf(call) == CudaPlace::kDefault && rank->CopiedFor(call.call, call.capture != 0)) continue;
+    if (PlaceOf(call) == CudaPlace::kDefault && rank->CopiedFor(call.call)) continue;
     const Result<CudaChannel*> channel = rank->ChannelOf(call.channel, PlaceOf(call));
     if (channel.ok()) {
       AXCCL_RETURN_IF_ERROR(channel.value()->CheckBuffers(call.call));

@@ -222,12 +222,10 @@ Result<std::unique_ptr<Window>> CudaRank::MakeWindow(Gather* gather, const std::
   return window;
 }
 
-std::optional<CopiedCall> CudaRank::CopiedFor(const Call& call, bool captured) {
+std::optional<CopiedCall> CudaRank::CopiedFor(const Call& call) const {
   const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(options_.ranks);
   if (bytes < links_.copy_bytes()) return std::nullopt;
-  std::optional<CopiedCall> copied = CopiedCall::Of(call, options_.rank, options_.ranks, windows_);
-  if (copied) windows_.Keep(copied->window, captured);
-  return copied;
+  return CopiedCall::Of(call, options_.rank, options_.ranks, windows_);
 }
 
 Status CudaRank::CheckDevice() const {

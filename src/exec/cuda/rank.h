@@ -85,8 +85,10 @@ class CudaRank final : public RankDevice {
   CudaOrders& orders() { return orders_; }
   CudaLoans& loans() { return loans_; }
   const CudaLinks& links() const { return links_; }
-  // What copy engines do for a call on the default channel; nothing if kernels make it. The windows that it reads stay.
-  std::optional<CopiedCall> CopiedFor(const Call& call, bool captured);
+  // What copy engines do for a call on the default channel; nothing if kernels make it.
+  std::optional<CopiedCall> CopiedFor(const Call& call) const;
+  // The window that it reads stays. Must precede its copies.
+  void Keep(const CopiedCall& copied, bool captured) { windows_.Keep(copied.window, captured); }
   const std::shared_ptr<CudaAttended>& attended() const { return attended_; }
 
  private:

@@ -144,7 +144,7 @@ class Lowering {
 
   // Of its own block, a reduction reads what the rank publishes, or the input itself.
   bool DecideScaling(Small* small) const {
-    if (reduces_ ? !folds_input_ && (!publishes_ || ForEach()) : !publishes_) return false;
+    if (!folds_input_ && (!publishes_ || ForEach())) return false;
     small->does |= (publishes_ ? Small::kScales : 0) | (folds_input_ ? Small::kScalesOwn : 0);
     return true;
   }

@@ -143,6 +143,7 @@ TEST(CudaSmall, ScalesWhatItPublishes) {
     EXPECT_EQ(in_rows(Kind::kAllReduce, 0), kScaledSum | Small::kPublishes | Small::kScales);
     EXPECT_EQ(in_rows(Kind::kReduce, 0), kScaledSum | Small::kScalesOwn);
     EXPECT_EQ(in_rows(Kind::kReduce, 1), kInRows | Small::kPublishes | Small::kScales);
+    EXPECT_EQ(in_rows(Kind::kAllToAll, 0), 0) << "its own block is not published";
     EXPECT_EQ(in_rows(Kind::kReduceScatter, 0),
               kScaledSum | Small::kPublishes | Small::kForEach | Small::kScales | Small::kScalesOwn);
   }
