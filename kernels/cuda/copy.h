@@ -8,19 +8,36 @@
 
 namespace axccl::kernels::cuda {
 
-// For operands of different alignment: word by word, so that neighbouring threads access neighbouring words.
 template <class Word>
-AXCCL_DEVICE void CopyWords(const Move& move, uint32_t bytes) {
-  constexpr uint32_t kTogether = 8;  // loads of a thread in flight
-  const uint8_t* const from = move.src()[0];
-  const uint32_t step = NumThreads(), words = bytes / sizeof(Word);
+AXCCL_DEVICE Word LoadAs(const uint8_t* p) {
+  if constexpr (sizeof(Word) == 16) {
+    return LoadRaw(p);
+  } else {
+    return LoadWord<Word>(p);
+  }
+}
+template <class Word>
+AXCCL_DEVICE void StoreAs(uint8_t* p, const Word& word) {
+  if constexpr (sizeof(Word) == 16) {
+    StoreRaw(p, word);
+  } else {
+    StoreWord<Word>(p, word);
+  }
+}
+
+// Copies units, of which `at(operand, place, i)` is the address of the i-th one, so that neighbouring threads access
+// neighbouring units. `kTogether`: loads of a thread in flight.
+template <class Unit, uint32_t kTogether, class At>
+AXCCL_DEVICE void CopyUnits(const Move& move, uint32_t units, const At& at) {
+  uint8_t* const from = move.src()[0];
+  const uint32_t step = NumThreads();
 #pragma unroll 1
-  for (uint32_t first = ThreadIndex(); first < words; first += kTogether * step) {
-    Word word[kTogether];
+  for (uint32_t first = ThreadIndex(); first < units; first += kTogether * step) {
+    Unit unit[kTogether];
 #pragma unroll
     for (uint32_t u = 0; u < kTogether; ++u) {
       const uint32_t i = first + u * step;
-      if (i < words) word[u] = LoadWord<Word>(from + i * sizeof(Word));
+      if (i < units) unit[u] = LoadAs<Unit>(at(move.num_dst, from, i));
     }
 #pragma unroll 1
     for (uint32_t d = 0; d < move.num_dst; ++d) {
@@ -28,34 +45,22 @@ AXCCL_DEVICE void CopyWords(const Move& move, uint32_t bytes) {
 #pragma unroll
       for (uint32_t u = 0; u < kTogether; ++u) {
         const uint32_t i = first + u * step;
-        if (i < words) StoreWord<Word>(move.place[d] + i * sizeof(Word), word[u]);
+        if (i < units) StoreAs<Unit>(at(d, move.place[d], i), unit[u]);
       }
     }
   }
 }
 
+// For operands of different alignment.
+template <class Word>
+AXCCL_DEVICE void CopyWords(const Move& move, uint32_t bytes) {
+  const auto at = [](uint32_t, uint8_t* place, uint32_t i) { return place + i * sizeof(Word); };
+  CopyUnits<Word, 8>(move, bytes / sizeof(Word), at);
+}
+
 AXCCL_DEVICE void CopyAligned(const Move& move, const Pieces& pieces) {
-  constexpr uint32_t kTogether = 4;  // loads of a thread in flight
-  const uint8_t* const from = move.src()[0];
-  const uint32_t step = NumThreads();
-#pragma unroll 1
-  for (uint32_t first = ThreadIndex(); first < pieces.aligned; first += kTogether * step) {
-    Raw raw[kTogether];
-#pragma unroll
-    for (uint32_t u = 0; u < kTogether; ++u) {
-      const uint32_t piece = first + u * step;
-      if (piece < pieces.aligned) raw[u] = LoadRaw(from + pieces.head + 16 * piece);
-    }
-#pragma unroll 1
-    for (uint32_t d = 0; d < move.num_dst; ++d) {
-      if (move.place[d] == from) continue;
-#pragma unroll
-      for (uint32_t u = 0; u < kTogether; ++u) {
-        const uint32_t piece = first + u * step;
-        if (piece < pieces.aligned) StoreRaw(move.place[d] + pieces.head + 16 * piece, raw[u]);
-      }
-    }
-  }
+  const auto at = [&](uint32_t, uint8_t* place, uint32_t i) { return place + pieces.head + 16 * i; };
+  CopyUnits<Raw, 4>(move, pieces.aligned, at);
 }
 
 // For a copy whose source or some destination is a slot of rows: threads share the places of the rows.
@@ -116,47 +121,11 @@ AXCCL_DEVICE_CALL void CopyElements(const Move& move) {
   CopyOthers(move, pieces, from, ThreadIndex());
 }
 
-template <class Word>
-AXCCL_DEVICE Word LoadAs(const uint8_t* p) {
-  if constexpr (sizeof(Word) == 16) {
-    return LoadRaw(p);
-  } else {
-    return LoadWord<Word>(p);
-  }
-}
-template <class Word>
-AXCCL_DEVICE void StoreAs(uint8_t* p, const Word& word) {
-  if constexpr (sizeof(Word) == 16) {
-    StoreRaw(p, word);
-  } else {
-    StoreWord<Word>(p, word);
-  }
-}
-
 // Copies the pieces of a box, which are words.
 template <class Word>
 AXCCL_DEVICE void CopyBoxWords(const Move& move, const Box& box) {
-  constexpr uint32_t kTogether = 4;  // loads of a thread in flight
-  uint8_t* const from = move.src()[0];
-  const uint32_t step = NumThreads(), words = static_cast<uint32_t>(box.pieces);
-#pragma unroll 1
-  for (uint32_t first = ThreadIndex(); first < words; first += kTogether * step) {
-    Word word[kTogether];
-#pragma unroll
-    for (uint32_t u = 0; u < kTogether; ++u) {
-      const uint32_t i = first + u * step;
-      if (i < words) word[u] = LoadAs<Word>(box.Address(move.num_dst, from, i));
-    }
-#pragma unroll 1
-    for (uint32_t d = 0; d < move.num_dst; ++d) {
-      if (move.place[d] == from) continue;
-#pragma unroll
-      for (uint32_t u = 0; u < kTogether; ++u) {
-        const uint32_t i = first + u * step;
-        if (i < words) StoreAs<Word>(box.Address(d, move.place[d], i), word[u]);
-      }
-    }
-  }
+  const auto at = [&](uint32_t operand, uint8_t* place, uint32_t i) { return box.Address(operand, place, i); };
+  CopyUnits<Word, 4>(move, static_cast<uint32_t>(box.pieces), at);
 }
 
 // A tile is read in the order of the source and written in the order of the destinations. In between it is stored in
