@@ -96,8 +96,8 @@ void Warp::WriteBack() {
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) lane_pc[std::countr_zero(rest)] = pc;
 }
 
-// The lanes at the smallest pc run first, so that the lanes of a branch meet again behind it. In a fair burst the
-// chosen lanes keep running, so that lanes that spin do not starve the others.
+// The lanes at the smallest pc run first, so that the lanes of a branch meet again behind it. In a fair burst, after
+// one with a loop, the chosen lanes keep running, so that lanes that spin do not starve the others.
 bool Warp::Select() {
   WriteBack();
   const uint32_t candidates = runnable();
@@ -151,7 +151,7 @@ uint64_t Warp::Burst(uint64_t instructions) {
     } while (pc < stop && budget > 0);
   }
   WriteBack();
-  fair = !fair && active != runnable();
+  fair = !fair && looped && active != runnable();
   if (fair && active != 0) turn = static_cast<uint32_t>(31 - std::countl_zero(active));
   active = 0;
   return instructions - static_cast<uint64_t>(budget + forfeited);
