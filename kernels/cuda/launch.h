@@ -420,7 +420,7 @@ struct Small {
     // of the endpoint Between(self, that rank), and its own stays.
     kForEach = 128,
     kInRows = 256,     // blocks travel in rows, and are not kept
-    kScalesOwn = 512,  // the reduction scales its own block, which is that of the input; in rows only
+    kScalesOwn = 512,  // the reduction scales its own block, which is that of the input
   };
   uint16_t bytes = 0;  // of a block
   uint16_t ranks = 0, self = 0;

@@ -53,7 +53,9 @@ AXCCL_DEVICE_CALL void CopyElements(const Move& move);
 AXCCL_DEVICE_CALL void ReduceElements(const Move& move);
 // Reduces `move.num_src` sources of `bytes` bytes that the block keeps in shared memory, at `kept` and in whole pieces
 // of 16 bytes, into the first destination.
-AXCCL_DEVICE_CALL void ReduceKeptElements(const Move& move, const void* kept, uint32_t bytes);
+AXCCL_DEVICE_CALL void ReduceKeptElements(const Move& move, void* kept, uint32_t bytes);
+// Scales `num` pieces there as the first source; the combination must be a sum.
+AXCCL_DEVICE_CALL void ScaleKeptElements(const Move& move, void* kept, uint32_t num);
 // The same for operands with the layout `box`, which must not be a run; at most kMaxBoxPieces.
 AXCCL_DEVICE_CALL void CopyBox(const Move& move, const Box& box);
 AXCCL_DEVICE_CALL void ReduceBox(const Move& move, const Box& box);

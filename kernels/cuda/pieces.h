@@ -15,13 +15,15 @@ namespace axccl::kernels::cuda {
 
 // An operand has at most 2^30 bytes, so byte counts fit one register.
 struct Pieces {
-  uint32_t bytes;             // of an operand
-  uint32_t aligned;           // number of aligned pieces, which are consecutive
-  uint32_t head;              // bytes before them
-  uint32_t word;              // bytes of the words that all the rest consists of, at most 4
-  const Box* box = nullptr;   // for strided operands; `bytes` is then that of a piece
-  bool rows = false;          // some operand is a slot of rows, and therefore aligned to 16: there is no head
-  const Raw* kept = nullptr;  // the sources, one after the other in shared memory, each with whole pieces
+  uint32_t bytes;            // of an operand
+  uint32_t aligned;          // number of aligned pieces, which are consecutive
+  uint32_t head;             // bytes before them
+  uint32_t word;             // bytes of the words that all the rest consists of, at most 4
+  const Box* box = nullptr;  // for strided operands; `bytes` is then that of a piece
+  bool rows = false;         // some operand is a slot of rows, and therefore aligned to 16: there is no head
+  // The sources, one after the other in shared memory, each with whole pieces; if `aligned` is not 0, these pieces are
+  // scaled where they are.
+  Raw* kept = nullptr;
 
   // For `num` operands that consist of elements of `element` bytes.
   static AXCCL_DEVICE Pieces Of(uint8_t* const* place, uint32_t num, uint32_t bytes, uint32_t element) {

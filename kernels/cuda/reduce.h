@@ -213,8 +213,8 @@ AXCCL_DEVICE_CALL void ReduceRows(const Move& in_shared, Pieces pieces) {
   Reducer<Format, Op>{InShared(in_shared), pieces}.Rows();
 }
 
-// Reduces what the block keeps.
-template <class Format, class Op>
+// Reduces what the block keeps. `kScaled`: as the move.
+template <class Format, class Op, bool kScaled>
 AXCCL_DEVICE_CALL void ReduceKept(const Move& in_shared, Pieces pieces) {
   const Move& move = InShared(in_shared);
   const Raw* const kept = &InShared(*pieces.kept);
@@ -223,17 +223,45 @@ AXCCL_DEVICE_CALL void ReduceKept(const Move& in_shared, Pieces pieces) {
   for (uint32_t i = ThreadIndex(); i < stride; i += NumThreads()) {
     Fold<Format, Op> fold;
 #pragma unroll 1
-    for (uint32_t k = 0; k < move.num_src; ++k) fold.TakeUnscaled(kept[k * stride + i], k == 0);
+    for (uint32_t k = 0; k < move.num_src; ++k) {
+      if constexpr (kScaled) {
+        fold.Take(move, kept[k * stride + i], k, k == 0);
+      } else {
+        fold.TakeUnscaled(kept[k * stride + i], k == 0);
+      }
+    }
     const uint32_t left = pieces.bytes - 16 * i;
     StorePart(move.place[0] + 16 * i, fold.Finish(move), left < 16 ? left : 16, pieces.word, 0);
+  }
+}
+
+// Scales what the block keeps, in place.
+template <class Format>
+AXCCL_DEVICE_CALL void ScaleKept(const Move& in_shared, Pieces pieces) {
+  const Move& move = InShared(in_shared);
+  Raw* const kept = &InShared(*pieces.kept);
+#pragma unroll 1
+  for (uint32_t i = ThreadIndex(); i < pieces.aligned; i += NumThreads()) {
+    Fold<Format, Sum> fold;
+    fold.Take(move, kept[i], 0, true);
+    kept[i] = fold.Elements();
   }
 }
 
 // ---- dispatch ----
 
 template <class Format, class Op>
+AXCCL_DEVICE void ReduceKeptOf(const Move& move, const Pieces& pieces) {
+  if (!move.scaled) return ReduceKept<Format, Op, false>(move, pieces);
+  if constexpr (std::is_same_v<Op, Sum>) {
+    if (pieces.aligned != 0) return ScaleKept<Format>(move, pieces);
+  }
+  ReduceKept<Format, Op, true>(move, pieces);
+}
+
+template <class Format, class Op>
 AXCCL_DEVICE void ReduceOf(const Move& move, const Pieces& pieces) {
-  if (pieces.kept != nullptr) return ReduceKept<Format, Op>(move, pieces);
+  if (pieces.kept != nullptr) return ReduceKeptOf<Format, Op>(move, pieces);
   if (pieces.rows) return ReduceRows<Format, Op>(move, pieces);
   ReduceAs<Format, Op>(move, pieces);
 }
@@ -356,10 +384,16 @@ AXCCL_DEVICE_CALL void ReduceElements(const Move& move) {
   ReduceType(move, pieces);
 }
 
-AXCCL_DEVICE_CALL void ReduceKeptElements(const Move& move, const void* kept, uint32_t bytes) {
+AXCCL_DEVICE_CALL void ReduceKeptElements(const Move& move, void* kept, uint32_t bytes) {
   const auto to = reinterpret_cast<uint64_t>(move.place[0]);
   Pieces pieces{bytes, 0, 0, to % 4 == 0 ? 4u : to % 2 == 0 ? 2u : 1u};
-  pieces.kept = static_cast<const Raw*>(kept);
+  pieces.kept = static_cast<Raw*>(kept);
+  ReduceType(move, pieces);
+}
+
+AXCCL_DEVICE_CALL void ScaleKeptElements(const Move& move, void* kept, uint32_t num) {
+  Pieces pieces{16 * num, num, 0, 4};
+  pieces.kept = static_cast<Raw*>(kept);
   ReduceType(move, pieces);
 }
 

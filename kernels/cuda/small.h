@@ -55,31 +55,14 @@ AXCCL_DEVICE Pieces PiecesForRows(uint8_t* const* places, uint32_t num, uint32_t
   return pieces;
 }
 
-// Stores the input in the slot of rows, or each other rank's block in its slot. Called by all threads, which pass a
-// barrier. `rows`: the first of this rank's slots.
-AXCCL_DEVICE_CALL inline void PublishRows(const Task& task, const Small small, uint8_t* rows, uint64_t turn) {
-  const bool for_each = (small.does & Small::kForEach) != 0;
-  const uint32_t slots = for_each ? small.ranks - 1 : 1, places = StoredRows(small.bytes) * kRowPlaces;
-#pragma unroll 1
-  for (uint32_t first = 0; first < slots * places; first += NumThreads()) {
-    const uint32_t i = first + ThreadIndex(), slot = i / places;
-    const uint32_t place = slot < slots ? i - slot * places : places;  // all threads store together, some nothing
-    const uint32_t block = for_each ? BlockOfSlot(small, slot) : 0;
-    uint8_t* const from = static_cast<uint8_t*>(const_cast<void*>(task.input)) + block * small.bytes;
-    Raw piece{};
-    if (place < places) piece = LoadPiece(from, place, PiecesForRows(&from, 1, small.bytes));
-    StorePlace(rows + slot * kRotation * kRowedSlotBytes, place, places, piece, RowFlag(turn));
-  }
-}
-
 // Copies all blocks to the output. `source`: where they are.
-AXCCL_DEVICE_CALL inline void CopyFromRows(const Task& task, const Small small, uint8_t* const* source) {
+AXCCL_DEVICE_CALL inline void CopyFromRows(void* output, const Small small, uint8_t* const* source) {
   const uint32_t places = PackedRows(small.bytes) * kRowPlaces;
 #pragma unroll 1
   for (uint32_t i = ThreadIndex(); i < small.kept() * places; i += NumThreads()) {
     const uint32_t block = i / places;
     uint8_t* const from = source[block];
-    uint8_t* const to = static_cast<uint8_t*>(task.output) + block * small.bytes;
+    uint8_t* const to = static_cast<uint8_t*>(output) + block * small.bytes;
     if (to == from) continue;
     uint8_t* const both[] = {to, IsRowed(from) ? to : from};
     const Pieces pieces = PiecesForRows(both, 2, small.bytes);
@@ -89,52 +72,79 @@ AXCCL_DEVICE_CALL inline void CopyFromRows(const Task& task, const Small small, 
 
 // ---- blocks that are scaled ----
 
-// Sets all that depends on the type and the sources, with the factors of all if one is scaled. Called by one thread.
-// `scaled`: its index, or kUnscaled.
+// What a task says of the elements, for functions: they would reach a parameter of the kernel by a generic address.
+struct Elements {
+  DataType type;
+  Scaling scaling;
+  bool round;      // Move::round_factored
+  uint32_t bytes;  // of a block
+  uint32_t ranks;
+  const void* scalar_pointer;
+  uint64_t scalar;
+
+  static AXCCL_DEVICE Elements Of(const Task& task, const Small& small) {
+    return {task.type, task.scaling, task.group_order != 0, small.bytes, small.ranks, task.scalar_pointer, task.scalar};
+  }
+};
+
+// Sets all that depends on the elements and the sources, with the factors of all if one is scaled. Called by one
+// thread. `scaled`: its index, or kUnscaled.
 inline constexpr uint32_t kUnscaled = ~0u;
-AXCCL_DEVICE_CALL inline void DescribeSources(Move* in_shared, const Task& task, const Small small, uint32_t num_src,
+AXCCL_DEVICE_CALL inline void DescribeSources(Move* in_shared, const Elements elements, uint32_t num_src,
                                               uint32_t scaled) {
   Move& move = InShared(*in_shared);
-  const DataType type = task.type;
+  const DataType type = elements.type;
   move.type = type;
   move.element = ElementBytes(type);
-  move.count = small.bytes / move.element;
+  move.count = elements.bytes / move.element;
   move.num_src = num_src;
   move.scaled = scaled != kUnscaled;
   if (!move.scaled) return;
-  move.round_factored = task.group_order != 0;
+  move.round_factored = elements.round;
 #pragma unroll 1
   for (uint32_t k = 0; k < num_src; ++k) move.factor[1 + k] = One(type);
-  move.factor[1 + scaled] = task.scaling == Scaling::kAverage
-                                ? Mean(type, small.ranks)
-                                : GivenFactor(type, task.scalar_pointer, task.scalar, move.element);
+  move.factor[1 + scaled] = elements.scaling == Scaling::kAverage
+                                ? Mean(type, elements.ranks)
+                                : GivenFactor(type, elements.scalar_pointer, elements.scalar, move.element);
 }
 
-// Stores the scaled input in the slot, or each other rank's scaled block in its slot, as the interpreter does it.
-// `first`: the first of this rank's slots of that kind. Called by all threads, which pass a barrier.
-AXCCL_DEVICE_CALL inline void PublishScaled(Move* in_shared, const Task& task, const Small small, uint8_t* first,
-                                            uint64_t turn) {
+// The input, or a block of it, is the only source and scaled.
+AXCCL_DEVICE void DescribeScaled(Move* in_shared, const Elements& elements) {
+  DescribeSources(in_shared, elements, 1, 0);
   Move& move = InShared(*in_shared);
-  const bool rows = small.InRows(), for_each = (small.does & Small::kForEach) != 0;
-  auto* const input = static_cast<uint8_t*>(const_cast<void*>(task.input));
-  if (IsFirst()) {
-    DescribeSources(in_shared, task, small, 1, 0);
-    move.packing = rows ? Packing::kRows : Packing::kWords;
-    move.flag = rows ? RowFlag(turn) : PackedFlag(turn);
-    move.divisor = 0;
-    move.num_dst = 1;
-    move.combine = task.combine;
-    move.scales_result = false;
-  }
+  move.divisor = 0;
+  move.num_dst = 1;
+  move.combine = Combine::kSum;
+  move.scales_result = false;
+}
+
+// Stores the input in the slot of rows, or each other rank's block in its slot. If it is scaled, the second move
+// describes how, and threads keep their pieces meanwhile. Called by all threads, which pass a barrier. `rows`: the
+// first of this rank's slots.
+AXCCL_DEVICE_CALL inline void PublishRows(BlockState* in_shared, const void* input, const Small small, uint8_t* rows,
+                                          uint64_t turn) {
+  BlockState& state = InShared(*in_shared);
+  const bool for_each = (small.does & Small::kForEach) != 0, scales = (small.does & Small::kScales) != 0;
+  const uint32_t slots = for_each ? small.ranks - 1 : 1, places = StoredRows(small.bytes) * kRowPlaces;
+  constexpr uint32_t kMostKept = kMostKeptBytes / sizeof(Raw);
+  const uint32_t step = scales && NumThreads() > kMostKept ? kMostKept : NumThreads();
+  Raw& kept = reinterpret_cast<Raw*>(state.strands)[ThreadIndex()];
+  if (scales) Barrier();
 #pragma unroll 1
-  for (uint32_t slot = 0; slot == 0 || (for_each && slot + 1 < small.ranks); ++slot) {
-    if (slot != 0) Barrier();  // no thread reads the move any more
-    if (IsFirst()) {
-      move.place[0] = Tagged(SlotAmong(first, slot, turn, rows ? kRowedSlotBytes : kPackedSlotBytes), rows);
-      move.place[1] = input + (for_each ? BlockOfSlot(small, slot) : 0) * small.bytes;
+  for (uint32_t first = 0; first < slots * places; first += step) {
+    const uint32_t i = first + ThreadIndex(), slot = i / places;
+    // All threads store together, some nothing.
+    const uint32_t place = slot < slots && ThreadIndex() < step ? i - slot * places : places;
+    const uint32_t block = for_each ? BlockOfSlot(small, slot) : 0;
+    uint8_t* const from = static_cast<uint8_t*>(const_cast<void*>(input)) + block * small.bytes;
+    Raw piece{};
+    if (place < places) piece = LoadPiece(from, place, PiecesForRows(&from, 1, small.bytes));
+    if (scales) {
+      if (place < places) kept = piece;
+      ScaleKeptElements(state.moves[1], state.strands, step);
+      if (place < places) piece = kept;
     }
-    Barrier();
-    ReduceElements(move);
+    StorePlace(rows + slot * kRotation * kRowedSlotBytes, place, places, piece, RowFlag(turn));
   }
 }
 
@@ -173,6 +183,8 @@ class SmallCall {
   AXCCL_DEVICE void StoreOutput(uint64_t at, uint32_t word, uint32_t data) const;
   AXCCL_DEVICE void Publish(const Found& found, uint32_t first_word);
   AXCCL_DEVICE void PublishForEach(const Found& found, uint32_t first_word);
+  AXCCL_DEVICE void PublishScaled(const Found& found, uint32_t first_word) const;
+  AXCCL_DEVICE void ScaleWords(uint32_t first_word) const;
   AXCCL_DEVICE void PublishInRows(const Found& found);
   AXCCL_DEVICE void Signal(const Found& found, uint32_t endpoint) const;
   AXCCL_DEVICE void SignalAll(const Found& found) const;
@@ -202,7 +214,6 @@ class SmallCall {
   static AXCCL_DEVICE uint64_t* SlotOf(const Pair& member, const Found& found, uint32_t endpoint) {
     return reinterpret_cast<uint64_t*>(member.second + (endpoint * kRotation + Copy(found)) * kPackedSlotBytes);
   }
-  static AXCCL_DEVICE uint8_t* OwnSlots(const Found& found) { return reinterpret_cast<uint8_t*>(found.self.second); }
   static AXCCL_DEVICE uint64_t* LineOf(const Pair& member, const Found& found, uint32_t endpoint) {
     return reinterpret_cast<uint64_t*>(member.first + (endpoint * kRotation + Copy(found)) * sizeof(Line));
   }
@@ -282,8 +293,7 @@ AXCCL_DEVICE bool SmallCall<kInRows>::Run() {
   const uint32_t first_rank = first_item < small_.items() ? RankOf(first_item) : small_.self;
   const Pair member = LoadPair(reinterpret_cast<const uint64_t*>(task_.channel->members() + first_rank));
   uint32_t first_word = 0;
-  const bool by_words = !Does(Small::kScales) && !kInRows;
-  const bool reads_input = Does(Small::kPublishes | Small::kKeepsOwn) && by_words;
+  const bool reads_input = Does(Small::kPublishes | Small::kKeepsOwn) && !kInRows;
   if (first_item < own_words() && reads_input) {
     const uint32_t block = Does(Small::kForEach) ? first_item / words() : 0;
     first_word = LoadInput(block * small_.bytes, first_item - block * words());
@@ -323,7 +333,7 @@ template <bool kInRows>
 AXCCL_DEVICE void SmallCall<kInRows>::Publish(const Found& found, uint32_t first_word) {
   if (!Does(Small::kPublishes | Small::kKeepsOwn)) return;
   if (Does(Small::kForEach)) return PublishForEach(found, first_word);
-  if (Does(Small::kScales)) return PublishScaled(&block_.moves[1], task_, small_, OwnSlots(found), found.now.second);
+  if (Does(Small::kScales)) return PublishScaled(found, first_word);
   uint64_t* const slot = SlotOf(found.self, found, 0);
   const uint64_t flag = PackedFlag(found.now.second);
 #pragma unroll 1
@@ -337,23 +347,55 @@ AXCCL_DEVICE void SmallCall<kInRows>::Publish(const Found& found, uint32_t first
 template <bool kInRows>
 AXCCL_DEVICE void SmallCall<kInRows>::PublishInRows(const Found& found) {
   if (!Does(Small::kPublishes)) return Barrier();  // as PublishRows, for FindSources
-  if (Does(Small::kScales)) return PublishScaled(&block_.moves[1], task_, small_, OwnSlots(found), found.now.second);
-  PublishRows(task_, small_, RowsAt(found.self.second, 0, found.now.second), found.now.second);
+  if (Does(Small::kScales) && IsFirst()) DescribeScaled(&block_.moves[1], Elements::Of(task_, small_));
+  const uint64_t turn = found.now.second;
+  PublishRows(&block_, task_.input, small_, RowsAt(found.self.second, 0, turn), turn);
 }
 
 template <bool kInRows>
 AXCCL_DEVICE void SmallCall<kInRows>::PublishForEach(const Found& found, uint32_t first_word) {
   const uint64_t flag = PackedFlag(found.now.second);
+  const bool scales = Does(Small::kScales);
+  if (scales) ScaleWords(first_word);
 #pragma unroll 1
   for (uint32_t i = ThreadIndex(); i < own_words(); i += NumThreads()) {
     const uint32_t block = i / words(), w = i - block * words();
-    const uint32_t data = i == ThreadIndex() ? first_word : LoadInput(block * small_.bytes, w);
-    if (block == small_.self) {
+    const bool own = block == small_.self;
+    const uint32_t data = scales && !own       ? Kept(block, w)
+                          : i == ThreadIndex() ? first_word
+                                               : LoadInput(block * small_.bytes, w);
+    if (own) {
       Kept(block, w) = data;
     } else {
       StoreFlagged(SlotOf(found.self, found, small_.Between(small_.self, block)) + w, data | flag << 32);
     }
   }
+  if (scales) Barrier();  // what comes from others is kept in the same places
+}
+
+// Its own words stay scaled, or are those of no source.
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::PublishScaled(const Found& found, uint32_t first_word) const {
+  ScaleWords(first_word);
+  const uint64_t flag = PackedFlag(found.now.second);
+#pragma unroll 1
+  for (uint32_t w = ThreadIndex(); w < words(); w += NumThreads())
+    StoreFlagged(SlotOf(found.self, found, 0) + w, Kept(small_.self, w) | flag << 32);
+}
+
+// Keeps the words of the input and scales them there.
+template <bool kInRows>
+AXCCL_DEVICE void SmallCall<kInRows>::ScaleWords(uint32_t first_word) const {
+  if (IsFirst()) DescribeScaled(&block_.moves[1], Elements::Of(task_, small_));
+  const uint32_t first = Does(Small::kForEach) ? 0 : small_.self;
+#pragma unroll 1
+  for (uint32_t i = ThreadIndex(); i < own_words(); i += NumThreads()) {
+    const uint32_t block = i / words(), w = i - block * words();
+    Kept(first + block, w) = i == ThreadIndex() ? first_word : LoadInput(block * small_.bytes, w);
+  }
+  Barrier();
+  ScaleKeptElements(block_.moves[1], &Kept(first, 0), (Does(Small::kForEach) ? small_.ranks : 1) * stride() / 4);
+  Barrier();  // it is scaled
 }
 
 // By all threads: the last ones have the least to do besides.
@@ -404,9 +446,9 @@ template <bool kInRows>
 AXCCL_DEVICE bool SmallCall<kInRows>::Await(const Found& found, uint32_t item, const Pair& member) {
   const uint32_t rank = RankOf(item);
   const bool is_line = item >= small_.sources() * small_.pieces();
-  if (rank == small_.self && (is_line || !(kInRows ? small_.OwnIsPublished() : Does(Small::kScales)))) return true;
+  if (rank == small_.self) return true;  // a barrier follows
   const uint32_t piece = item - (rank - small_.first()) * small_.pieces(), word = 2 * piece;
-  const uint32_t endpoint = rank != small_.self ? small_.EndpointFrom(rank) : 0;
+  const uint32_t endpoint = small_.EndpointFrom(rank);
   const uint64_t* const from = is_line   ? LineOf(member, found, endpoint)
                                : kInRows ? FlagOfRow(RowPlace(sources()[rank - small_.first()]), piece)
                                          : SlotOf(member, found, endpoint) + word;
@@ -445,7 +487,9 @@ AXCCL_DEVICE void SmallCall<kInRows>::DescribeMove() const {
   if (!IsLast()) return;
   Move& move = block_.moves[0];
   move.scaled = false;
-  if (kInRows) DescribeSources(&move, task_, small_, small_.ranks, Does(Small::kScalesOwn) ? small_.self : kUnscaled);
+  if (kInRows || Does(Small::kScalesOwn))
+    DescribeSources(&move, Elements::Of(task_, small_), small_.ranks,
+                    Does(Small::kScalesOwn) ? small_.self : kUnscaled);
   move.place[0] = static_cast<uint8_t*>(task_.output);
   move.divisor = task_.scaling == Scaling::kAverage && !IsFloat(ScalarType(task_.type)) ? small_.ranks : 0;
   move.num_dst = 1;
@@ -469,7 +513,7 @@ AXCCL_DEVICE void SmallCall<kInRows>::StoreOutput(uint64_t at, uint32_t word, ui
 template <bool kInRows>
 AXCCL_DEVICE void SmallCall<kInRows>::WriteOutput() {
   if constexpr (kInRows) {
-    return Does(Small::kReduces) ? ReduceElements(block_.moves[0]) : CopyFromRows(task_, small_, sources());
+    return Does(Small::kReduces) ? ReduceElements(block_.moves[0]) : CopyFromRows(task_.output, small_, sources());
   } else {
     if (Does(Small::kReduces)) return ReduceKeptElements(block_.moves[0], block_.strands, small_.bytes);
     CopyKept();

@@ -83,7 +83,7 @@ TEST(SmallCalls, AReduceScatterCostsLittle) { ExpectLittle(2 * kRanks, 2, kOfWor
 // Of 1 KiB for each rank.
 TEST(SmallCalls, AReduceScatterInRowsCostsLittle) { ExpectLittle(256 * kRanks, 256, kOfRows, SumUpBlocks<256>); }
 
-template <bool kOfBlocks>
+template <bool kOfBlocks, size_t kWords>
 ncclResult_t SumUpScaled(Words* in, Words* out, const Clique& clique) {
   const ncclComm_t comm = clique.comm();
   ncclRedOp_t scaled_sum;
@@ -91,17 +91,22 @@ ncclResult_t SumUpScaled(Words* in, Words* out, const Clique& clique) {
   ncclResult_t result = ncclRedOpCreatePreMulSum(&scaled_sum, &factor, ncclInt32, ncclScalarHostImmediate, comm);
   if (result != ncclSuccess) return result;
   const auto stream = harness::Cuda(clique.stream());
-  result = kOfBlocks ? ncclReduceScatter(in->get(), out->get(), 256, ncclInt32, scaled_sum, comm, stream)
-                     : ncclAllReduce(in->get(), out->get(), 1000, ncclInt32, scaled_sum, comm, stream);
+  result = kOfBlocks ? ncclReduceScatter(in->get(), out->get(), kWords, ncclInt32, scaled_sum, comm, stream)
+                     : ncclAllReduce(in->get(), out->get(), kWords, ncclInt32, scaled_sum, comm, stream);
   const ncclResult_t destroyed = ncclRedOpDestroy(scaled_sum, comm);
   return result != ncclSuccess ? result : destroyed;
 }
 
-// Of inputs that are multiplied before: 4000 bytes, and 1 KiB for each rank, which are scaled one after the other. The
-// interpreter of plans needs 44 and 98 round trips.
-TEST(SmallCalls, AScaledAllReduceInRowsCostsLittle) { ExpectLittle(1000, 1000, {16, 2000}, SumUpScaled<false>); }
+// Of inputs that are multiplied before: 8 bytes, and 8 bytes for each rank. The interpreter of plans needs 141 round
+// trips for the latter.
+constexpr Efforts kOfScaledWords{4, 1200};
+TEST(SmallCalls, AScaledAllReduceCostsLittle) { ExpectLittle(2, 2, kOfScaledWords, SumUpScaled<false, 2>); }
+TEST(SmallCalls, AScaledReduceScatterCostsLittle) { ExpectLittle(2 * kRanks, 2, kOfScaledWords, SumUpScaled<true, 2>); }
+
+// 4000 bytes, and 1 KiB for each rank. The interpreter needs 44 and 98 round trips.
+TEST(SmallCalls, AScaledAllReduceInRowsCostsLittle) { ExpectLittle(1000, 1000, kOfRows, SumUpScaled<false, 1000>); }
 TEST(SmallCalls, AScaledReduceScatterInRowsCostsLittle) {
-  ExpectLittle(256 * kRanks, 256, {24, 5000}, SumUpScaled<true>);
+  ExpectLittle(256 * kRanks, 256, kOfRows, SumUpScaled<true, 256>);
 }
 
 }  // namespace

@@ -173,11 +173,10 @@ bool MayBeSmall(const kernels::cuda::Task& task) {
          task.staged == nullptr;
 }
 
-// Whether a kernel has room for what it needs of all. Of words, it scales what it publishes for all.
+// Whether a kernel has room for what it needs of all.
 bool Fits(const Small& small) {
   if (small.InRows()) return small.ranks + 1u <= kernels::cuda::kMaxOperands;
-  const bool scales_more = (small.does & Small::kScales) != 0 && (small.does & Small::kForEach) != 0;
-  return (small.does & Small::kScalesOwn) == 0 && !scales_more && small.KeptBytes() <= kernels::cuda::kMostKeptBytes;
+  return small.KeptBytes() <= kernels::cuda::kMostKeptBytes;
 }
 
 }  // namespace

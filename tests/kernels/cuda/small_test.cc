@@ -133,19 +133,18 @@ TEST(CudaSmall, ScalesWhatItPublishes) {
   EXPECT_EQ(does(Kind::kAllReduce, 0, DataType::kInt32, Scaling::kPreMultiply), kSum | Small::kScales);
   for (const Scaling scaling : {Scaling::kPreMultiply, Scaling::kAverage}) {
     EXPECT_EQ(does(Kind::kAllReduce, 0, DataType::kComplex64, scaling), kSum | Small::kScales);
-    EXPECT_EQ(does(Kind::kReduce, 0, DataType::kBfloat16, scaling), 0) << "the root folds its input";
-    EXPECT_EQ(does(Kind::kReduceScatter, 0, DataType::kBfloat16, scaling), 0) << "each rank folds its input";
-    EXPECT_EQ(does(Kind::kReduce, 1, DataType::kBfloat16, scaling),
-              Small::kIsSmall | Small::kPublishes | Small::kScales);
-    // Rows are read from where they are, so their sources may be scaled.
-    const auto in_rows = [&](Kind kind, int rank) { return does(kind, rank, DataType::kBfloat16, scaling, 8192); };
-    constexpr int kInRows = Small::kIsSmall | Small::kInRows, kScaledSum = kInRows | Small::kKeepsOwn | Small::kReduces;
-    EXPECT_EQ(in_rows(Kind::kAllReduce, 0), kScaledSum | Small::kPublishes | Small::kScales);
-    EXPECT_EQ(in_rows(Kind::kReduce, 0), kScaledSum | Small::kScalesOwn);
-    EXPECT_EQ(in_rows(Kind::kReduce, 1), kInRows | Small::kPublishes | Small::kScales);
-    EXPECT_EQ(in_rows(Kind::kAllToAll, 0), 0) << "its own block is not published";
-    EXPECT_EQ(in_rows(Kind::kReduceScatter, 0),
-              kScaledSum | Small::kPublishes | Small::kForEach | Small::kScales | Small::kScalesOwn);
+    for (const int bytes : {8, 8192}) {
+      const int in_rows = bytes > 512 ? Small::kInRows : 0;
+      const auto of_bytes = [&](Kind kind, int rank) { return does(kind, rank, DataType::kBfloat16, scaling, bytes); };
+      EXPECT_EQ(of_bytes(Kind::kAllReduce, 0), in_rows | kSum | Small::kScales);
+      EXPECT_EQ(of_bytes(Kind::kReduce, 0),
+                in_rows | Small::kIsSmall | Small::kKeepsOwn | Small::kReduces | Small::kScalesOwn)
+          << "the root folds its input";
+      EXPECT_EQ(of_bytes(Kind::kReduce, 1), in_rows | Small::kIsSmall | Small::kPublishes | Small::kScales);
+      EXPECT_EQ(of_bytes(Kind::kAllToAll, 0), 0) << "its own block is not published";
+      EXPECT_EQ(of_bytes(Kind::kReduceScatter, 0),
+                in_rows | kSum | Small::kForEach | Small::kScales | Small::kScalesOwn);
+    }
   }
 }
 
