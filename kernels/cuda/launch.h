@@ -57,10 +57,10 @@ AXCCL_HD constexpr uint32_t PackedRows(uint64_t bytes) {
 AXCCL_HD constexpr uint32_t StoredRows(uint64_t bytes) { return (PackedRows(bytes) + 3) / 4 * 4; }
 AXCCL_HD constexpr uint64_t RowFlag(uint64_t turn) { return turn + 1; }
 inline constexpr size_t kRowedSlotBytes = StoredRows(kRowedBytes) * kRowBytes;
-// The first endpoint of a channel has slots of rows and of words. So much do most plans need. On the default channel of
-// `ranks` ranks, more of the first endpoints have such slots, for plans by which a rank publishes a block for each
-// other one (oneshot). Plans pack no slots of other endpoints. Slots of rows are large, and blocks for many ranks
-// small.
+// The first endpoint of a channel has slots of rows and of words. So much do most plans need. On a channel of `ranks`
+// ranks, more of the first endpoints have slots of words, for plans by which a rank publishes a block for each other
+// one (oneshot), and on the default channel of rows, too. Plans pack no slots of other endpoints. Slots of rows are
+// large, and blocks for many ranks small.
 inline constexpr uint32_t kMostRowedRanks = 16;
 AXCCL_HD constexpr uint32_t WordedEndpoints(uint32_t ranks) { return ranks > 2 ? ranks - 1 : 1; }
 AXCCL_HD constexpr uint32_t RowedEndpoints(uint32_t ranks) {
@@ -156,7 +156,7 @@ struct Program {
   uint8_t is_barrier = 0;
   Packing packing = Packing::kNone;  // how its slots may be packed; rows include words
   uint8_t multicast = 0;             // its slots are in Channel::multicast
-  uint8_t beyond_first = 0;          // some are of other endpoints than the first, which only default channels have
+  uint8_t beyond_first = 0;          // some are of other endpoints, of which only default channels have slots of rows
   uint8_t reserved[3] = {};
   uint32_t steps_at = 0, operands_at = 0, data_parts_at = 0, far_slots_at = 0;
   uint32_t lane_begin[kMaxLanes + 1] = {};  // steps of lane l are [lane_begin[l], lane_begin[l + 1])

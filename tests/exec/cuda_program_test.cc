@@ -251,7 +251,7 @@ TEST(CudaPacking, IsNoReasonForPlansThatKernelsCannotRun) {
   EXPECT_EQ(MostPackedBytes(plan::Kind::kAllGather, 256, true, all), 8192u);
   EXPECT_EQ(MostPackedBytes(plan::Kind::kAllToAll, 16, true, all), 8192u);
   EXPECT_EQ(MostPackedBytes(plan::Kind::kAllToAll, 17, true, all), 512u);
-  EXPECT_EQ(MostPackedBytes(plan::Kind::kAllToAll, 3, false, all), 0u);
+  EXPECT_EQ(MostPackedBytes(plan::Kind::kAllToAll, 3, false, all), 512u);
   EXPECT_EQ(MostPackedBytes(plan::Kind::kAllToAll, 2, false, all), 8192u);
   EXPECT_EQ(MostPackedBytes(plan::Kind::kAllReduce, 3, false, Parsed("LL")), 512u);
 }

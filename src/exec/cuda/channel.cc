@@ -131,10 +131,11 @@ cuda::Member CudaChannel::OnDevice(const Member& member) const {
 // arrive.
 cuda::Packing CudaChannel::ChoosePackingOf(const Call& call, const Prepared& prepared,
                                            const CudaPrograms::Uploaded& program) const {
-  const bool has_room = !program.beyond_first || place_ == CudaPlace::kDefault;
-  if (members_->inbox() != nullptr || call.views != nullptr || !has_room) return cuda::Packing::kNone;
+  if (members_->inbox() != nullptr || call.views != nullptr) return cuda::Packing::kNone;
+  const bool has_rows = !program.beyond_first || place_ == CudaPlace::kDefault;
+  const cuda::Packing most = has_rows ? program.packing : std::min(program.packing, cuda::Packing::kWords);
   const uint64_t bytes = call.count * ElementSize(call.type);
-  return ChoosePacking(prepared, bytes, call.kind, static_cast<uint32_t>(members_->size()), program.packing,
+  return ChoosePacking(prepared, bytes, call.kind, static_cast<uint32_t>(members_->size()), most,
                        parts_.links->protocols());
 }
 

@@ -16,8 +16,9 @@ static_assert(sizeof(Line) == sizeof(kernels::cuda::Line));
 // Schedules use at most `ranks` endpoints and a few, one for each peer or for each parent and child in a tree.
 constexpr uint32_t kFewRanks = 8, kMoreEndpoints = 4;
 constexpr uint32_t kPairEndpoints = 6;
-// Created channels have less of everything, because there may be many.
-constexpr uint32_t kAreaLanes = 16;
+// Created channels have less of everything, because there may be many. If there may, each gets few of a device's blocks
+// (CudaRank::ShareOf), on most devices no more than these lanes.
+constexpr uint32_t AreaLanes(uint32_t areas) { return areas > 8 ? 8 : 16; }
 
 // Of views, for each parity: calls on more operands go through scratch.
 constexpr uint64_t kViewBytes = 64u << 10;     // 390 operands
@@ -100,9 +101,10 @@ CudaLayout CudaLayout::Make(uint32_t ranks, uint32_t lanes, uint64_t scratch_byt
 
 ChannelLayout CudaLayout::Area(uint32_t area) const {
   ChannelLayout created;
-  created.lanes = std::min(channel.lanes, kAreaLanes);
+  created.lanes = std::min(channel.lanes, AreaLanes(num_areas));
   created.endpoints = channel.endpoints;
-  Flags::At(areas + area * area_bytes, created.lanes, created.endpoints).PutInto(&created);
+  const uint32_t worded = kernels::cuda::WordedEndpoints(peers + 1);
+  Flags::At(areas + area * area_bytes, created.lanes, created.endpoints, worded).PutInto(&created);
   created.announcement_words = kAreaViewBytes / sizeof(uint64_t);
   created.scratch = RoundUp(created.announcements + kAnnouncements + 2 * kAreaViewBytes, kPage);
   created.scratch_bytes = area_scratch_bytes;

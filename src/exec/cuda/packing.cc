@@ -93,8 +93,8 @@ Packing ChoosePacking(const Prepared& prepared, uint64_t block_bytes, plan::Kind
 uint64_t MostPackedBytes(plan::Kind kind, uint32_t ranks, bool is_default, const Protocols& allowed) {
   const plan::Contract contract{kind, static_cast<int>(ranks), 0};
   const bool first_only = plan::InputBlocks(contract, 0) <= 1 || kernels::cuda::WordedEndpoints(ranks) == 1;
-  if (!first_only && !is_default) return 0;
-  return tune::MostFlaggedBytes(contract, allowed.AllowLl(kind), allowed.AllowLl128(kind));
+  const bool has_rows = first_only || is_default;
+  return tune::MostFlaggedBytes(contract, allowed.AllowLl(kind), has_rows && allowed.AllowLl128(kind));
 }
 
 }  // namespace axccl::exec

@@ -18,7 +18,7 @@ namespace axccl::exec {
 // The signal and the waits of a packed slot order nothing. So a plan packs its slots only if nothing else depends on
 // these signals, and no rank relies on them for a third rank's memory: every slot is written once a turn, in the
 // owner's memory and right before its signal; every rank that reads another's slot has waited for that signal itself;
-// the endpoint has packed slots on the default channel (WordedEndpoints); and the plan writes nothing else that others
+// the endpoint has packed slots (WordedEndpoints); and the plan writes nothing else that others
 // read. Considers all ranks' schedules, so that the ranks agree.
 class CudaPacking {
  public:
@@ -50,7 +50,7 @@ kernels::cuda::Packing ChoosePacking(const Prepared& prepared, uint64_t block_by
                                      kernels::cuda::Packing most, const Protocols& allowed);
 
 // The largest block that a call of oneshot may pack, 0 if none: among so many ranks, on their default channel or on one
-// that has packed slots of the first endpoint only.
+// that has slots of rows of the first endpoint only.
 uint64_t MostPackedBytes(plan::Kind kind, uint32_t ranks, bool is_default, const Protocols& allowed);
 
 }  // namespace axccl::exec
