@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "tests/collectives/owned_view.h"
 #include "tests/cuda/words.h"
 
 namespace axccl::tests {
@@ -70,6 +71,14 @@ TEST(SmallCalls, AnAllReduceCostsLittle) { ExpectLittle(2, 2, kOfWords, SumUp); 
 // Of 4000 bytes, which travel in rows.
 constexpr Efforts kOfRows{12, 1800};
 TEST(SmallCalls, AnAllReduceInRowsCostsLittle) { ExpectLittle(1000, 1000, kOfRows, SumUp); }
+
+// The same on views.
+ncclResult_t SumUpViews(Words* in, Words* out, const Clique& clique) {
+  const View from(in->get(), {1, 2}), to(out->get(), {1, 2});
+  return axcclAllReduce(1, from, to, ncclSum, axcclDefaultChannel(clique.comm()), nullptr,
+                        harness::Cuda(clique.stream()));
+}
+TEST(SmallCalls, AnAllReduceOfAViewCostsLittle) { ExpectLittle(2, 2, kOfWords, SumUpViews); }
 
 template <size_t kWords>
 ncclResult_t SumUpBlocks(Words* in, Words* out, const Clique& clique) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/exec/cuda/flat_call.h"
 #include "src/exec/cuda/grown_scratch.h"
 #include "src/exec/cuda/packing.h"
 #include "src/exec/cuda/pipeline_buffers.h"
@@ -158,7 +159,7 @@ uint64_t CudaChannel::SharingDevices() const {
 }
 
 Status CudaChannel::CheckBuffers(const Call& requested) {
-  if (sharing_ == 0) return Status();
+  if (sharing_ == 0 || IsFlat(requested)) return Status();
   Call call = Ordered(requested);
   const Result<const Prepared*> prepared = Prepare(&call, nullptr);
   // What else is wrong is found where it also ends the communicator.
@@ -236,15 +237,33 @@ Status CudaChannel::OfferGrown(const Call& call, cuda::Task* task) {
   return Status();
 }
 
-Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table, bool captured) {
+// One that packs its slots.
+bool CudaChannel::IsFlat(const Call& requested) {
+  const std::optional<Call> flat = WithoutView(requested);
+  if (!flat || flat->count * ElementSize(flat->type) > cuda::kRowedBytes || place_ == CudaPlace::kSelf) return false;
+  Call call = Ordered(*flat);
+  const Result<const Prepared*> direct = PrepareDirect(call);
+  if (!direct.ok() || direct.value() != nullptr) return false;
+  const Result<const Prepared*> prepared = Prepare(&call, nullptr);
+  if (!prepared.ok()) return false;
+  const Result<const CudaPrograms::Uploaded*> program = UploadedOf(*prepared.value());
+  return program.ok() && ChoosePackingOf(call, *prepared.value(), *program.value()) != cuda::Packing::kNone;
+}
+
+Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table, bool captured, const Call* on_view) {
   Call call = Ordered(requested);
+  const Call asked = on_view != nullptr ? Ordered(*on_view) : call;
   AXCCL_ASSIGN_OR_RETURN(const Prepared* direct, PrepareDirect(call));
   AXCCL_ASSIGN_OR_RETURN(const Prepared* prepared, Prepare(&call, direct));
   AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, UploadedOf(*prepared));
   AXCCL_ASSIGN_OR_RETURN(cuda::Task task, TaskOf(call, *prepared, *program, table));
-  if (const double seconds = call.views != nullptr ? call.views->timeout_seconds : 0; seconds > 0 && wait_ != nullptr)
+  if (on_view != nullptr) {
+    task.call = asked.Named();
+    task.signature += asked.views->Hash();
+  }
+  if (const double seconds = asked.views != nullptr ? asked.views->timeout_seconds : 0; seconds > 0 && wait_ != nullptr)
     parts_.waits->Allow(wait_, channel_->log().next(), seconds);
-  if (place_ != CudaPlace::kSelf) channel_->log().Record(call);
+  if (place_ != CudaPlace::kSelf) channel_->log().Record(asked);
   if (captured && wait_ != nullptr) Replays();
   if (place_ != CudaPlace::kSelf && requested.kind != plan::Kind::kSendRecv)
     channel_->owner()->NoteAlgorithm(prepared->program->algorithm);

@@ -46,7 +46,11 @@ class CudaChannel {
 
   // Makes a task of the call, in its place in the channel's order. Allocates when its plan is new. For views, makes the
   // table of its operands (CudaViewTableBytes) in the lent memory. `captured`: the task may run any number of times.
-  Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table, bool captured);
+  // `on_view`: null, or the call of which this is the FlatCall.
+  Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table, bool captured,
+                                       const Call* on_view = nullptr);
+  // Whether the call is made as a FlatCall. The same on all ranks.
+  bool IsFlat(const Call& call);
 
   // Returns an error if other devices of the process would use a buffer that they may not access. Must precede
   // MakeTask.

@@ -1,14 +1,17 @@
 // From calls to kernels: which tasks go into one launch, and how it is ordered with the streams on which they were
 // enqueued.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "src/base/add_once.h"
+#include "src/exec/cuda/flat_call.h"
 #include "src/exec/cuda/interpreter.h"
 #include "src/exec/cuda/rank.h"
 #include "src/exec/cuda/views.h"
@@ -56,8 +59,10 @@ class DeviceLaunch {
   // nothing if all calls were made before.
   Status Prepare() {
     capture_ = calls_[0]->capture;
+    AXCCL_RETURN_IF_ERROR(FindFlatCalls());
     AXCCL_RETURN_IF_ERROR(LendTables());
     AXCCL_RETURN_IF_ERROR(MakeWaves());
+    AXCCL_RETURN_IF_ERROR(AddLocalCalls());
     for (Wave& wave : waves_) AXCCL_RETURN_IF_ERROR(LendTasks(&wave));
     return Status();
   }
@@ -101,12 +106,39 @@ class DeviceLaunch {
            !device::cuda::IsOfCurrentContext(streams_[0]);
   }
 
-  // Lends memory for the tables of all calls on views, in their order.
-  Status LendTables() {
-    for (const StreamCall* call : calls_) table_bytes_ += TableBytes(*call);
-    if (table_bytes_ == 0) return Status();
-    AXCCL_ASSIGN_OR_RETURN(tables_, ranks_[0]->loans().Lend(table_bytes_, capture_ != 0));
+  // A FlatCall, and where its copies are behind the tables.
+  struct Flat {
+    FlatCall call;
+    size_t copies_at;
+  };
+  // Their local calls have a table each.
+  static constexpr size_t kLocalTableBytes = RoundUp(sizeof(cuda::ViewTable) + sizeof(cuda::ViewOperand), kCacheLine);
+
+  Status FindFlatCalls() {
+    for (const StreamCall* call : calls_) {
+      if (call->local || call->call.views == nullptr) continue;
+      AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, ChannelOf(*call));
+      if (!channel->IsFlat(call->call)) continue;
+      const FlatCall flat(call->call, call->channel->size(), call->channel->self());
+      flat_.emplace(call, Flat{flat, copy_bytes_});
+      copy_bytes_ += flat.bytes();
+    }
     return Status();
+  }
+
+  // Lends memory for the tables of all calls on views, in their order, and for what flat calls need.
+  Status LendTables() {
+    for (const StreamCall* call : calls_) {
+      if (flat_.count(call) == 0) table_bytes_ += TableBytes(*call);
+    }
+    local_tables_at_ = table_bytes_;
+    for (const auto& [call, flat] : flat_) table_bytes_ += flat.call.local_calls() * kLocalTableBytes;
+    if (table_bytes_ == 0) return Status();
+    AXCCL_ASSIGN_OR_RETURN(tables_, ranks_[0]->loans().Lend(table_bytes_ + copy_bytes_, capture_ != 0));
+    return Status();
+  }
+  FlatCall::Steps StepsOf(const Flat& flat) const {
+    return flat.call.On(tables_.on_device + table_bytes_ + flat.copies_at);
   }
   Status Send(const Lent& lent, size_t bytes) {
     return Check(Driver::Loaded().cuMemcpyHtoDAsync(lent.on_device, lent.memory, bytes, streams_[0]),
@@ -126,8 +158,7 @@ class DeviceLaunch {
     for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) continue;
       auto* rank = static_cast<CudaRank*>(call->device);
-      const CudaPlace place = PlaceOf(*call);
-      AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, rank->ChannelOf(call->channel, place));
+      AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, ChannelOf(*call));
       size_t wave = made[channel]++;
       const auto by_copies = copied.find(call);
       const bool copies = by_copies != copied.end();
@@ -138,14 +169,54 @@ class DeviceLaunch {
         AXCCL_RETURN_IF_ERROR(AddStages(*call, by_copies->second, channel, &waves_[wave]));
         continue;
       }
-      if (place == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Meet().status());
-      AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, channel->MakeTask(call->call, tables_.At(tables), capture_ != 0));
+      if (PlaceOf(*call) == CudaPlace::kCreated) AXCCL_RETURN_IF_ERROR(channel->Meet().status());
+      if (const auto flat = flat_.find(call); flat != flat_.end()) {
+        AXCCL_RETURN_IF_ERROR(
+            AddTask(channel->MakeTask(StepsOf(flat->second).call, {}, capture_ != 0, &call->call), &waves_[wave]));
+        continue;
+      }
+      AXCCL_RETURN_IF_ERROR(AddTask(channel->MakeTask(call->call, tables_.At(tables), capture_ != 0), &waves_[wave]));
       tables += TableBytes(*call);
-      waves_[wave].tasks.push_back(task);
-      lanes_ = std::max(lanes_, task.MostLanes());
-      most_bytes_ = std::max(most_bytes_, BytesOfStrand(task));
     }
     return Status();
+  }
+  Status AddTask(const Result<cuda::Task>& made, Wave* wave) {
+    AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, made);
+    wave->tasks.push_back(task);
+    lanes_ = std::max(lanes_, task.MostLanes());
+    most_bytes_ = std::max(most_bytes_, BytesOfStrand(task));
+    return Status();
+  }
+
+  // The local calls of flat ones, before and after all other calls: calls of a group do not depend on each other.
+  Status AddLocalCalls() {
+    if (table_bytes_ == local_tables_at_) return Status();
+    std::map<const CudaChannel*, size_t> made_before, made_after;
+    std::vector<Wave> before, after;
+    size_t table = local_tables_at_;
+    const auto add = [&](const StreamCall& call, const Call& local, size_t wave, std::vector<Wave>* waves) -> Status {
+      if (waves->size() <= wave) waves->resize(wave + 1);
+      AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, SelfOf(call));
+      const Lent lent = tables_.At(std::exchange(table, table + kLocalTableBytes));
+      return AddTask(channel->MakeTask(local, lent, capture_ != 0), &(*waves)[wave]);
+    };
+    for (const StreamCall* call : calls_) {
+      const auto flat = flat_.find(call);
+      if (flat == flat_.end()) continue;
+      const FlatCall::Steps steps = StepsOf(flat->second);
+      AXCCL_ASSIGN_OR_RETURN(const CudaChannel* self, SelfOf(*call));
+      if (steps.before) AXCCL_RETURN_IF_ERROR(add(*call, *steps.before, made_before[self]++, &before));
+      if (steps.after) AXCCL_RETURN_IF_ERROR(add(*call, *steps.after, made_after[self]++, &after));
+    }
+    waves_.insert(waves_.begin(), std::make_move_iterator(before.begin()), std::make_move_iterator(before.end()));
+    std::move(after.begin(), after.end(), std::back_inserter(waves_));
+    return Status();
+  }
+  static Result<CudaChannel*> ChannelOf(const StreamCall& call) {
+    return static_cast<CudaRank*>(call.device)->ChannelOf(call.channel, PlaceOf(call));
+  }
+  static Result<CudaChannel*> SelfOf(const StreamCall& call) {
+    return static_cast<CudaRank*>(call.device)->ChannelOf(call.channel, CudaPlace::kSelf);
   }
 
   // What copy engines make of these.
@@ -238,8 +309,10 @@ class DeviceLaunch {
   std::vector<CudaOrders::Place> orders_;
   std::vector<CUstream> streams_;
   std::vector<Wave> waves_;
-  Lent tables_;  // for operands of calls on views
-  size_t table_bytes_ = 0;
+  std::map<const StreamCall*, Flat> flat_;
+  // For operands of calls on views, then of the local calls of flat ones; behind these are their copies, on the device.
+  Lent tables_;
+  size_t table_bytes_ = 0, local_tables_at_ = 0, copy_bytes_ = 0;
   uint32_t lanes_ = 1;
   uint64_t most_bytes_ = 0;  // of a strand
   uint64_t capture_ = 0;     // of all calls

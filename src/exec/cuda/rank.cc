@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/base/service_fd.h"
+#include "src/exec/cuda/flat_call.h"
 #include "src/exec/cuda/interpreter.h"
 #include "src/exec/cuda/pipeline.h"
 #include "src/exec/cuda/pipeline_buffers.h"
@@ -91,7 +92,10 @@ Result<CudaChannel*> CudaRank::ChannelOf(Channel* channel, CudaPlace place) {
 }
 
 void CudaRank::AddToQuery(const StreamCall& call, tune::Query* query) const {
-  CudaChannel::PlanOptionsOf(links_, PlaceOf(call), call.channel->size()).AddTo(query, call.call);
+  PlanOptions options = CudaChannel::PlanOptionsOf(links_, PlaceOf(call), call.channel->size());
+  if (call.call.views != nullptr) options.multicast_bytes = 0;
+  const std::optional<Call> flat = WithoutView(call.call);
+  options.AddTo(query, flat ? *flat : call.call);
 }
 
 // Calls on the default channel have half of the blocks once channels have been created, and these the other half.
