@@ -142,9 +142,11 @@ class Lowering {
     return true;
   }
 
-  // Of its own block, a reduction reads what the rank publishes, or the input itself.
+  // Only reductions scale. Of its own block, they read what the rank publishes, or, if it publishes no copy of that, the
+  // input itself.
   bool DecideScaling(Small* small) const {
-    if (!folds_input_ && (!publishes_ || ForEach())) return false;
+    const bool publishes_own = publishes_ && !ForEach();
+    if (folds_input_ == publishes_own || (!reduces_ && (taken_ != 0 || own_block_ >= 0))) return false;
     small->does |= (publishes_ ? Small::kScales : 0) | (folds_input_ ? Small::kScalesOwn : 0);
     return true;
   }
