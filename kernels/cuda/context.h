@@ -65,13 +65,13 @@ AXCCL_DEVICE void UseTaken(uint32_t taken, Context* context) {
 // Called by one thread at the end of such an operation.
 AXCCL_DEVICE void CountTaken(const Task& task) {
   State& state = task.channel->state;
-  Control* const control = task.channel->control;
+  Wait* const wait = task.channel->wait;
   if (state.taken == State::kFirst) {
-    StoreRelaxed(&control->mapped, ++state.mapped);
+    StoreRelaxed(&wait->mapped, ++state.mapped);
   } else if (state.taken == State::kGrown) {
-    StoreRelaxed(&control->grown, ++state.grown);
+    StoreRelaxed(&wait->grown, ++state.grown);
   } else if (task.grown != nullptr) {
-    StoreRelaxed(&control->cramped, ++state.cramped);
+    StoreRelaxed(&wait->cramped, ++state.cramped);
   }
 }
 

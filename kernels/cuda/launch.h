@@ -200,18 +200,18 @@ struct alignas(kCacheLine) Control {
   uint32_t reserved = 0;
   uint64_t sequence = 0;  // number of the operation
   uint64_t turn = 0;
-  uint64_t mapped = 0;  // operations so far that used the first of several programs (Task::staged)
-  // Those so far that could have used grown scratch, and did not; and that did (Task::grown).
-  uint64_t cramped = 0, grown = 0;
 };
 
 // What an operation waits for, in host memory that the device sees; one for each channel of a rank. A strand whose wait
 // lasts long writes it now and then, `look` last. So the host sees which operation has not ended, and that it waits.
 struct alignas(kCacheLine) Wait {
-  uint64_t call = 0;        // Task::call
-  uint64_t count = 0;       // elements of a block
-  uint64_t look = 0;        // see Look
-  uint64_t packed[2] = {};  // operations of the channel so far whose slots were packed: in words, in rows
+  uint64_t call = 0;   // Task::call
+  uint64_t count = 0;  // elements of a block
+  uint64_t look = 0;   // see Look
+  // Operations of the channel so far: whose slots were packed, in words, in rows; and that used the first of several
+  // programs (Task::staged), could have used grown scratch and did not, and did (Task::grown).
+  uint64_t packed[2] = {};
+  uint64_t mapped = 0, cramped = 0, grown = 0;
 
   // The operation's number (32 bits of it), the awaited member, and a number that changes each time.
   static constexpr uint32_t kUnmet = 0xffff;  // a position: members that have not been found yet (Meeting)
@@ -260,7 +260,7 @@ struct State {
   uint32_t strands_done = 0;   // of the running operation
   uint32_t broken = 0;         // an operation stopped early: nothing runs on this channel any more
   uint64_t barriers_done = 0;  // 1 + the turn of the last barrier before an operation
-  uint64_t mapped = 0;         // as Control::mapped, and these
+  uint64_t mapped = 0;         // as Wait::mapped, and these
   uint64_t cramped = 0, grown = 0;
   enum : uint32_t { kFirst, kStaged, kGrown };
   uint32_t taken = kFirst;  // which of several programs the running operation uses

@@ -1,7 +1,7 @@
 // Scratch that a rank takes besides that of its block, once large calls have gone through the latter because buffers
 // cannot be mapped: managed memory, CUDA's pools, or allocations that come and go (AXCCL_GROWN_SCRATCH_BYTES).
 //
-// Kernels count the calls that could have used more scratch, the same on all ranks (kernels::cuda::Control::cramped).
+// Kernels count the calls that could have used more scratch, the same on all ranks (kernels::cuda::Wait::cramped).
 // After kPatience of them each rank takes its own when it is looked after (RankDevice::Attend), and offers it to the
 // others like a buffer (CudaBuffers). It is used from the first call on before which all ranks have mapped that of all
 // others, which kernels agree on as they do on buffers (kernels::cuda::Task::grown); no rank waits for another one to

@@ -157,10 +157,8 @@ const char* CudaRank::LinkName(const Member& peer) const {
 }
 
 DeviceStatistics CudaRank::statistics() const {
-  DeviceStatistics statistics = waits_->packed();
-  statistics.mapped = __atomic_load_n(&control_->mapped, __ATOMIC_RELAXED);
+  DeviceStatistics statistics = waits_->counts();
   if (links_.proxy() != nullptr) statistics.gpudirect = links_.proxy()->sent_from_device();
-  statistics.grown = __atomic_load_n(&control_->grown, __ATOMIC_RELAXED);
   return statistics;
 }
 
@@ -281,7 +279,7 @@ Status CudaRank::Attend() {
 void CudaRank::AttendScratch() {
   GrownScratch* const scratch = links_.grown_scratch();
   if (scratch == nullptr || links_.buffers() == nullptr) return;
-  if (!scratch->IsDue(*links_.buffers(), __atomic_load_n(&control_->cramped, __ATOMIC_RELAXED))) return;
+  if (!scratch->IsDue(*links_.buffers(), waits_->counts().cramped)) return;
   const Scope scope(*device_);
   IfRanksAreIdle(this, [&] { scratch->Attend(links_.buffers()); });
 }

@@ -16,6 +16,9 @@ constexpr int kLooksAtGone = 3;
 void Count(const Wait& record, DeviceStatistics* operations) {
   operations->ll += __atomic_load_n(&record.packed[0], __ATOMIC_RELAXED);
   operations->ll128 += __atomic_load_n(&record.packed[1], __ATOMIC_RELAXED);
+  operations->mapped += __atomic_load_n(&record.mapped, __ATOMIC_RELAXED);
+  operations->cramped += __atomic_load_n(&record.cramped, __ATOMIC_RELAXED);
+  operations->grown += __atomic_load_n(&record.grown, __ATOMIC_RELAXED);
 }
 
 }  // namespace
@@ -32,19 +35,20 @@ Result<Wait*> CudaWaits::Enter(const Channel* channel) {
   if (channel->members().connector() != nullptr) free->created = channel->members().connector()->Name();
   Wait* const record = records_ + (free - channels_.begin());
   __atomic_store_n(&record->look, 0, __ATOMIC_RELAXED);
-  for (uint64_t& packed : record->packed) __atomic_store_n(&packed, 0, __ATOMIC_RELAXED);
+  for (uint64_t* count : {&record->packed[0], &record->packed[1], &record->mapped, &record->cramped, &record->grown})
+    __atomic_store_n(count, 0, __ATOMIC_RELAXED);
   return record;
 }
 
 void CudaWaits::Leave(const Wait* record) {
   std::lock_guard lock(mutex_);
   channels_[static_cast<size_t>(record - records_)].channel = nullptr;
-  Count(*record, &packed_before_);
+  Count(*record, &counted_before_);
 }
 
-DeviceStatistics CudaWaits::packed() {
+DeviceStatistics CudaWaits::counts() {
   std::lock_guard lock(mutex_);
-  DeviceStatistics operations = packed_before_;
+  DeviceStatistics operations = counted_before_;
   for (size_t i = 0; i < channels_.size(); ++i) {
     if (channels_[i].channel != nullptr) Count(records_[i], &operations);
   }

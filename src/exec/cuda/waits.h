@@ -45,7 +45,7 @@ class CudaWaits {
   Status Check(std::mutex& calls);
 
   // The counts of all channels, including those that have left.
-  DeviceStatistics packed();
+  DeviceStatistics counts();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -80,7 +80,7 @@ class CudaWaits {
   kernels::cuda::Wait* const records_;
   std::vector<Watched> channels_;  // by record
   const double notice_seconds_;
-  DeviceStatistics packed_before_;  // of channels that have left
+  DeviceStatistics counted_before_;  // of channels that have left
 };
 
 }  // namespace axccl::exec

@@ -39,6 +39,7 @@ class Setup : public Gather {
 struct DeviceStatistics {
   uint64_t mapped = 0;     // operations between processes that moved data directly between buffers of GPUs
   uint64_t grown = 0;      // operations between processes that went through grown scratch
+  uint64_t cramped = 0;    // those that could have used it, and did not
   uint64_t gpudirect = 0;  // slots that were sent to other machines from the device
   uint64_t ll = 0;         // operations whose data travelled in slots of words
   uint64_t ll128 = 0;      // operations whose data travelled in rows

@@ -55,8 +55,8 @@ std::string RunSequence(Kernel kernel, int ranks, int lanes, const std::vector<C
     if (world.state(rank).sequence != calls.size()) wrong = "counts operations wrongly";
     const uint64_t turn = world.state(rank).turn;
     if (turn != world.state(0).turn || (turns != 0 && turn != turns)) wrong = "counts turns wrongly";
-    const Control& control = world.control(rank);
-    if (control.mapped != mapped || control.grown != grown || control.cramped != cramped)
+    const Wait& counts = world.wait(rank);
+    if (counts.mapped != mapped || counts.grown != grown || counts.cramped != cramped)
       wrong = "takes the wrong one of several programs";
   }
   if (wrong.empty()) return wrong;
