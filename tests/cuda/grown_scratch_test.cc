@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/cuda/graph.h"
+#include "tests/cuda/matrix_calls.h"
 #include "tests/cuda/words.h"
 #include "tests/harness/timing.h"
 
@@ -203,6 +204,34 @@ TEST(GrownScratch, AllKinds) {
         }
         EXPECT_EQ(Grown(clique.comm()), before + 4);
         ASSERT_TRUE(context.Barrier());
+      },
+      Growing());
+}
+
+// Of managed memory, too.
+TEST(GrownScratch, Views) {
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        Buffers buffers(2);
+        DeviceRoom room(size_t{8} << 20, true);
+        int round = 0;
+        ASSERT_NO_FATAL_FAILURE(MakeRoundsUntilGrown(context, clique.comm(), clique.stream(), &buffers, &round));
+        const MatrixGroup group{axcclDefaultChannel(clique.comm()), 2, context.rank(), 200, 400, clique.stream()};
+        for (const MatrixCall& one : group.Calls(1)) {
+          room.Reset();
+          Matrix in(&room, one.in_rows, one.in_columns, context.rank() == 0, 1),
+              out(&room, one.out_rows, one.out_columns, context.rank() == 1, 2);
+          in.Fill(context.rank(), 1);
+          const uint64_t before = Grown(clique.comm());
+          ASSERT_OK(one.call(in.view(), out.view())) << one.name;
+          ASSERT_TRUE(clique.Synchronize());
+          EXPECT_EQ(out.CountWrong(one.expected), 0) << one.name;
+          EXPECT_EQ(Grown(clique.comm()), before + 1) << one.name;
+          ASSERT_TRUE(context.Barrier());
+        }
       },
       Growing());
 }

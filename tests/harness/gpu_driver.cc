@@ -39,6 +39,7 @@ const GpuDriver* Load() {
   find(&driver.stream_wait_event, "cuStreamWaitEvent");
   find(&driver.call_host, "cuLaunchHostFunc");
   find(&driver.copy_to_host, "cuMemcpyDtoH_v2");
+  find(&driver.copy_to_device, "cuMemcpyHtoD_v2");
   find(&driver.fill, "cuMemsetD32Async");
   find(&driver.create_event, "cuEventCreate");
   find(&driver.record_event, "cuEventRecord");

@@ -24,6 +24,7 @@ struct GpuDriver {
   int (*stream_wait_event)(void* stream, void* event, unsigned flags);
   int (*call_host)(void* stream, void (*function)(void*), void* argument);
   int (*copy_to_host)(void* to, uint64_t from, size_t bytes);
+  int (*copy_to_device)(uint64_t to, const void* from, size_t bytes);
   int (*fill)(uint64_t memory, unsigned value, size_t words, void* stream);
   int (*create_event)(void** event, unsigned flags);
   int (*record_event)(void* event, void* stream);

@@ -36,6 +36,52 @@ Status CudaBuffers::Place(const Call& call, const Members& members, bool capture
   return Status();
 }
 
+Result<bool> CudaBuffers::PlaceViews(const Call& call, const Members& members, bool captured,
+                                     kernels::cuda::ViewOperand* table) {
+  const device::cuda::Scope scope(device_);
+  AXCCL_RETURN_IF_ERROR(Look());
+  const plan::Contract contract{call.kind, members.size(), call.root};
+  const int inputs = plan::InputBlocks(contract, members.self()),
+            outputs = plan::OutputBlocks(contract, members.self());
+  bool all = true;
+  for (size_t i = 0; i < call.views->operands.size(); ++i) {
+    const ViewOperand& operand = call.views->operands[i];
+    kernels::cuda::ViewPlace& place = table[i].own;
+    if (operand.block_bytes == 0) continue;
+    if (inputs != 0) {
+      const tensor::View view = WholeView(operand, operand.form.split, inputs, operand.input_strides);
+      AXCCL_ASSIGN_OR_RETURN(const bool mapped,
+                             PlaceView(operand.input, view, members, captured, &place.input_map, &place.input_offset));
+      all &= mapped;
+    }
+    if (outputs != 0) {
+      const tensor::View view = WholeView(operand, operand.form.concat, outputs, operand.output_strides);
+      AXCCL_ASSIGN_OR_RETURN(const bool mapped, PlaceView(operand.output, view, members, captured, &place.output_map,
+                                                          &place.output_offset));
+      all &= mapped;
+    }
+  }
+  return all;
+}
+
+// This rank uses the place that it announces, so its map has the allocation, too.
+Result<bool> CudaBuffers::PlaceView(const void* data, const tensor::View& view, const Members& members, bool captured,
+                                    uint32_t* map, uint64_t* offset) {
+  const tensor::Extent extent = tensor::ByteExtent(view);
+  const auto* const lowest = static_cast<const std::byte*>(data) + extent.begin;
+  uint64_t at = 0;
+  const uint32_t number = Find(lowest, static_cast<uint64_t>(extent.end - extent.begin), members, captured, &at);
+  if (number == kernels::cuda::kUnmapped) return false;
+  const uint64_t base = reinterpret_cast<uint64_t>(lowest) - at;
+  if (uint64_t& own = own_[number]; own != base) {
+    AXCCL_RETURN_IF_ERROR(imports_->MapOwn(number, base));
+    own = base;
+  }
+  *map = number;
+  *offset = at + static_cast<uint64_t>(-extent.begin);
+  return true;
+}
+
 Result<cuda_ipc::Exports::Place> CudaBuffers::Hold(const void* memory, uint64_t bytes) {
   const auto pointer = reinterpret_cast<CUdeviceptr>(memory);
   AXCCL_ASSIGN_OR_RETURN(const cuda_ipc::Exports::Place place, exports_.Hold(pointer, bytes));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,9 @@ class CudaBuffers {
   // them by now. Offers new memory to the members, and imports what they have offered. `captured`: the task may run any
   // number of times.
   Status Place(const Call& call, const Members& members, bool captured, kernels::cuda::Task* task);
+  // The same for a call on views, whose places are written into the operands of its table. Returns whether all members
+  // have mapped all of them.
+  Result<bool> PlaceViews(const Call& call, const Members& members, bool captured, kernels::cuda::ViewOperand* table);
   // Imports what the members have offered, and releases what they have freed.
   Status Look();
 
@@ -52,10 +56,14 @@ class CudaBuffers {
   CudaBuffers(const device::cuda::Device& device, size_t rank, std::vector<cuda_ipc::ExportTable*> tables)
       : device_(device), exports_(device, rank, std::move(tables)) {}
   uint32_t Find(const void* buffer, uint64_t bytes, const Members& members, bool captured, uint64_t* offset);
+  Result<bool> PlaceView(const void* data, const tensor::View& view, const Members& members, bool captured,
+                         uint32_t* map, uint64_t* offset);
 
   const device::cuda::Device& device_;
   cuda_ipc::Exports exports_;
   std::unique_ptr<cuda_ipc::Imports> imports_;
+  std::map<uint32_t, uint64_t>
+      own_;  // the addresses of allocations with operands of this rank, as it finds them itself
 };
 
 }  // namespace axccl::exec

@@ -189,8 +189,7 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct)
     call->kind = copies ? plan::Kind::kAllGather : plan::Kind::kBarrier;
     if (!copies) return plans_->PrepareBarrier();
   }
-  const uint64_t room = members_->own().layout.announcement_words * sizeof(uint64_t);
-  const bool mapped = AddressesBuffers() && (call->views == nullptr || CudaViewsFit(*call->views, room));
+  const bool mapped = AddressesBuffers() && AnnouncesViewsOf(*call);
   const tune::Access access = mapped ? tune::Access::kMapped : tune::Access::kNone;
   return direct != nullptr ? plans_->PrepareBeside(*call, access) : plans_->Prepare(*call, access);
 }
@@ -199,22 +198,37 @@ Result<const Prepared*> CudaChannel::Prepare(Call* call, const Prepared* direct)
 // not pay, which is the same on all ranks.
 Result<const Prepared*> CudaChannel::PrepareDirect(const Call& call) {
   const bool between = parts_.links->buffers() != nullptr && place_ != CudaPlace::kSelf && !AddressesBuffers() &&
-                       members_->inbox() == nullptr;
+                       members_->inbox() == nullptr && AnnouncesViewsOf(call);
   const uint64_t bytes = call.count * ElementSize(call.type) * static_cast<uint64_t>(members_->size());
   const Prepared* direct = nullptr;
-  if (!between || call.views != nullptr || bytes < std::max<uint64_t>(parts_.map_bytes, 1)) return direct;
+  if (!between || bytes < std::max<uint64_t>(parts_.map_bytes, 1)) return direct;
   AXCCL_ASSIGN_OR_RETURN(direct, plans_->Prepare(call, tune::Access::kMapped));
-  return direct->program->plan->schedule.direct ? direct : nullptr;
+  const bool fits = call.views == nullptr || CheckCudaViews(call, *direct->program).ok();
+  return fits && direct->program->plan->schedule.direct ? direct : nullptr;
 }
 
-Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, bool captured, cuda::Task* task) {
+// Whether there is room to announce the call's operands, if they are views.
+bool CudaChannel::AnnouncesViewsOf(const Call& call) const {
+  const uint64_t room = members_->own().layout.announcement_words * sizeof(uint64_t);
+  return call.views == nullptr || CudaViewsFit(*call.views, room);
+}
+
+Status CudaChannel::OfferDirect(const Call& call, const Prepared& direct, const Lent& table, bool captured,
+                                cuda::Task* task) {
   AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* program, UploadedOf(direct));
   task->staged = task->program;
   task->staged_cut = task->cut;
   task->program = program->on_device();
   task->cut = MakeCudaCut(direct, cuda::Packing::kNone);
   task->signature += direct.signature;
-  AXCCL_RETURN_IF_ERROR(parts_.links->buffers()->Place(call, *members_, captured, task));
+  CudaBuffers* const buffers = parts_.links->buffers();
+  if (call.views != nullptr) {
+    auto* const operands = reinterpret_cast<cuda::ViewOperand*>(table.memory + sizeof(cuda::ViewTable));
+    AXCCL_ASSIGN_OR_RETURN(const bool all, buffers->PlaceViews(call, *members_, captured, operands));
+    if (!all) task->input_map = cuda::kUnmapped;
+  } else {
+    AXCCL_RETURN_IF_ERROR(buffers->Place(call, *members_, captured, task));
+  }
   // The plan that will run if it depends on this rank alone.
   const bool mapped = task->input_map != cuda::kUnmapped && task->output_map != cuda::kUnmapped;
   if (mapped && place_ == CudaPlace::kDefault) channel_->owner()->NoteAlgorithm(direct.program->algorithm);
@@ -271,7 +285,7 @@ Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& tabl
   if (AdaptersReach() && prepared->slot_bytes >= parts_.links->adapter_bytes())
     task.cut.between = cuda::Member::kAdapters;
   if (direct != nullptr) {
-    AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, captured, &task));
+    AXCCL_RETURN_IF_ERROR(OfferDirect(call, *direct, table, captured, &task));
     AXCCL_RETURN_IF_ERROR(OfferGrown(call, &task));
   }
   if (!number_) task.small = LowerTask(program->lowered, task);

@@ -94,7 +94,9 @@ class CudaChannel {
   Result<const Prepared*> PrepareDirect(const Call& call);
   Result<kernels::cuda::Task> TaskOf(const Call& call, const Prepared& prepared, const CudaPrograms::Uploaded& program,
                                      const Lent& table);
-  Status OfferDirect(const Call& call, const Prepared& direct, bool captured, kernels::cuda::Task* task);
+  bool AnnouncesViewsOf(const Call& call) const;
+  Status OfferDirect(const Call& call, const Prepared& direct, const Lent& table, bool captured,
+                     kernels::cuda::Task* task);
   Status OfferGrown(const Call& call, kernels::cuda::Task* task);
   Status Settle();
   Result<int> FindMissing();
