@@ -159,7 +159,9 @@ uint64_t CudaChannel::SharingDevices() const {
 }
 
 Status CudaChannel::CheckBuffers(const Call& requested) {
-  if (sharing_ == 0 || IsFlat(requested)) return Status();
+  if (sharing_ == 0) return Status();
+  const Result<bool> is_flat = IsFlat(requested);
+  if (is_flat.ok() && is_flat.value()) return Status();
   Call call = Ordered(requested);
   const Result<const Prepared*> prepared = Prepare(&call, nullptr);
   // What else is wrong is found where it also ends the communicator.
@@ -251,17 +253,19 @@ Status CudaChannel::OfferGrown(const Call& call, cuda::Task* task) {
   return Status();
 }
 
-// One that packs its slots.
-bool CudaChannel::IsFlat(const Call& requested) {
+// One that packs its slots, or has those of all ranks. What makes a plan impossible does so on all ranks.
+Result<bool> CudaChannel::IsFlat(const Call& requested) {
   const std::optional<Call> flat = WithoutView(requested);
-  if (!flat || flat->count * ElementSize(flat->type) > cuda::kRowedBytes || place_ == CudaPlace::kSelf) return false;
+  if (!flat || !IsSmall(*flat) || place_ == CudaPlace::kSelf) return false;
   Call call = Ordered(*flat);
   const Result<const Prepared*> direct = PrepareDirect(call);
   if (!direct.ok() || direct.value() != nullptr) return false;
   const Result<const Prepared*> prepared = Prepare(&call, nullptr);
   if (!prepared.ok()) return false;
-  const Result<const CudaPrograms::Uploaded*> program = UploadedOf(*prepared.value());
-  return program.ok() && ChoosePackingOf(call, *prepared.value(), *program.value()) != cuda::Packing::kNone;
+  const Program& program = *prepared.value()->program;
+  if (program.for_others.input || program.for_others.output) return false;
+  AXCCL_ASSIGN_OR_RETURN(const CudaPrograms::Uploaded* uploaded, UploadedOf(*prepared.value()));
+  return program.multicast || ChoosePackingOf(call, *prepared.value(), *uploaded) != cuda::Packing::kNone;
 }
 
 Result<cuda::Task> CudaChannel::MakeTask(const Call& requested, const Lent& table, bool captured, const Call* on_view) {

@@ -49,8 +49,8 @@ class CudaChannel {
   // `on_view`: null, or the call of which this is the FlatCall.
   Result<kernels::cuda::Task> MakeTask(const Call& call, const Lent& table, bool captured,
                                        const Call* on_view = nullptr);
-  // Whether the call is made as a FlatCall. The same on all ranks.
-  bool IsFlat(const Call& call);
+  // Whether the call is made as a FlatCall, of whose buffers others use none. The same on all ranks.
+  Result<bool> IsFlat(const Call& call);
 
   // Returns an error if other devices of the process would use a buffer that they may not access. Must precede
   // MakeTask.

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "kernels/cuda/launch.h"
 #include "src/device/cuda/driver.h"
 #include "src/exec/call/call.h"
 
@@ -17,6 +18,8 @@ namespace axccl::exec {
 // The call without its view; nothing if it is not on one view, or is more than moving that view's blocks. The same on
 // all ranks but for the buffers.
 std::optional<Call> WithoutView(const Call& call);
+// Whether slots may be packed for blocks of that size.
+inline bool IsSmall(const Call& call) { return call.count * ElementSize(call.type) <= kernels::cuda::kRowedBytes; }
 
 // Of a call with WithoutView, on the rank at that position of its group of so many.
 class FlatCall {

@@ -93,7 +93,9 @@ class DeviceLaunch {
   struct Wave {
     std::vector<Plane> copies;  // before that
     std::vector<cuda::Task> tasks;
-    Lent lent;  // for those that its parameters have no room for
+    uint32_t lanes = 1;       // of a task
+    uint64_t most_bytes = 0;  // of a strand
+    Lent lent;                // for tasks that the parameters have no room for
   };
   static bool IsPlainCopy(const StreamCall& call) { return call.local && call.call.views == nullptr; }
   static size_t TableBytes(const StreamCall& call) {
@@ -118,8 +120,10 @@ class DeviceLaunch {
     for (const StreamCall* call : calls_) {
       if (call->local || call->call.views == nullptr) continue;
       AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, ChannelOf(*call));
-      if (!channel->IsFlat(call->call)) continue;
+      AXCCL_ASSIGN_OR_RETURN(const bool is_flat, channel->IsFlat(call->call));
+      if (!is_flat) continue;
       const FlatCall flat(call->call, call->channel->size(), call->channel->self());
+      if (flat.local_calls() != 0) AXCCL_RETURN_IF_ERROR(SelfOf(*call).status());
       flat_.emplace(call, Flat{flat, copy_bytes_});
       copy_bytes_ += flat.bytes();
     }
@@ -183,8 +187,8 @@ class DeviceLaunch {
   Status AddTask(const Result<cuda::Task>& made, Wave* wave) {
     AXCCL_ASSIGN_OR_RETURN(const cuda::Task task, made);
     wave->tasks.push_back(task);
-    lanes_ = std::max(lanes_, task.MostLanes());
-    most_bytes_ = std::max(most_bytes_, BytesOfStrand(task));
+    wave->lanes = std::max(wave->lanes, task.MostLanes());
+    wave->most_bytes = std::max(wave->most_bytes, BytesOfStrand(task));
     return Status();
   }
 
@@ -269,7 +273,7 @@ class DeviceLaunch {
     AXCCL_ASSIGN_OR_RETURN(const CudaInterpreter* interpreter, CudaInterpreter::Of(*device_));
     cuda::Launch launch;
     launch.num_tasks = static_cast<uint32_t>(tasks.size());
-    launch.lanes = lanes_;
+    launch.lanes = wave.lanes;
     if (wave.lent.memory != nullptr) {
       launch.more = reinterpret_cast<const cuda::Task*>(wave.lent.on_device);
       std::copy(tasks.begin(), tasks.end(), reinterpret_cast<cuda::Task*>(wave.lent.memory));
@@ -291,7 +295,7 @@ class DeviceLaunch {
     uint64_t most = 0;  // as configured
     for (const CudaRank* rank : ranks_) most += rank->most_blocks();
     const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, std::min(share, most)));
-    AXCCL_RETURN_IF_ERROR(interpreter->Launch(&launch, blocks, most_bytes_, streams_[0]));
+    AXCCL_RETURN_IF_ERROR(interpreter->Launch(&launch, blocks, wave.most_bytes, streams_[0]));
     return launch.more != nullptr ? ranks_[0]->loans().Return(wave.lent, streams_[0]) : Status();
   }
 
@@ -313,9 +317,7 @@ class DeviceLaunch {
   // For operands of calls on views, then of the local calls of flat ones; behind these are their copies, on the device.
   Lent tables_;
   size_t table_bytes_ = 0, local_tables_at_ = 0, copy_bytes_ = 0;
-  uint32_t lanes_ = 1;
-  uint64_t most_bytes_ = 0;  // of a strand
-  uint64_t capture_ = 0;     // of all calls
+  uint64_t capture_ = 0;  // of all calls
 };
 
 }  // namespace

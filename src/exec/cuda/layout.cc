@@ -103,7 +103,7 @@ ChannelLayout CudaLayout::Area(uint32_t area) const {
   ChannelLayout created;
   created.lanes = std::min(channel.lanes, AreaLanes(num_areas));
   created.endpoints = channel.endpoints;
-  const uint32_t worded = kernels::cuda::WordedEndpoints(peers + 1);
+  const uint32_t worded = kernels::cuda::WordedEndpoints(std::max(peers + 1, kFewRanks));
   Flags::At(areas + area * area_bytes, created.lanes, created.endpoints, worded).PutInto(&created);
   created.announcement_words = kAreaViewBytes / sizeof(uint64_t);
   created.scratch = RoundUp(created.announcements + kAnnouncements + 2 * kAreaViewBytes, kPage);

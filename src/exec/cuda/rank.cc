@@ -92,10 +92,9 @@ Result<CudaChannel*> CudaRank::ChannelOf(Channel* channel, CudaPlace place) {
 }
 
 void CudaRank::AddToQuery(const StreamCall& call, tune::Query* query) const {
-  PlanOptions options = CudaChannel::PlanOptionsOf(links_, PlaceOf(call), call.channel->size());
-  if (call.call.views != nullptr) options.multicast_bytes = 0;
   const std::optional<Call> flat = WithoutView(call.call);
-  options.AddTo(query, flat ? *flat : call.call);
+  CudaChannel::PlanOptionsOf(links_, PlaceOf(call), call.channel->size())
+      .AddTo(query, flat && IsSmall(*flat) ? *flat : call.call);
 }
 
 // Calls on the default channel have half of the blocks once channels have been created, and these the other half.

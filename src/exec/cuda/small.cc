@@ -142,8 +142,8 @@ class Lowering {
     return true;
   }
 
-  // Only reductions scale. Of its own block, they read what the rank publishes, or, if it publishes no copy of that, the
-  // input itself.
+  // Only reductions scale. Of its own block, they read what the rank publishes, or, if it publishes no copy of that,
+  // the input itself.
   bool DecideScaling(Small* small) const {
     const bool publishes_own = publishes_ && !ForEach();
     if (folds_input_ == publishes_own || (!reduces_ && (taken_ != 0 || own_block_ >= 0))) return false;
