@@ -9,6 +9,7 @@
 
 #include "tests/collectives/cases.h"
 #include "tests/cuda/graph.h"
+#include "tests/cuda/matrix_calls.h"
 #include "tests/cuda/words.h"
 #include "tests/harness/case_runner.h"
 #include "tests/harness/gpus_here.h"
@@ -131,6 +132,35 @@ TEST(Nvls, CallsOfEight) { ExpectCalls(harness::Threads(8), "nvls", CasesOf(8, {
 TEST(Nvls, OneshotCalls) {
   ExpectCalls(harness::Threads(3), "nvls_oneshot", CasesOf(3, {0, 1, 31, 1009}));
   ExpectCalls(harness::Processes(2), "nvls_oneshot", CasesOf(2, {2, 1000}));
+}
+
+// Of one view, whatever its strides.
+TEST(Nvls, MakesSmallCallsOnViews) {
+  for (const std::string algorithm : {"nvls", "nvls_oneshot"}) {
+    const auto body = [algorithm](RankContext& context) {
+      ASSERT_NE(EnterGpu(context.rank()), nullptr);
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      DeviceRoom room;
+      const int rank = context.rank();
+      const MatrixGroup group{axcclDefaultChannel(clique.comm()), 3, rank, 8, 20, clique.stream()};
+      ASSERT_TRUE(context.Barrier());
+      for (int round = 0; round < 4; ++round) {
+        room.Reset();
+        const MatrixCall sum = group.Calls(round)[0];
+        const Form form = Form::Of(rank, round);
+        Matrix in(&room, sum.in_rows, sum.in_columns, form.in_turned, form.in_gap),
+            out(&room, sum.out_rows, sum.out_columns, form.out_turned, form.out_gap);
+        in.Fill(rank, round);
+        ASSERT_OK(sum.call(in.view(), out.view()));
+        ASSERT_TRUE(clique.Synchronize());
+        EXPECT_EQ(out.CountWrong(sum.expected), 0) << round;
+        EXPECT_EQ(LastAlgorithm(clique), algorithm);
+        ASSERT_TRUE(context.Barrier());
+      }
+    };
+    RunRanks(harness::Threads(3), body, OnDevices(3, algorithm));
+  }
 }
 
 // Several lanes and turns, through little memory. Each type with one of the calls, unless all are asked for.
