@@ -128,8 +128,8 @@ class Post::Reach : public transport::Reach {
     EXPECT_TRUE(inbox_->looked_after());
     Message message = MakeMessage(stretches, line);
     if (++post_->messages_ == post_->lose_) {
-      const auto lost =
-          std::find_if(message.stretches.begin(), message.stretches.end(), [](const Stretch& s) { return !s.guarded; });
+      const auto lost = std::find_if(message.stretches.begin(), message.stretches.end(),
+                                     [this](const Stretch& s) { return !s.guarded && IsNotZero(s); });
       if (lost != message.stretches.end()) {
         message.stretches.erase(lost);
         post_->lost_ = true;
@@ -138,6 +138,12 @@ class Post::Reach : public transport::Reach {
       }
     }
     sent_.push_back(std::move(message));
+  }
+
+  // Memory that nothing has been sent to is zero, so zeros need not be sent to be there.
+  bool IsNotZero(const Stretch& stretch) const {
+    const std::byte* const from = (stretch.of_peer ? block() : own_) + stretch.offset;
+    return std::any_of(from, from + stretch.bytes, [](std::byte b) { return b != std::byte{0}; });
   }
 
   Post* const post_;

@@ -33,7 +33,7 @@ class Post {
   uint64_t messages() const { return messages_; }
   uint64_t bytes() const { return bytes_; }  // total size of the stretches sent
   uint64_t kept() const { return kept_; }    // messages that might wait for another one
-  // The n-th message from now on loses its first stretch that is not a record.
+  // The n-th message from now on loses its first stretch that is neither a record nor zeros.
   void LoseStretchOf(uint64_t nth) { lose_ = messages_ + nth; }
   bool lost() const { return lost_; }
 
