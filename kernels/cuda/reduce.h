@@ -250,13 +250,14 @@ AXCCL_DEVICE_CALL void ScaleKept(const Move& in_shared, Pieces pieces) {
 
 // ---- dispatch ----
 
+// Only sums are scaled.
 template <class Format, class Op>
 AXCCL_DEVICE void ReduceKeptOf(const Move& move, const Pieces& pieces) {
-  if (!move.scaled) return ReduceKept<Format, Op, false>(move, pieces);
   if constexpr (std::is_same_v<Op, Sum>) {
-    if (pieces.aligned != 0) return ScaleKept<Format>(move, pieces);
+    if (move.scaled)
+      return pieces.aligned != 0 ? ScaleKept<Format>(move, pieces) : ReduceKept<Format, Op, true>(move, pieces);
   }
-  ReduceKept<Format, Op, true>(move, pieces);
+  ReduceKept<Format, Op, false>(move, pieces);
 }
 
 template <class Format, class Op>
