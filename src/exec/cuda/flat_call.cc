@@ -11,34 +11,35 @@ namespace {
 
 const ViewOperand& ViewOf(const Call& call) { return call.views->operands[0]; }
 
-// Whether `blocks` blocks along `dim` lie one after the other, each of them dense.
-bool IsDense(const ViewOperand& view, int dim, int blocks, const int64_t* strides) {
-  if (blocks == 0) return true;
-  const tensor::Shape& shape = view.form.shape;
-  int64_t dense = 1;
-  for (int d = shape.dims; d-- > 0;) {
-    if (shape.sizes[d] != 1 && strides[d] != dense) return false;
-    dense *= shape.sizes[d];
-  }
-  return blocks == 1 || BlockStep(view, dim, blocks, strides) == static_cast<int64_t>(view.block_bytes);
-}
-
 // A view of the blocks: their number is its first dimension.
 struct Blocks {
   tensor::Shape shape;
-  int64_t strides[tensor::kMaxDims] = {}, dense[tensor::kMaxDims] = {};
+  int64_t strides[tensor::kMaxDims] = {};
+  tensor::View dense;  // the same without gaps
 
   Blocks(const ViewOperand& view, int dim, int blocks, const int64_t* of_view) {
+    const auto element = static_cast<uint32_t>(ElementSize(view.type));
     const tensor::Shape& block = view.form.shape;
     shape.dims = block.dims + 1;
     shape.sizes[0] = blocks;
     std::copy_n(block.sizes, block.dims, shape.sizes + 1);
-    strides[0] = BlockStep(view, dim, blocks, of_view) / static_cast<int64_t>(ElementSize(view.type));
+    strides[0] = BlockStep(view, dim, blocks, of_view) / element;
     std::copy_n(of_view, block.dims, strides + 1);
-    dense[shape.dims - 1] = 1;
-    for (int d = shape.dims - 1; d-- > 0;) dense[d] = dense[d + 1] * shape.sizes[d + 1];
+    dense = tensor::DenseView(nullptr, element, shape);
+  }
+  bool IsDense() const {
+    for (int d = 0; d < shape.dims; ++d) {
+      if (shape.sizes[d] != 1 && strides[d] != dense.strides[d]) return false;
+    }
+    return true;
   }
 };
+
+// The bytes of a copy of these blocks, 0 if they need none.
+size_t BytesOfCopy(const ViewOperand& view, int dim, int blocks, const int64_t* strides) {
+  if (blocks == 0 || Blocks(view, dim, blocks, strides).IsDense()) return 0;
+  return RoundUp(static_cast<uint64_t>(blocks) * view.block_bytes, kCacheLine);
+}
 
 // Of a list of one operand, which is one block.
 Call LocalCall(const ViewOperand& operand) {
@@ -93,9 +94,8 @@ FlatCall::FlatCall(const Call& call, int ranks, int position)
       inputs_(plan::InputBlocks({call.kind, ranks, call.root}, position)),
       outputs_(plan::OutputBlocks({call.kind, ranks, call.root}, position)) {
   const ViewOperand& view = ViewOf(call);
-  const auto bytes = [&](int blocks) { return RoundUp(static_cast<uint64_t>(blocks) * view.block_bytes, kCacheLine); };
-  if (!IsDense(view, view.form.split, inputs_, view.input_strides)) input_bytes_ = bytes(inputs_);
-  if (!IsDense(view, view.form.concat, outputs_, view.output_strides)) output_bytes_ = bytes(outputs_);
+  input_bytes_ = BytesOfCopy(view, view.form.split, inputs_, view.input_strides);
+  output_bytes_ = BytesOfCopy(view, view.form.concat, outputs_, view.output_strides);
   fills_zeros_ = call.views->zeros && outputs_ == 0 && view.output != nullptr;
 }
 
@@ -106,13 +106,13 @@ FlatCall::Steps FlatCall::On(CUdeviceptr copies) const {
     const Blocks blocks(view, view.form.split, inputs_, view.input_strides);
     auto* const copy = reinterpret_cast<void*>(copies);
     steps.call.input = copy;
-    steps.before = LocalCopy(view, blocks.shape, view.input, blocks.strides, copy, blocks.dense);
+    steps.before = LocalCopy(view, blocks.shape, view.input, blocks.strides, copy, blocks.dense.strides);
   }
   if (output_bytes_ != 0) {
     const Blocks blocks(view, view.form.concat, outputs_, view.output_strides);
     auto* const copy = reinterpret_cast<void*>(copies + input_bytes_);
     steps.call.output = copy;
-    steps.after = LocalCopy(view, blocks.shape, copy, blocks.dense, view.output, blocks.strides);
+    steps.after = LocalCopy(view, blocks.shape, copy, blocks.dense.strides, view.output, blocks.strides);
   }
   if (fills_zeros_) steps.after = LocalZeros(view);
   return steps;

@@ -198,19 +198,18 @@ class DeviceLaunch {
     std::map<const CudaChannel*, size_t> made_before, made_after;
     std::vector<Wave> before, after;
     size_t table = local_tables_at_;
-    const auto add = [&](const StreamCall& call, const Call& local, size_t wave, std::vector<Wave>* waves) -> Status {
+    const auto add = [&](CudaChannel* self, const Call& local, size_t wave, std::vector<Wave>* waves) {
       if (waves->size() <= wave) waves->resize(wave + 1);
-      AXCCL_ASSIGN_OR_RETURN(CudaChannel * channel, SelfOf(call));
       const Lent lent = tables_.At(std::exchange(table, table + kLocalTableBytes));
-      return AddTask(channel->MakeTask(local, lent, capture_ != 0), &(*waves)[wave]);
+      return AddTask(self->MakeTask(local, lent, capture_ != 0), &(*waves)[wave]);
     };
     for (const StreamCall* call : calls_) {
       const auto flat = flat_.find(call);
       if (flat == flat_.end()) continue;
       const FlatCall::Steps steps = StepsOf(flat->second);
-      AXCCL_ASSIGN_OR_RETURN(const CudaChannel* self, SelfOf(*call));
-      if (steps.before) AXCCL_RETURN_IF_ERROR(add(*call, *steps.before, made_before[self]++, &before));
-      if (steps.after) AXCCL_RETURN_IF_ERROR(add(*call, *steps.after, made_after[self]++, &after));
+      AXCCL_ASSIGN_OR_RETURN(CudaChannel* const self, SelfOf(*call));
+      if (steps.before) AXCCL_RETURN_IF_ERROR(add(self, *steps.before, made_before[self]++, &before));
+      if (steps.after) AXCCL_RETURN_IF_ERROR(add(self, *steps.after, made_after[self]++, &after));
     }
     waves_.insert(waves_.begin(), std::make_move_iterator(before.begin()), std::make_move_iterator(before.end()));
     std::move(after.begin(), after.end(), std::back_inserter(waves_));

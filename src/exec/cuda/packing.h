@@ -18,8 +18,8 @@ namespace axccl::exec {
 // The signal and the waits of a packed slot order nothing. So a plan packs its slots only if nothing else depends on
 // these signals, and no rank relies on them for a third rank's memory: every slot is written once a turn, in the
 // owner's memory and right before its signal; every rank that reads another's slot has waited for that signal itself;
-// the endpoint has packed slots (WordedEndpoints); and the plan writes nothing else that others
-// read. Considers all ranks' schedules, so that the ranks agree.
+// the endpoint has packed slots (WordedEndpoints); and the plan writes nothing else that others read. Considers all
+// ranks' schedules, so that the ranks agree.
 class CudaPacking {
  public:
   explicit CudaPacking(const Program& program);

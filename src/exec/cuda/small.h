@@ -8,7 +8,7 @@ namespace axccl::exec {
 
 // A rank's program in the short way, for inputs that are published as they are and for scaled ones. `does` is 0 where
 // the program goes the general way: it does anything else than publish a slot and signal all, or a slot for each rank,
-// wait for all, and make its output of all slots or one; or its own input is scaled in another place than its slot.
+// wait for all, and make its output of all slots or one; or it scales anything but what a reduction folds.
 struct LoweredProgram {
   kernels::cuda::Small plain, scaled;
 };
