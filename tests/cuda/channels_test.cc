@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/cuda/graph.h"
+#include "tests/cuda/matrix_calls.h"
 #include "tests/cuda/words.h"
 
 namespace axccl::tests {
@@ -98,25 +99,6 @@ TEST(CudaChannels, CanBeCaptured) {
   });
 }
 
-// A call by which each rank sends every other one a block of `words` numbers: `sums` is a reduce-scatter, otherwise an
-// all-to-all.
-void ExpectBlocksArrive(axcclChannel_t channel, int group, int self, int64_t words, bool sums, axcclStream_t stream) {
-  const int64_t all = group * words, out_size = sums ? words : all;
-  harness::DeviceVector<int32_t> in(static_cast<size_t>(all), 0), out(static_cast<size_t>(out_size) + 1, -1);
-  for (int64_t i = 0; i < all; ++i) in[static_cast<size_t>(i)] = static_cast<int32_t>(100 * self + i / words);
-  axcclView_t from = AXCCL_VIEW_INITIALIZER, to = AXCCL_VIEW_INITIALIZER;
-  from.data = in.data(), from.datatype = ncclInt32, from.num_dims = 1, from.sizes = &all;
-  to.data = out.data(), to.datatype = ncclInt32, to.num_dims = 1, to.sizes = &out_size;
-  ASSERT_OK(sums ? axcclReduceScatter(1, &from, &to, 0, ncclSum, channel, nullptr, harness::Cuda(stream))
-                 : axcclAllToAll(1, &from, &to, 0, 0, channel, nullptr, harness::Cuda(stream)));
-  ASSERT_OK(harness::SynchronizeStream(stream));
-  for (int64_t i = 0; i < out_size; ++i) {
-    const auto rank = static_cast<int32_t>(i / words);
-    ASSERT_EQ(out[static_cast<size_t>(i)], sums ? 50 * group * (group - 1) + group * self : 100 * rank + self) << i;
-  }
-  EXPECT_EQ(out[static_cast<size_t>(out_size)], -1);
-}
-
 // They have slots of words for each other rank, but not of rows.
 TEST(CudaChannels, BlocksForEachRankGoByWords) {
   const auto body = [](RankContext& context) {
@@ -125,11 +107,22 @@ TEST(CudaChannels, BlocksForEachRankGoByWords) {
     const bool in_group = context.rank() != 1;
     axcclChannel_t channel = MakeChannel(clique.comm(), 4, {{0, 2, 3}, {1}}, 5);
     const int self = context.rank() == 0 ? 0 : context.rank() - 1;
+    DeviceRoom room;
+    ASSERT_TRUE(context.Barrier());
     for (const int64_t words : {1, 3, 128, 129, 300}) {
-      for (const bool sums : {true, false}) {
+      const MatrixGroup group{channel, 3, self, 1, words, clique.stream()};
+      for (const size_t kind : {MatrixGroup::kReduceScatter, MatrixGroup::kAllToAll}) {
         const uint64_t before = harness::InfoOf(clique.comm()).ll;
-        for (int i = 0; in_group && i < 3; ++i)
-          ASSERT_NO_FATAL_FAILURE(ExpectBlocksArrive(channel, 3, self, words, sums, clique.stream()));
+        for (int round = 0; in_group && round < 3; ++round) {
+          const MatrixCall call = group.Calls(round)[kind];
+          room.Reset();
+          Matrix in(&room, call.in_rows, call.in_columns, false, 0),
+              out(&room, call.out_rows, call.out_columns, false, 0);
+          in.Fill(self, round);
+          ASSERT_OK(call.call(in.view(), out.view()));
+          ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+          ASSERT_EQ(out.CountWrong(call.expected), 0) << call.name << ", " << words << " words";
+        }
         EXPECT_EQ(harness::InfoOf(clique.comm()).ll - before, in_group && words <= 128 ? 3u : 0u) << words;
         EXPECT_EQ(harness::InfoOf(clique.comm()).ll128, 0u);
       }

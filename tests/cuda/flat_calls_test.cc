@@ -93,9 +93,9 @@ TEST(FlatCalls, InGroupsAndGraphs) {
     const auto calls = [&] {
       const std::vector<MatrixCall> kinds = group.Calls(0);
       ASSERT_OK(ncclGroupStart());
-      ASSERT_OK(kinds[0].call(in.view(), sum.view()));
-      ASSERT_OK(kinds[1].call(in.view(), all.view()));
-      ASSERT_OK(kinds[2].call(wide.view(), part.view()));
+      ASSERT_OK(kinds[MatrixGroup::kAllReduce].call(in.view(), sum.view()));
+      ASSERT_OK(kinds[MatrixGroup::kAllGather].call(in.view(), all.view()));
+      ASSERT_OK(kinds[MatrixGroup::kReduceScatter].call(wide.view(), part.view()));
       ASSERT_OK(ncclGroupEnd());
     };
     Graph graph;
@@ -107,9 +107,9 @@ TEST(FlatCalls, InGroupsAndGraphs) {
       ASSERT_NO_FATAL_FAILURE(round % 2 == 0 ? graph.Launch(clique.stream()) : calls());
       ASSERT_TRUE(clique.Synchronize());
       const std::vector<MatrixCall> kinds = group.Calls(round);
-      EXPECT_EQ(sum.CountWrong(kinds[0].expected), 0) << round;
-      EXPECT_EQ(all.CountWrong(kinds[1].expected), 0) << round;
-      EXPECT_EQ(part.CountWrong(kinds[2].expected), 0) << round;
+      EXPECT_EQ(sum.CountWrong(kinds[MatrixGroup::kAllReduce].expected), 0) << round;
+      EXPECT_EQ(all.CountWrong(kinds[MatrixGroup::kAllGather].expected), 0) << round;
+      EXPECT_EQ(part.CountWrong(kinds[MatrixGroup::kReduceScatter].expected), 0) << round;
       EXPECT_EQ(CountLl(clique), before + 3);
       ASSERT_TRUE(context.Barrier());
     }

@@ -104,7 +104,7 @@ TEST_P(MappedViewsTest, OutOfReachOnOneRank) {
         const MatrixGroup group{
             axcclDefaultChannel(clique.comm()), context.nranks(), context.rank(), kRows, kColumns, clique.stream()};
         ASSERT_TRUE(context.Barrier());
-        for (size_t kind = 0; kind < 4; ++kind) {
+        for (size_t kind = 0; kind <= MatrixGroup::kAllToAll; ++kind) {
           room.Reset();
           Buffers buffers(group.Calls(0)[kind], Form::Of(group.rank, 3), &room);
           for (int round = 0; round < 4; ++round) {
@@ -132,7 +132,7 @@ TEST(MappedViews, ListsAndGraphs) {
         const MatrixGroup group{axcclDefaultChannel(clique.comm()), 2, rank, kRows, kColumns, clique.stream()};
         constexpr size_t kMany = 5;
         std::vector<Buffers> buffers;
-        const MatrixCall gather = group.Calls(0)[1];
+        const MatrixCall gather = group.Calls(0)[MatrixGroup::kAllGather];
         for (size_t i = 0; i < kMany; ++i)
           buffers.emplace_back(gather, Form::Of(rank, static_cast<int>(i)), i % 2 == 0 ? &one : &other);
         const auto call = [&] {
@@ -159,7 +159,7 @@ TEST(MappedViews, ListsAndGraphs) {
                                   : late ? after.Launch(clique.stream())
                                          : call());
           ASSERT_TRUE(clique.Synchronize());
-          const MatrixCall expected = group.Calls(round)[1];
+          const MatrixCall expected = group.Calls(round)[MatrixGroup::kAllGather];
           for (Buffers& each : buffers) EXPECT_EQ(each.out.CountWrong(expected.expected), 0) << round;
           if (round >= 2) {
             EXPECT_EQ(Mapped(clique) - mapped, early ? 0u : 1u) << round;

@@ -47,7 +47,8 @@ inline int32_t ValueOf(int rank, int64_t row, int64_t column, int round) {
   return static_cast<int32_t>(100'000 * rank + 100 * row + column + 50'000 * round);
 }
 
-// In memory row by row, or column by column if `turned`, with gaps between these.
+// In memory row by row, or column by column if `turned`, with gaps between these, and a word that is not its own behind
+// them.
 class Matrix {
  public:
   Matrix(DeviceRoom* room, int64_t rows, int64_t columns, bool turned, int64_t gap)
@@ -55,7 +56,7 @@ class Matrix {
         columns_(columns),
         turned_(turned),
         pitch_((turned ? rows : columns) + gap),
-        words_(static_cast<size_t>(pitch_ * (turned ? columns : rows))),
+        words_(static_cast<size_t>(pitch_ * (turned ? columns : rows)) + 1),
         memory_(room->Take(words_.size() * sizeof(int32_t))) {
     Forget();
   }
@@ -69,7 +70,7 @@ class Matrix {
     std::fill(words_.begin(), words_.end(), kSentinel);
     Upload();
   }
-  // How many numbers are not what they should be (null: untouched), and words of gaps that have changed. Forgets all.
+  // How many numbers are not what they should be (null: untouched), and other words that have changed. Forgets all.
   int64_t CountWrong(const std::function<int32_t(int64_t, int64_t)>& expected) {
     EXPECT_EQ(harness::EnterGpu()->copy_to_host(words_.data(), memory_, words_.size() * sizeof(int32_t)), 0);
     int64_t wrong = 0;
@@ -135,6 +136,8 @@ struct MatrixGroup {
     return sum;
   }
 
+  // The calls are in this order.
+  enum : size_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kGather, kScatter, kReduce };
   std::vector<MatrixCall> Calls(int round) const {
     using In = const axcclView_t*;
     const MatrixGroup g = *this;

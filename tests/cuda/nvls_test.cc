@@ -147,7 +147,7 @@ TEST(Nvls, MakesSmallCallsOnViews) {
       ASSERT_TRUE(context.Barrier());
       for (int round = 0; round < 4; ++round) {
         room.Reset();
-        const MatrixCall sum = group.Calls(round)[0];
+        const MatrixCall sum = group.Calls(round)[MatrixGroup::kAllReduce];
         const Form form = Form::Of(rank, round);
         Matrix in(&room, sum.in_rows, sum.in_columns, form.in_turned, form.in_gap),
             out(&room, sum.out_rows, sum.out_columns, form.out_turned, form.out_gap);
