@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <random>
 #include <string>
 #include <thread>
@@ -12,6 +11,7 @@
 
 #include "tests/harness/channels.h"
 #include "tests/harness/client.h"
+#include "tests/harness/process_state.h"
 #include "tests/harness/random.h"
 #include "tests/harness/timing.h"
 #include "tests/net/run_on_hosts.h"
@@ -19,6 +19,7 @@
 namespace axccl::tests {
 namespace {
 
+using harness::AwaitState;
 using harness::LastErrorHas;
 using harness::RankContext;
 using harness::TestHosts;
@@ -32,17 +33,6 @@ bool Settles(RankContext& context, int expected) {
     usleep(1000);
   }
   return true;
-}
-
-// "T": stopped; "Z": ended.
-void AwaitState(RankContext& context, uint64_t process, char state) {
-  const auto there = [&] {
-    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-    std::string stat;
-    std::getline(file, stat);  // fails if the process goes meanwhile
-    return stat.empty() || stat.find(std::string(") ") + state) != std::string::npos;
-  };
-  while (!there() && !context.AnyFailed()) usleep(1000);
 }
 
 void AllReduce(const harness::Clique& clique, ncclComm_t comm, size_t count) {

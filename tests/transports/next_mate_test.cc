@@ -2,6 +2,7 @@
 #include "transports/remote/next_mate.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -9,11 +10,13 @@
 #include <vector>
 
 #include "tests/harness/process_ids.h"
+#include "tests/harness/process_state.h"
 #include "tests/harness/run_ranks.h"
 
 namespace axccl::remote {
 namespace {
 
+using harness::AwaitState;
 using harness::RankContext;
 
 constexpr std::chrono::seconds kPatient{15};
@@ -83,6 +86,32 @@ TEST(NextMateTest, TheEndOfTheNextOneIsNoticedAndOfTheOneBehindIt) {
       EXPECT_TRUE(member->ended().empty());
     }
     ASSERT_TRUE(context.Barrier(2, 2));
+  });
+}
+
+// Of ranks 0 to 2, rank 2 ends while rank 1, which alone is connected to it, is stopped; and then rank 1 ends.
+TEST(NextMateTest, WhoeverEndsBeforeTheNextOneCouldTellIsNoticed) {
+  constexpr int kPid = 10, kEnd = 1;
+  harness::RunRanks(harness::Processes(3), [](RankContext& context) {
+    const int self = context.rank() + 1;
+    auto* const member = new Member(self);
+    context.Set(kPid + context.rank(), static_cast<uint64_t>(getpid()));
+    ASSERT_TRUE(context.Barrier());
+    std::vector<int> mates = {1, 2, 3};
+    std::erase(mates, self);
+    member->Add(mates);
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 1) context.Freeze();
+    if (context.rank() == 2) {
+      context.Await(kEnd);
+      context.Die();
+    }
+    const uint64_t next = context.Get(kPid + 1), last = context.Get(kPid + 2);
+    AwaitState(context, next, 'T');
+    context.Set(kEnd, 1);
+    AwaitState(context, last, 'Z');
+    ASSERT_EQ(kill(static_cast<pid_t>(next), SIGKILL), 0);
+    EXPECT_EQ(member->Await(2), (std::vector<int>{2, 3}));
   });
 }
 

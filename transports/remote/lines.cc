@@ -109,7 +109,7 @@ Status Lines::Start(const ProcessId& self, const std::vector<sockaddr_storage>& 
     started = mates_.Start(
         loop_, self, [this](const Mates::Head& head, std::span<const std::byte> bytes) { HearMate(head, bytes); });
     mates_.OnTaken([this] { SayPassed(); });
-    if (started.ok()) started = next_mate_.Start(loop_, self, [this](const ProcessId& mate) { TellEnded(mate); });
+    if (started.ok()) started = next_mate_.Start(loop_, self, [this](const ProcessId& mate) { OnMateEnded(mate); });
   }));
   return started;
 }

@@ -239,7 +239,8 @@ class Lines {
   bool HearPassed(const ProcessId& from, const Notice& notice);
   bool HasPassedLocked(const ProcessId& relay, const ProcessId& to, uint32_t number) const;
   uint32_t TellByLocked(const ProcessId& relay, const ProcessId& to, const Notice& notice);
-  void TellEnded(const ProcessId& mate);
+  void OnMateEnded(const ProcessId& mate);
+  void TellEnded(const ProcessId& mate, uint64_t machine);
   bool HearEnded(const Notice& notice);
   void HearMate(const Mates::Head& head, std::span<const std::byte> bytes);
   bool TellLocked(const ProcessId& process, const Notice& notice);
@@ -267,6 +268,7 @@ class Lines {
   Hear hear_;
   Mates mates_;
   NextMate next_mate_;
+  std::set<ProcessId> ended_mates_;
   service::Clock::time_point last_end_{};           // when the last one that was about to end, ends
   std::set<ProcessId> unknown_;                     // that mates have lost
   using Passage = std::pair<ProcessId, ProcessId>;  // the process that tells or passes on, and the receiver

@@ -29,6 +29,8 @@ void Lines::Lose(const ProcessId& process) {
   }
   mates_.TellAll({Mates::Head::kLost, process});
   WatchAnother(process);
+  // It may not have told its mates of those that have ended here.
+  for (const ProcessId& mate : ended_mates_) TellEnded(mate, machines_.at(process));
   LoseRelay(process);
 }
 
@@ -90,19 +92,23 @@ void Lines::WatchAnother(const ProcessId& lost) {
   if (other != known_.end()) LookFor(other->first, kLastWordsOfOthers);
 }
 
-// Two processes of each other machine, because one may be stopped.
-void Lines::TellEnded(const ProcessId& mate) {
+void Lines::OnMateEnded(const ProcessId& mate) {
+  ended_mates_.insert(mate);
+  std::set<uint64_t> machines;
+  for (const auto& [key, line] : lines_) machines.insert(machines_.at(key.process));
+  for (const uint64_t machine : machines) TellEnded(mate, machine);
+}
+
+// Two processes of the machine, because one may be stopped. If either is lost, others are told (Lose).
+void Lines::TellEnded(const ProcessId& mate, uint64_t machine) {
   if (!InUse()) return;
-  const auto id = std::as_bytes(std::span(mate));
-  std::map<uint64_t, std::set<ProcessId>> told;  // by machine
+  std::set<ProcessId> told;
   for (const auto& [key, line] : lines_) {
-    if (key.use == LineUse::kLife && told[machines_.at(key.process)].size() < 2)
-      told[machines_.at(key.process)].insert(key.process);
+    if (key.use == LineUse::kLife && told.size() < 2 && machines_.at(key.process) == machine && !IsLost(key.process))
+      told.insert(key.process);
   }
-  for (const auto& [machine, processes] : told) {
-    for (const ProcessId& process : processes)
-      (void)Tell(process, {.kind = Notice::kEnded, .text = {id.begin(), id.end()}});
-  }
+  const auto id = std::as_bytes(std::span(mate));
+  for (const ProcessId& process : told) (void)Tell(process, {.kind = Notice::kEnded, .text = {id.begin(), id.end()}});
 }
 
 bool Lines::HearEnded(const Notice& notice) {

@@ -31,20 +31,22 @@ Status NextMate::Start(service::Loop* loop, const ProcessId& self, Ended ended) 
 
 void NextMate::Add(std::span<const ProcessId> mates) {
   mates_.insert(mates.begin(), mates.end());
-  Connect();
+  (void)Connect();
 }
 
 // One that cannot be reached has ended before, or does not share these sockets.
-void NextMate::Connect() {
+std::vector<NextMate::ProcessId> NextMate::Connect() {
+  std::vector<ProcessId> refused;
   while (!mates_.empty()) {
     auto next = mates_.upper_bound(self_);
     if (next == mates_.end()) next = mates_.begin();
-    if (connection_ && *next == next_) return;
+    if (connection_ && *next == next_) return refused;
     sockaddr_un address;
     const socklen_t bytes = Mates::NameOf(kNextName, *next, &address);
     service::Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!fd) return;
+    if (!fd) return refused;
     if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
+      if (errno == ECONNREFUSED) refused.push_back(*next);
       mates_.erase(next);
       continue;
     }
@@ -52,17 +54,19 @@ void NextMate::Connect() {
     connection_ = std::move(fd);
     next_ = *next;
     (void)loop_->Watch(connection_.get(), EPOLLRDHUP, [this](uint32_t) { OnEnd(); }).ok();
-    return;
+    return refused;
   }
+  return refused;
 }
 
+// Those behind it may have ended while it was stopped, or just before it.
 void NextMate::OnEnd() {
   loop_->Unwatch(connection_.get());
   connection_.Close();
   const ProcessId ended = next_;
   mates_.erase(ended);
   ended_(ended);
-  Connect();
+  for (const ProcessId& refused : Connect()) ended_(refused);
 }
 
 }  // namespace axccl::remote

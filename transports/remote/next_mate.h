@@ -13,6 +13,7 @@
 #include <functional>
 #include <set>
 #include <span>
+#include <vector>
 
 #include "src/base/service.h"
 #include "src/base/service_fd.h"
@@ -25,12 +26,13 @@ class NextMate {
   using ProcessId = std::array<uint8_t, 16>;
   using Ended = std::function<void(const ProcessId&)>;
 
-  // `ended` is called when a mate ends to which this process, `self`, was connected.
+  // `ended` is called when a mate ends to which this process, `self`, was connected; and of those behind it when they
+  // cannot be reached then.
   Status Start(service::Loop* loop, const ProcessId& self, Ended ended);
   void Add(std::span<const ProcessId> mates);
 
  private:
-  void Connect();
+  std::vector<ProcessId> Connect();  // to the next one; returns those that refuse
   void OnEnd();
 
   service::Loop* loop_ = nullptr;
