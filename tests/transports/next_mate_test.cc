@@ -63,7 +63,7 @@ TEST(NextMateTest, TheEndOfTheNextOneIsNoticedAndOfTheOneBehindIt) {
   constexpr int kEnd = 1;
   harness::RunRanks(harness::Processes(4), [](RankContext& context) {
     const int self = context.rank() + 1;
-    auto* const member = new Member(self);
+    static auto* const member = new Member(self);
     ASSERT_TRUE(context.Barrier());
     std::vector<int> mates = {9};
     for (int mate = 4; mate >= 1; --mate) {
@@ -94,7 +94,7 @@ TEST(NextMateTest, WhoeverEndsBeforeTheNextOneCouldTellIsNoticed) {
   constexpr int kPid = 10, kEnd = 1;
   harness::RunRanks(harness::Processes(3), [](RankContext& context) {
     const int self = context.rank() + 1;
-    auto* const member = new Member(self);
+    static auto* const member = new Member(self);
     context.Set(kPid + context.rank(), static_cast<uint64_t>(getpid()));
     ASSERT_TRUE(context.Barrier());
     std::vector<int> mates = {1, 2, 3};
