@@ -70,14 +70,14 @@ inline Fd ConnectTo(const sockaddr_storage& address) {
 // The lines of this process, and the losses that they report.
 class Watched {
  public:
-  explicit Watched(uint8_t self) {
+  explicit Watched(uint8_t self, bool in_use = true) {
     lines_ = Lines::Get(harness::ProcessId(self), {Loopback()}, {"lo"}).value();
     EXPECT_TRUE(lines_
                     ->Add({[losses = losses_](const Lines::ProcessId&, const std::string& why) {
                              std::lock_guard lock(losses->mutex);
                              losses->lost.push_back(why);
                            },
-                           [] { return true; }})
+                           [in_use] { return in_use; }})
                     .ok());
   }
   Lines* operator->() { return lines_; }

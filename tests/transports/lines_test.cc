@@ -5,16 +5,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/process_ids.h"
 #include "tests/transports/line_peer.h"
 #include "transports/remote/line_proof.h"
+#include "transports/remote/mates.h"
 #include "transports/remote/next_mate.h"
 
 namespace axccl::remote {
@@ -74,7 +78,8 @@ TEST(LifelineTest, OneThatHasEndedMakesRoomForTheNextOnceTheyMeetAgain) {
 
 // This process, and a peer whose line to it stands.
 struct Connected {
-  Connected() : keys(peer.identity.KeysWith(lines->public_key(), true).value()) {
+  explicit Connected(Watched of_process = Watched(9))
+      : lines(std::move(of_process)), keys(peer.identity.KeysWith(lines->public_key(), true).value()) {
     EXPECT_TRUE(lines->Meet({peer.process, 1, 0, Loopback(), peer.identity.public_key()}, true).ok());
     line = ConnectTo(lines->address(0));
     Exchanged exchanged;
@@ -85,7 +90,7 @@ struct Connected {
     EXPECT_EQ(send(line.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   }
 
-  Watched lines{9};
+  Watched lines;
   const Peer peer{1};
   const LineKeys keys;
   Fd line;
@@ -296,6 +301,13 @@ TEST(LifelineTest, APeerThatIsGoneBeforeItIsCalledIsLost) {
   });
 }
 
+// Whether they are one that tells of the end of a process.
+bool IsOfEnd(int number, const std::vector<Notice>& notices) {
+  const Lines::ProcessId id = harness::ProcessId(number);
+  return notices.size() == 1 && notices[0].kind == Notice::kEnded && notices[0].text.size() == id.size() &&
+         std::memcmp(notices[0].text.data(), id.data(), id.size()) == 0;
+}
+
 // The mate is process 10. Of the other machine, processes 1 and 2, which watch this one, are told of its end. They end
 // before they could tell process 3, so that process 9 does.
 TEST(LifelineTest, TheEndOfAMateIsToldAgainIfThoseThatWereToldAreLost) {
@@ -306,11 +318,6 @@ TEST(LifelineTest, TheEndOfAMateIsToldAgainIfThoseThatWereToldAreLost) {
         loop->Run([&] { return mate->Start(loop, harness::ProcessId(10), [](const NextMate::ProcessId&) {}); }).ok());
     Watched lines(9);
     ASSERT_TRUE(lines->AddMates({harness::ProcessId(10)}).ok());
-    const auto is_of_mate = [](const std::vector<Notice>& notices) {
-      const Lines::ProcessId id = harness::ProcessId(10);
-      return notices.size() == 1 && notices[0].kind == Notice::kEnded && notices[0].text.size() == id.size() &&
-             std::memcmp(notices[0].text.data(), id.data(), id.size()) == 0;
-    };
     Listener listener;
     const Peer third(3);
     ASSERT_TRUE(lines->Meet({third.process, 1, 0, listener.address(), third.identity.public_key()}, false).ok());
@@ -326,13 +333,57 @@ TEST(LifelineTest, TheEndOfAMateIsToldAgainIfThoseThatWereToldAreLost) {
       sessions.push_back(keys.Session(exchanged.hello, exchanged.of_called, true));
     }
     ASSERT_TRUE(loop->Run([&] { mate.reset(); }).ok());
-    for (size_t i = 0; i < held.size(); ++i) EXPECT_TRUE(is_of_mate(ReadNotices(held[i], sessions[i])));
+    for (size_t i = 0; i < held.size(); ++i) EXPECT_TRUE(IsOfEnd(10, ReadNotices(held[i], sessions[i])));
     held.clear();
     const Fd line = listener.Accept();
     const LineKeys keys = third.identity.KeysWith(lines->public_key(), false).value();
     const LineSession session = AnswerCall(keys, line, LineUse::kLife);
     ASSERT_TRUE(SendTo(line, 'x'));
-    EXPECT_TRUE(is_of_mate(ReadNotices(line, session)));
+    EXPECT_TRUE(IsOfEnd(10, ReadNotices(line, session)));
+  });
+}
+
+// No rank here needs a process any more, but those of others do.
+TEST(LifelineTest, TheEndOfAMateIsToldAlsoByAProcessThatNeedsNobody) {
+  InAProcess([] {
+    service::Loop* const loop = service::Loop::Get().value();
+    auto mate = std::make_unique<NextMate>();
+    ASSERT_TRUE(
+        loop->Run([&] { return mate->Start(loop, harness::ProcessId(10), [](const NextMate::ProcessId&) {}); }).ok());
+    Watched lines(9, false);
+    ASSERT_TRUE(lines->AddMates({harness::ProcessId(10)}).ok());
+    const Connected c(std::move(lines));
+    ASSERT_TRUE(loop->Run([&] { mate.reset(); }).ok());
+    EXPECT_TRUE(IsOfEnd(10, ReadNotices(c.line, c.session)));
+  });
+}
+
+// A mate may share a communicator with process 5, which this process has never met.
+TEST(LifelineTest, WhomAProcessDoesNotKnowItsMatesMayKnow) {
+  InAProcess([] {
+    service::Loop* const loop = service::Loop::Get().value();
+    Mates mate;
+    std::atomic<int> lost{0};
+    Status started;
+    ASSERT_TRUE(loop->Run([&] {
+                      started = mate.Start(loop, harness::ProcessId(10),
+                                           [&](const Mates::Head& head, std::span<const std::byte>) {
+                                             if (head.kind == Mates::Head::kLost) lost = head.about[0];
+                                           });
+                    })
+                    .ok());
+    ASSERT_TRUE(started.ok());
+    Connected c(Watched(9));
+    ASSERT_TRUE(c.lines->AddMates({harness::ProcessId(10)}).ok());
+    const Lines::ProcessId unknown = harness::ProcessId(5);
+    const auto id = std::as_bytes(std::span(unknown));
+    std::vector<std::byte> bytes;
+    NoticeWriter(c.session.sends).Write({.kind = Notice::kEnded, .text = {id.begin(), id.end()}}, &bytes);
+    c.Send(bytes);
+    const auto limit = std::chrono::steady_clock::now() + kPatient;
+    while (lost == 0 && std::chrono::steady_clock::now() < limit) usleep(1000);
+    EXPECT_EQ(lost, 5);
+    _exit(HasFailure() ? 1 : 0);  // the service thread still has the mate
   });
 }
 

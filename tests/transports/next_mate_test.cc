@@ -58,7 +58,8 @@ class Member {
   std::vector<int> ended_;
 };
 
-// Of ranks 0 to 3, ranks 1 and 2 end, one after the other, and rank 0 notices both. There is no process 9.
+// Of ranks 0 to 3, ranks 1 and 2 end, one after the other, and rank 0 notices both. There is no process 9, which is
+// noticed where it would be the next one.
 TEST(NextMateTest, TheEndOfTheNextOneIsNoticedAndOfTheOneBehindIt) {
   constexpr int kEnd = 1;
   harness::RunRanks(harness::Processes(4), [](RankContext& context) {
@@ -83,7 +84,7 @@ TEST(NextMateTest, TheEndOfTheNextOneIsNoticedAndOfTheOneBehindIt) {
     }
     ASSERT_TRUE(context.Barrier(1, 2));
     if (context.rank() == 3) {
-      EXPECT_TRUE(member->ended().empty());
+      EXPECT_EQ(member->ended(), (std::vector<int>{9}));
     }
     ASSERT_TRUE(context.Barrier(2, 2));
   });
@@ -112,6 +113,32 @@ TEST(NextMateTest, WhoeverEndsBeforeTheNextOneCouldTellIsNoticed) {
     AwaitState(context, last, 'Z');
     ASSERT_EQ(kill(static_cast<pid_t>(next), SIGKILL), 0);
     EXPECT_EQ(member->Await(2), (std::vector<int>{2, 3}));
+  });
+}
+
+// Rank 0 knows each of the others, who do not know each other.
+TEST(NextMateTest, OneMayBeInSeveralRings) {
+  harness::RunRanks(harness::Processes(3), [](RankContext& context) {
+    const int self = context.rank() + 1;
+    static auto* const member = new Member(self);
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() != 1) member->Add({self == 1 ? 3 : 1});
+    if (context.rank() != 2) member->Add({self == 1 ? 2 : 1});
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 2) context.Die();
+    if (context.rank() == 0) {
+      EXPECT_EQ(member->Await(1), (std::vector<int>{3}));
+    }
+    ASSERT_TRUE(context.Barrier(1, 2));
+  });
+}
+
+// It has ended before it could be connected to.
+TEST(NextMateTest, OneThatRefusesHasEnded) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    static auto* const member = new Member(1);
+    member->Add({2});
+    EXPECT_EQ(member->Await(1), (std::vector<int>{2}));
   });
 }
 

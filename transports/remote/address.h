@@ -70,6 +70,9 @@ struct ConnectOptions {
   uint32_t self = 0, peer = 0;
   std::array<uint8_t, 16> process{};  // the peer's, ProcessAddress::process_id
   NetworkAddress address;             // its SelfAddress
+  // Where it may be asked whether it is there: of its rails, those that are used. The address of another one may be one
+  // of a different process in this network.
+  std::vector<sockaddr_storage> doors;
   uint32_t pid = 0;
   std::string host;            // its name
   std::byte* block = nullptr;  // of this rank

@@ -15,6 +15,7 @@ namespace axccl::remote {
 namespace {
 
 constexpr size_t kMostStrangers = 256;
+constexpr size_t kMostUnheard = 24u << 10;
 
 }  // namespace
 
@@ -170,7 +171,8 @@ Status Lines::Know(const Place& place) {
   return Status();
 }
 
-// What the process is told before it has called waits for that.
+// What the process is told before it has called waits for that. If it does not in time, this one calls: it may have
+// been stopped meanwhile.
 void Lines::Expect(const Key& key) {
   const auto due = service::Clock::now() + kMeeting;
   {
@@ -179,8 +181,8 @@ void Lines::Expect(const Key& key) {
   }
   loop_->CallAt(due, [this, key, due] {
     const auto found = lines_.find(key);
-    if (found != lines_.end() && found->second.due == due && !found->second.stands)
-      End(key.process, "it has not called back");
+    if (found == lines_.end() || found->second.due != due || found->second.fd || found->second.call != nullptr) return;
+    if (const Status status = Call(key); !status.ok()) End(key.process, std::string(status.message()));
   });
 }
 
@@ -306,6 +308,12 @@ std::string Lines::Read(const Key& key, Line* line) {
       why = Reason(got == 0 ? 0 : errno, names_[key.rail]);
     } else if (!line->reader.Read({bytes, static_cast<size_t>(got)}, &notices)) {
       why = "what came over " + names_[key.rail] + " is not from it";
+    } else {
+      std::lock_guard lock(mutex_);
+      line->unheard = 0;
+      line->unanswered += static_cast<size_t>(got);
+      if (line->unanswered >= kMostUnheard / 4 && line->unsent.empty()) line->unsent.push_back(kBeatByte);
+      Send(line);
     }
   }
   for (const Notice& notice : notices) {
@@ -427,10 +435,17 @@ bool Lines::TellLocked(const ProcessId& process, const Notice& notice) {
 // What the socket does not take follows once it does (WatchUnsent), or with the next beat.
 void Lines::Send(Line* line) {
   if (!line->stands) return;
-  for (const Notice& notice : line->notices) line->writer.Write(notice, &line->unsent);
-  line->notices.clear();
+  auto next = line->notices.begin();
+  for (; next != line->notices.end(); ++next) {
+    if (line->unheard != 0 && line->unheard + next->text.size() > kMostUnheard) break;
+    const size_t before = line->unsent.size();
+    line->writer.Write(*next, &line->unsent);
+    line->unheard += line->unsent.size() - before;
+  }
+  line->notices.erase(line->notices.begin(), next);
   if (line->unsent.empty() || !line->fd) return;
   const ssize_t sent = send(line->fd.get(), line->unsent.data(), line->unsent.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent > 0) line->unanswered = 0;
   if (sent > 0) line->unsent.erase(line->unsent.begin(), line->unsent.begin() + sent);
   if (line->unsent.empty()) changed_.notify_all();
 }

@@ -8,7 +8,9 @@
 // answered for kLinePatience is. Both sides notice that, because each waits for its own acknowledgements. A side that
 // gives up the other one cuts the lines, so that the other learns of it as soon as it can. One line that fails counts
 // as a failure of the peer, because what was sent over its rail may be lost. Lifelines also carry notices (notice.h),
-// which are received whatever the application does.
+// which are received whatever the application does. The kernel gives a connection up whose peer leaves no room for
+// seconds, as a process does that is stopped. So a side sends 24 KiB of notices, and the next ones once it has heard
+// from the other process, which answers in time.
 //
 // A *data line* is made when one of the two has data for the other. It is handed over, with fresh keys, once it stands.
 // (It is no lifeline, because a process that is stopped does not empty it.)
@@ -73,6 +75,8 @@ class Lines {
   static constexpr std::chrono::milliseconds kLastData{50};
   static constexpr std::chrono::milliseconds kLastWords{20};
   static constexpr std::chrono::milliseconds kLastWordsOfOthers{60};
+  // For another process to pass on what must come; after that, the receiver is told by other ways.
+  static constexpr std::chrono::milliseconds kRelayPatience{500};
 
   // What uses the lines.
   struct User {
@@ -183,6 +187,8 @@ class Lines {
     NoticeWriter writer;
     std::vector<Notice> notices;
     std::vector<std::byte> unsent;
+    size_t unheard = 0;           // bytes of notices that were sent since the peer's process last sent anything
+    size_t unanswered = 0;        // bytes that have come since this process last did
     bool watches_unsent = false;  // on the service thread
     service::Clock::time_point greeted =
         service::Clock::time_point::max();  // since when the peer's process owes an answer
@@ -241,6 +247,8 @@ class Lines {
   uint32_t TellByLocked(const ProcessId& relay, const ProcessId& to, const Notice& notice);
   void OnMateEnded(const ProcessId& mate);
   void TellEnded(const ProcessId& mate, uint64_t machine);
+  void TellUnlessPassed(const ProcessId& process, const Notice& notice,
+                        const std::vector<std::pair<ProcessId, uint32_t>>& relays);
   bool HearEnded(const Notice& notice);
   void HearMate(const Mates::Head& head, std::span<const std::byte> bytes);
   bool TellLocked(const ProcessId& process, const Notice& notice);
@@ -268,10 +276,10 @@ class Lines {
   Hear hear_;
   Mates mates_;
   NextMate next_mate_;
-  std::set<ProcessId> ended_mates_;
-  service::Clock::time_point last_end_{};           // when the last one that was about to end, ends
-  std::set<ProcessId> unknown_;                     // that mates have lost
-  using Passage = std::pair<ProcessId, ProcessId>;  // the process that tells or passes on, and the receiver
+  std::map<ProcessId, std::set<ProcessId>> told_ended_;  // by whom was told: mates that have ended
+  service::Clock::time_point last_end_{};                // when the last one that was about to end, ends
+  std::set<ProcessId> unknown_;                          // that mates have lost
+  using Passage = std::pair<ProcessId, ProcessId>;       // the process that tells or passes on, and the receiver
   // Notices that this process has passed on, or is to; how many the sender knows of; and whether one was dropped, so
   // that it is told nothing more.
   struct TakenOn {

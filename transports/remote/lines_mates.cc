@@ -29,8 +29,10 @@ void Lines::Lose(const ProcessId& process) {
   }
   mates_.TellAll({Mates::Head::kLost, process});
   WatchAnother(process);
-  // It may not have told its mates of those that have ended here.
-  for (const ProcessId& mate : ended_mates_) TellEnded(mate, machines_.at(process));
+  // It may not have passed on which processes have ended here.
+  if (const auto told = told_ended_.extract(process); !told.empty()) {
+    for (const ProcessId& mate : told.mapped()) TellEnded(mate, machines_.at(process));
+  }
   LoseRelay(process);
 }
 
@@ -50,6 +52,7 @@ void Lines::LookFor(const ProcessId& process, std::chrono::milliseconds last_wor
     if (unknown_.size() < kMostUnknown) unknown_.insert(process);
     return;
   }
+  if (!InUse()) return;
   const Key key{process, known->second.address.begin()->first, LineUse::kLife};
   if (IsLost(process) || Looks(key)) return;
   if (!HasLifeline(process)) {
@@ -93,29 +96,34 @@ void Lines::WatchAnother(const ProcessId& lost) {
 }
 
 void Lines::OnMateEnded(const ProcessId& mate) {
-  ended_mates_.insert(mate);
   std::set<uint64_t> machines;
   for (const auto& [key, line] : lines_) machines.insert(machines_.at(key.process));
   for (const uint64_t machine : machines) TellEnded(mate, machine);
 }
 
-// Two processes of the machine, because one may be stopped. If either is lost, others are told (Lose).
+// Two processes of the machine, because one may be stopped. If either is lost, others are told (Lose). Also if no rank
+// here needs a process: others may.
 void Lines::TellEnded(const ProcessId& mate, uint64_t machine) {
-  if (!InUse()) return;
   std::set<ProcessId> told;
   for (const auto& [key, line] : lines_) {
     if (key.use == LineUse::kLife && told.size() < 2 && machines_.at(key.process) == machine && !IsLost(key.process))
       told.insert(key.process);
   }
   const auto id = std::as_bytes(std::span(mate));
-  for (const ProcessId& process : told) (void)Tell(process, {.kind = Notice::kEnded, .text = {id.begin(), id.end()}});
+  for (const ProcessId& process : told) {
+    (void)Tell(process, {.kind = Notice::kEnded, .text = {id.begin(), id.end()}});
+    std::set<ProcessId>& ended = told_ended_[process];
+    ended.insert(mate);
+    if (ended.size() > kMostUnknown) ended.erase(ended.begin());
+  }
 }
 
+// Mates may know it if this process does not.
 bool Lines::HearEnded(const Notice& notice) {
   ProcessId ended;
   if (notice.text.size() != sizeof ended) return false;
   std::memcpy(ended.data(), notice.text.data(), sizeof ended);
-  if (!known_.contains(ended) || IsLost(ended)) return true;
+  if (IsLost(ended)) return true;
   mates_.TellAll({Mates::Head::kLost, ended});
   LookFor(ended);
   return true;
@@ -139,7 +147,7 @@ bool Lines::WatchesMachineOf(const ProcessId& process) {
 // Who tells this process's mate of a loss has passed on before what came from the lost one.
 bool Lines::TellSomehow(const ProcessId& process, const Notice& notice) {
   if (Tell(process, notice)) return true;
-  bool told = false;
+  std::vector<std::pair<ProcessId, uint32_t>> relays;
   {
     std::lock_guard lock(mutex_);
     std::vector<ProcessId> near;
@@ -149,9 +157,23 @@ bool Lines::TellSomehow(const ProcessId& process, const Notice& notice) {
         continue;
       if (near.empty() || near.back() != key.process) near.push_back(key.process);
     }
-    for (const ProcessId& other : near) told |= TellByLocked(other, process, notice) != 0;
+    for (const ProcessId& other : near) {
+      if (const uint32_t number = TellByLocked(other, process, notice); number != 0) relays.emplace_back(other, number);
+    }
   }
-  return told || CallAndTell(process, notice);
+  if (relays.empty()) return CallAndTell(process, notice);
+  const Status posted = loop_->Post([this, process, notice, relays] {
+    loop_->CallAt(service::Clock::now() + kRelayPatience,
+                  [this, process, notice, relays] { TellUnlessPassed(process, notice, relays); });
+  });
+  return posted.ok() || CallAndTell(process, notice);
+}
+
+// They may all be stopped, or have ended.
+void Lines::TellUnlessPassed(const ProcessId& process, const Notice& notice,
+                             const std::vector<std::pair<ProcessId, uint32_t>>& relays) {
+  const auto has_passed = [&](const auto& relay) { return HasPassed(relay.first, process, relay.second); };
+  if (std::none_of(relays.begin(), relays.end(), has_passed)) (void)CallAndTell(process, notice);
 }
 
 uint32_t Lines::TellBy(const ProcessId& relay, const ProcessId& to, const Notice& notice) {

@@ -78,12 +78,6 @@ void Reach::Lose(const std::string& why) {
   options_.arrived();
 }
 
-std::vector<sockaddr_storage> Reach::Doors() const {
-  std::vector<sockaddr_storage> doors;
-  for (const RailAddress& rail : options_.address.rails) doors.push_back(rail.lifeline);
-  return doors;
-}
-
 std::string Reach::Place() const { return Format("pid %u on host %s", options_.pid, options_.host.c_str()); }
 
 std::string Reach::Trouble() const {

@@ -44,7 +44,7 @@ class Reach : public transport::Reach, public std::enable_shared_from_this<Reach
   // Uses every lane, so that each is known to lead to the peer and back.
   void BeginFlush() final;
   void AwaitFlush(std::chrono::milliseconds patience) final;
-  std::vector<sockaddr_storage> Doors() const override;
+  std::vector<sockaddr_storage> Doors() const override { return options_.doors; }
   std::string Place() const override;
   std::string Trouble() const override;
   std::string DescribeLoss(int self, int peer) const override;

@@ -62,6 +62,8 @@ Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions options
                       "AXCCL_ENCRYPT is %s on rank %u and %s on rank %u (pid %u on host %s): set it alike on all ranks",
                       TextOf(own_sealing), options.self, TextOf(address.sealing), options.peer, options.pid,
                       options.host.c_str());
+  const std::vector<remote::RailPair> pairs = remote::PairRails(worker->rails(), address.rails);
+  for (const remote::RailPair& pair : pairs) options.doors.push_back(address.rails[pair.peer].lifeline);
   // Null also if the sibling is reached over UCX.
   if (const auto* const sibling = dynamic_cast<const Reach*>(options.sibling); sibling != nullptr) {
     // The lines to that process are held already.
@@ -69,7 +71,6 @@ Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions options
     return std::shared_ptr<transport::Reach>(std::move(reach));
   }
   const Protection protection{own_sealing, std::min(address.cipher, CipherOfProcess())};
-  const std::vector<remote::RailPair> pairs = remote::PairRails(worker->rails(), address.rails);
   std::vector<uint8_t> rails;
   for (const remote::RailPair& pair : pairs) rails.push_back(pair.own);
   const auto process = options.process;

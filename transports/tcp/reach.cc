@@ -37,7 +37,7 @@ void Reach::Detach() {
   std::lock_guard lock(mutex());
   if (std::exchange(detached_, true)) return;
   // Without waiting. (Nobody owns it any more where the destructor calls this.)
-  if (!passed_.empty() && !peer_->failed() && !weak_from_this().expired()) StopRelaying();
+  if (IsMissing() && !peer_->failed() && !weak_from_this().expired()) StopRelaying();
   peer_->Remove(this);
 }
 
@@ -136,12 +136,16 @@ bool Reach::Pass(std::unique_ptr<Outgoing>* frame) {
   return true;
 }
 
-// Whatever is not passed on is lost.
 void Reach::PassState(std::span<const Stretch> stretches, LineAt line) {
   told_.Note(*block_memory(), stretches, line);
   const auto send = [&](std::unique_ptr<Outgoing> frame) {
-    const bool passes = relay_ != nullptr && peer_->SendBy(relay_->process, remote::Notice::kState, *frame) != 0;
-    if (passes) return peer_->PutSpare(std::move(frame));
+    const uint32_t number = relay_ != nullptr ? peer_->SendBy(relay_->process, remote::Notice::kState, *frame) : 0;
+    if (number != 0) {
+      if (!IsStateMissing()) state_since_ = std::chrono::steady_clock::now();
+      last_state_ = number;
+      worker_->WatchRelays();
+      return peer_->PutSpare(std::move(frame));
+    }
     if (relay_ != nullptr) LoseRelay();
     peer_->SendState(std::move(frame));
   };
@@ -157,6 +161,11 @@ const remote::Relay* Reach::NextRelay() const {
   return nullptr;
 }
 
+bool Reach::IsStateMissing() const {
+  return relay_ != nullptr && !told_.empty() && last_state_ != 0 &&
+         !remote::Lines::Made()->HasPassed(relay_->process, options_.process, last_state_);
+}
+
 void Reach::ForgetPassed() {
   remote::Lines& lines = *remote::Lines::Made();
   while (!passed_.empty() && lines.HasPassed(relay_->process, options_.process, passed_.front().number))
@@ -165,16 +174,22 @@ void Reach::ForgetPassed() {
 
 // What it may not have passed on, another one does, or the peer is told itself. What has come all the same is ignored.
 void Reach::LoseRelay() {
+  const bool state_missing = IsStateMissing();
   ForgetPassed();
   const remote::Relay* const next = NextRelay();
   relay_ = next != relay_ ? next : nullptr;
+  last_state_ = 0;
+  if (state_missing) GiveTurns();
   SendAgain();
 }
 
 bool Reach::LookAtRelay() {
   ForgetPassed();
-  if (passed_.empty()) return false;
-  if (std::chrono::steady_clock::now() - passed_.front().since < kRelayPatience) return true;
+  auto since = std::chrono::steady_clock::time_point::max();
+  if (!passed_.empty()) since = passed_.front().since;
+  if (IsStateMissing()) since = std::min(since, state_since_);
+  if (since == std::chrono::steady_clock::time_point::max()) return false;
+  if (std::chrono::steady_clock::now() - since < remote::Lines::kRelayPatience) return true;
   StopRelaying();
   return false;
 }
@@ -191,7 +206,8 @@ void Reach::StopRelaying() {
   SendAgain();
 }
 
-// What was told without a turn may come after that, or not at all, so it is told again before anything has a turn.
+// What was told without a turn may come after that, or not at all, so it is told again before anything has a turn, and
+// if the relay does not pass it on.
 void Reach::GiveTurns() {
   const uint16_t flags = remote::kState | (relay_ != nullptr ? remote::kRepeats : 0);
   const auto send = [&](std::unique_ptr<Outgoing> frame) {
@@ -232,15 +248,15 @@ void Reach::AwaitAside(std::chrono::steady_clock::time_point limit) {
   remote::Lines* const lines = remote::Lines::Made();
   std::unique_lock lock(mutex());
   ForgetPassed();
-  if (!passed_.empty()) {
+  if (IsMissing()) {
     const remote::Relay* const relay = relay_;
-    const uint32_t number = passed_.back().number;
+    const uint32_t number = std::max(passed_.empty() ? 0 : passed_.back().number, told_.empty() ? 0 : last_state_);
     lock.unlock();
-    const auto patience = std::min(limit, std::chrono::steady_clock::now() + kRelayPatience);
+    const auto patience = std::min(limit, std::chrono::steady_clock::now() + remote::Lines::kRelayPatience);
     (void)lines->AwaitPassed(relay->process, options_.process, number, patience);
     lock.lock();
     ForgetPassed();
-    if (!passed_.empty() && !peer_->failed()) StopRelaying();
+    if (IsMissing() && !peer_->failed()) StopRelaying();
   }
   const remote::Lines::ProcessId told = relay_ != nullptr ? relay_->process : options_.process;
   lock.unlock();

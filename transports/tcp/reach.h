@@ -18,9 +18,6 @@ namespace axccl::tcp {
 class Peer;
 class Worker;
 
-// For the relay to pass on what must come; after that, the peer is told itself.
-inline constexpr std::chrono::milliseconds kRelayPatience{500};
-
 class Reach final : public remote::Reach {
  public:
   static Result<std::shared_ptr<Reach>> Create(Worker* worker, std::shared_ptr<Peer> peer,
@@ -45,8 +42,8 @@ class Reach final : public remote::Reach {
   }
   // It does not any more; another one may.
   void LoseRelay();
-  // Tells the peer itself what the relay has not passed on for kRelayPatience. Returns whether there is something that
-  // it may still pass on in time.
+  // Tells the peer itself what the relay has not passed on for Lines::kRelayPatience. Returns whether there is
+  // something that it may still pass on in time.
   bool LookAtRelay();
   // Frames that wait to be sent.
   void AddHeld(int frames) { held_.fetch_add(frames, std::memory_order_release); }
@@ -64,6 +61,9 @@ class Reach final : public remote::Reach {
   bool aside() const { return relay_ != nullptr || !told_.empty(); }
   const remote::Relay* NextRelay() const;
   void ForgetPassed();
+  // Whether the relay has not passed on all; all states.
+  bool IsMissing() const { return !passed_.empty() || IsStateMissing(); }
+  bool IsStateMissing() const;
   void SendAgain();
   void StopRelaying();
   void GiveTurns();
@@ -82,6 +82,8 @@ class Reach final : public remote::Reach {
   uint64_t states_sent_ = 0;              // without a turn
   const remote::Relay* relay_ = nullptr;  // one of options_.relays; null: the peer is told everything itself
   remote::ToldStates told_;               // by way of the relay, without a turn
+  uint32_t last_state_ = 0;               // Lines::TellBy: of the last of these, by the present relay
+  std::chrono::steady_clock::time_point state_since_;  // of the first of these that it has not passed on
   // What the relay is to pass on, until it has: copies.
   struct Passed {
     uint32_t number = 0;  // Lines::TellBy

@@ -186,8 +186,9 @@ void Worker::WatchRelays() {
   if (watches_relays_.exchange(true)) return;
   const Status watched = CatchAll("waiting for another process to pass something on", [&]() -> Status {
     AXCCL_ASSIGN_OR_RETURN(service::Loop* const loop, service::Loop::Get());
-    return loop->Post(
-        [this, loop] { loop->CallAt(service::Clock::now() + kRelayPatience, [this] { LookAtRelays(); }); });
+    return loop->Post([this, loop] {
+      loop->CallAt(service::Clock::now() + remote::Lines::kRelayPatience, [this] { LookAtRelays(); });
+    });
   });
   if (watched.ok()) return;
   AXCCL_WARN("%s", watched.message().data());

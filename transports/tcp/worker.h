@@ -38,7 +38,7 @@ class Worker final : public remote::Attendance {
   void ProgressThenLeave();
 
   // ---- for peers, with their lock held ----
-  // Something that must come is to be passed on: looks after kRelayPatience whether it has been.
+  // Something that must come is to be passed on: looks after Lines::kRelayPatience whether it has been.
   void WatchRelays();
   void WantToSend(Connection* connection, bool wants);
 

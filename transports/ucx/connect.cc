@@ -37,8 +37,10 @@ Result<std::shared_ptr<transport::Reach>> Connect(remote::ConnectOptions options
   const uint64_t machine = options.machine;
   AXCCL_RETURN_IF_ERROR(remote::Lines::Made()->Settle(process));
   const remote::NetworkAddress address = options.address;
+  const std::vector<remote::RailPair> pairs = remote::PairRails(worker->addresses(), address.rails);
+  for (const remote::RailPair& pair : pairs) options.doors.push_back(address.rails[pair.peer].lifeline);
   AXCCL_ASSIGN_OR_RETURN(std::shared_ptr<Reach> reach, Reach::Create(worker, std::move(options)));
-  for (const remote::RailPair& pair : remote::PairRails(worker->addresses(), address.rails))
+  for (const remote::RailPair& pair : pairs)
     AXCCL_RETURN_IF_ERROR(remote::Lines::Made()->Meet(
         {process, machine, pair.own, address.rails[pair.peer].lifeline, address.key}, true));
   return std::shared_ptr<transport::Reach>(std::move(reach));
