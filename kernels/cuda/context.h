@@ -27,8 +27,8 @@ AXCCL_DEVICE void DescribeScaling(Context* context) {
   c.one = One(type);
   c.own_factor = averages && floats ? Mean(type, c.task.channel->size) : OwnFactor(c.task, c.element);
   c.divisor = averages && !floats ? c.task.channel->size : 0;
-  c.scales_result = c.task.views != nullptr && c.task.views->scales_result != 0;
-  if (c.scales_result) c.post = c.task.views->post;
+  c.scales_result = c.task.scaling == Scaling::kResult;
+  c.post.u64 = c.task.scalar;
 }
 
 // Called by a thread before it publishes what the block has done by both addresses of a slot (primitives.h).

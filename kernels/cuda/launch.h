@@ -381,8 +381,7 @@ struct ViewOperand {
 // In memory that the device sees. The operands follow it.
 struct ViewTable {
   uint32_t num_operands = 0;
-  uint32_t scales_result = 0;
-  Factor post{};  // for results, if `scales_result`
+  uint32_t reserved = 0;
 
   AXCCL_HD const ViewOperand* operands() const { return reinterpret_cast<const ViewOperand*>(this + 1); }
 };
@@ -474,7 +473,7 @@ struct Task {
   const Program* grown = nullptr;
   Cut grown_cut;
   const void* scalar_pointer = nullptr;  // kPreMultiply: an element of `type` in device memory, or null: use `scalar`
-  uint64_t scalar = 0;                   // the bytes of an element
+  uint64_t scalar = 0;                   // the bytes of an element; kResult: of the Factor
   const ViewTable* views = nullptr;      // null: input and output are blocks one after the other
   // Null, or the task is a start of a plan with slices, which is direct and has no prologue: the signal of endpoint 0
   // in lane 0 brings the rank's announcement, and every wait for it reads it.

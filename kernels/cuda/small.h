@@ -496,7 +496,8 @@ AXCCL_DEVICE void SmallCall<kInRows>::DescribeMove() const {
   move.num_src = small_.ranks;
   move.type = task_.type;
   move.combine = task_.combine;
-  move.scales_result = false;
+  move.scales_result = task_.scaling == Scaling::kResult;
+  move.post.u64 = task_.scalar;
 }
 
 template <bool kInRows>

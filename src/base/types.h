@@ -51,6 +51,7 @@ enum class Scaling : uint8_t {
   kNone,
   kAverage,      // by 1/n: floats before the sum, integers after it
   kPreMultiply,  // each rank's input by that rank's scalar
+  kResult,       // tasks of GPUs alone: the result, of floats, by a Factor
 };
 
 // Returns the opaque type of `bytes`, which must be in [1, kMaxOpaqueBytes].

@@ -25,24 +25,32 @@ MatrixGroup GroupOf(axcclChannel_t channel, int n, int rank, const Clique& cliqu
   return {channel, n, rank, kRows, kColumns, clique.stream()};
 }
 
-uint64_t CountLl(const Clique& clique) { return harness::InfoOf(clique.comm()).ll; }
+uint64_t CountFlagged(const Clique& clique) {
+  const axcclCommInfo_t info = harness::InfoOf(clique.comm());
+  return info.ll + info.ll128;
+}
 
 // Each kind of call, with any strides.
 void MakeAll(const MatrixGroup& group, const Clique& clique, DeviceRoom* room) {
   for (int salt = 0; salt < 8; ++salt) {
     const Form form = Form::Of(group.rank, salt);
     std::vector<MatrixCall> calls = group.Calls(salt);
+    const size_t collectives = calls.size();
     calls.push_back(group.PassOn(salt));
+    calls.push_back(group.Permute(salt));
     for (const MatrixCall& one : calls) {
       room->Reset();
       Matrix in(room, one.in_rows, one.in_columns, form.in_turned, form.in_gap);
       Matrix out(room, one.out_rows, one.out_columns, form.out_turned, form.out_gap);
       in.Fill(group.rank, salt);
-      const uint64_t before = CountLl(clique);
+      const uint64_t before = CountFlagged(clique);
       ASSERT_OK(one.call(in.view(), out.view())) << one.name;
       ASSERT_OK(harness::SynchronizeStream(clique.stream()));
       EXPECT_EQ(out.CountWrong(one.expected), 0) << one.name << ", salt " << salt;
-      EXPECT_EQ(CountLl(clique), before + (&one == &calls.back() ? 2 : 1)) << one.name << ", salt " << salt;
+      uint64_t flagged = 1;
+      if (calls.size() > collectives && &one == &calls[collectives]) flagged = 2;
+      if (&one == &calls.back() && group.rank != 0 && group.rank + 1 != group.n) flagged = 2;
+      EXPECT_EQ(CountFlagged(clique), before + flagged) << one.name << ", salt " << salt;
     }
   }
 }
@@ -103,20 +111,66 @@ TEST(FlatCalls, InGroupsAndGraphs) {
     for (int round = 0; round < 6; ++round) {
       in.Fill(rank, round);
       wide.Fill(rank, round);
-      const uint64_t before = CountLl(clique);
+      const uint64_t before = CountFlagged(clique);
       ASSERT_NO_FATAL_FAILURE(round % 2 == 0 ? graph.Launch(clique.stream()) : calls());
       ASSERT_TRUE(clique.Synchronize());
       const std::vector<MatrixCall> kinds = group.Calls(round);
       EXPECT_EQ(sum.CountWrong(kinds[MatrixGroup::kAllReduce].expected), 0) << round;
       EXPECT_EQ(all.CountWrong(kinds[MatrixGroup::kAllGather].expected), 0) << round;
       EXPECT_EQ(part.CountWrong(kinds[MatrixGroup::kReduceScatter].expected), 0) << round;
-      EXPECT_EQ(CountLl(clique), before + 3);
+      EXPECT_EQ(CountFlagged(clique), before + 3);
       ASSERT_TRUE(context.Barrier());
     }
     graph.Destroy();
   };
   RunRanks(harness::Processes(3), body, SmallGpu(2));
   RunRanks(harness::Threads(2), body, SmallGpu(2));
+}
+
+// With `scale`, which multiplies a sum before it is rounded: 1 + 2 + 3 of bfloat16, by 1.5. Each rank has other
+// strides.
+TEST(FlatCalls, ScaleResults) {
+  constexpr size_t kMost = 512;
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const harness::GpuDriver* const driver = harness::EnterGpu();
+    DeviceRoom room;
+    const int rank = context.rank();
+    const uint64_t in = room.Take(4 * 3 * kMost), out = room.Take(4 * kMost);
+    ASSERT_TRUE(context.Barrier());
+    for (const size_t count : {size_t{1}, size_t{7}, kMost}) {
+      for (const bool scatters : {false, true}) {
+        const auto size = static_cast<int64_t>(count), blocks = int64_t{scatters ? 3 : 1};
+        const int64_t step = rank == 1 ? 2 : 1;
+        constexpr uint16_t kNumbers[] = {0x3f80, 0x4000, 0x4040};  // 1, 2, 3
+        const std::vector<uint16_t> values(2 * 3 * kMost, kNumbers[rank]);
+        ASSERT_EQ(driver->copy_to_device(in, values.data(), values.size() * sizeof(uint16_t)), 0);
+        std::vector<uint16_t> sums(2 * kMost, 0xffff);
+        ASSERT_EQ(driver->copy_to_device(out, sums.data(), sums.size() * sizeof(uint16_t)), 0);
+        const View from(reinterpret_cast<void*>(in), {blocks * size}, {step}, ncclBfloat16),
+            to(reinterpret_cast<void*>(out), {size}, {3 - step}, ncclBfloat16);
+        axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+        options.scale = 1.5;
+        const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+        const cudaStream_t stream = Cuda(clique.stream());
+        const uint64_t before = CountFlagged(clique);
+        ASSERT_OK(scatters ? axcclReduceScatter(1, from, to, 0, ncclSum, channel, &options, stream)
+                           : axcclAllReduce(1, from, to, ncclSum, channel, &options, stream));
+        ASSERT_TRUE(clique.Synchronize());
+        EXPECT_EQ(CountFlagged(clique), before + 1);
+        ASSERT_EQ(driver->copy_to_host(sums.data(), out, sums.size() * sizeof(uint16_t)), 0);
+        for (size_t i = 0; i < sums.size(); ++i) {
+          const auto stride = static_cast<size_t>(3 - step);
+          const bool is_sum = i % stride == 0 && i / stride < count;
+          ASSERT_EQ(sums[i], is_sum ? 0x4110 : 0xffff) << i;  // 9
+        }
+      }
+    }
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Processes(3), body, SmallGpu(3));
+  RunRanks(harness::Threads(3), body, SmallGpu(1));
 }
 
 // As before: a call on a view and one on plain buffers are not the same.

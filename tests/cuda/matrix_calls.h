@@ -193,6 +193,23 @@ struct MatrixGroup {
             },
             [=](int64_t r, int64_t c) { return ValueOf(previous, r, c, round); }};
   }
+
+  // To the next rank, but from the last one to none, so that the first one gets zeros.
+  MatrixCall Permute(int round) const {
+    const MatrixGroup g = *this;
+    std::vector<int64_t> pairs;
+    for (int r = 0; r + 1 < n; ++r) pairs.insert(pairs.end(), {r, r + 1});
+    const cudaStream_t on = harness::Cuda(stream);
+    return {"permute",
+            rows,
+            columns,
+            rows,
+            columns,
+            [=](const axcclView_t* in, const axcclView_t* out) {
+              return axcclCollectivePermute(1, in, out, pairs.data(), g.n - 1, g.channel, nullptr, on);
+            },
+            [=](int64_t r, int64_t c) { return g.rank == 0 ? 0 : ValueOf(g.rank - 1, r, c, round); }};
+  }
 };
 
 }  // namespace axccl::tests

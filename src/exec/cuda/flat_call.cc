@@ -80,12 +80,17 @@ Call LocalZeros(const ViewOperand& view) {
 
 std::optional<Call> WithoutView(const Call& call) {
   const ViewList* const views = call.views.get();
-  if (views == nullptr || views->operands.size() != 1 || call.permutes || call.kind == plan::Kind::kBarrier) return {};
-  if (views->uneven || views->scale != 0 || views->pairs != 0 || views->slices.slices != 0) return {};
+  if (views == nullptr || views->operands.size() != 1 || call.kind == plan::Kind::kBarrier) return {};
+  if (views->uneven || views->slices.slices != 0) return {};
   const ViewOperand& view = views->operands[0];
   if (view.block_bytes == 0 || view.form.shape.dims == tensor::kMaxDims) return {};  // copies have one more
   Call flat = call;
+  flat.permutes = false;
   flat.views = nullptr;
+  if (views->scale != 0) {
+    flat.scaling = Scaling::kResult;
+    flat.scalar_bytes = FactorOf(call.type, views->scale).u64;
+  }
   return flat;
 }
 

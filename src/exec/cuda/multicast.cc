@@ -135,9 +135,9 @@ Status CudaMulticast::Check() const {
 }
 
 bool CudaMulticast::Folds(const Call& call) {
-  // The result would have to be divided.
   const bool divides = call.scaling == Scaling::kAverage && !IsFloat(ScalarType(call.type));
-  return !divides && kernels::cuda::SwitchFoldOf(call.type, call.combine) != kernels::cuda::SwitchFold::kNone;
+  const bool scales_result = divides || call.scaling == Scaling::kResult;
+  return !scales_result && kernels::cuda::SwitchFoldOf(call.type, call.combine) != kernels::cuda::SwitchFold::kNone;
 }
 
 kernels::cuda::MulticastArea CudaMulticast::area() const {

@@ -56,8 +56,6 @@ void MakeCudaViewTable(const Call& call, const plan::Contract& contract, int pos
   const bool zeros = (views.zeros || call.kind == plan::Kind::kBarrier) && plan::OutputBlocks(contract, position) == 0;
   auto* const table = new (memory) cuda::ViewTable;
   table->num_operands = static_cast<uint32_t>(views.operands.size());
-  table->scales_result = views.scale != 0;
-  if (table->scales_result) table->post = FactorOf(call.type, views.scale);
   auto* const operands = reinterpret_cast<cuda::ViewOperand*>(table + 1);
   uint64_t at = 0;
   for (size_t i = 0; i < views.operands.size(); ++i) {

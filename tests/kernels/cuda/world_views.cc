@@ -96,11 +96,9 @@ void World::MakeViews(Part* part) {
   auto* const table = new (part->view_table.data()) ViewTable;
   auto* const operands = const_cast<ViewOperand*>(table->operands());
   table->num_operands = static_cast<uint32_t>(num);
-  table->scales_result = call.scale != 0;
-  if (ScalarType(call.type) == DataType::kFloat64) {
-    table->post.f64 = call.scale;
-  } else {
-    table->post.f32 = static_cast<float>(call.scale);
+  if (call.scale != 0) {
+    part->task.scaling = Scaling::kResult;
+    part->task.scalar = exec::FactorOf(call.type, call.scale).u64;
   }
   uint64_t at = 0;
   harness::Random shapes(harness::Scramble(seed_, call.count, static_cast<uint64_t>(call.kind)));
