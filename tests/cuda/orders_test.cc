@@ -115,6 +115,69 @@ TEST(Orders, OfAGraphIsItsOwnAfterAGroup) {
   });
 }
 
+// A graph records the end of each of its calls. CUDA does not say which of several records is the last one, unless one
+// depends on the other.
+TEST(Orders, FollowTheLastCallOfAGraph) {
+  RunTwo([](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
+    Words words[2] = {Words(3000, 1), Words(3000, 1)};
+    const auto call = [&](int i, int which = 0) {
+      ASSERT_OK(Sum(&words[i], &words[i], clique.comm(i), clique.stream(i, which)));
+    };
+    constexpr int kCalls = 3;
+    Graph graph;
+    ASSERT_NO_FATAL_FAILURE(graph.Capture(clique.stream(), [&] {
+      for (int k = 0; k < kCalls; ++k) ASSERT_NO_FATAL_FAILURE(call(0));
+    }));
+    int32_t value = 1;
+    for (int round = 0; round < 6; ++round, value *= 1 << (kCalls + 1)) {
+      ASSERT_NO_FATAL_FAILURE(graph.Launch(clique.stream()));
+      ASSERT_NO_FATAL_FAILURE(call(0, 1));
+      for (int k = 0; k <= kCalls; ++k) ASSERT_NO_FATAL_FAILURE(call(1));
+    }
+    ASSERT_TRUE(clique.Synchronize());
+    for (Words& of_rank : words) EXPECT_TRUE(of_rank.AreAll(value)) << of_rank.get()[0];
+  });
+}
+
+// A second graph is captured between two calls of the first, which are on streams that nothing else orders.
+TEST(Orders, OfCapturesThatAlternate) {
+  RunTwo([](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 3));
+    const harness::GpuDriver* const driver = harness::EnterGpu();
+    Words words[2] = {Words(3000, 1), Words(3000, 1)};
+    const auto call = [&](int i, int which = 0) {
+      ASSERT_OK(Sum(&words[i], &words[i], clique.comm(i), clique.stream(i, which)));
+    };
+    const auto join = [&](int which, int to) {
+      constexpr unsigned kNoTiming = 2;
+      void* event = nullptr;
+      ASSERT_EQ(driver->create_event(&event, kNoTiming), 0);
+      ASSERT_EQ(driver->record_event(event, clique.stream(0, which)), 0);
+      ASSERT_EQ(driver->stream_wait_event(clique.stream(0, to), event, 0), 0);
+      ASSERT_EQ(driver->destroy_event(event), 0);
+    };
+    Graph outer, inner;
+    ASSERT_NO_FATAL_FAILURE(outer.Capture(clique.stream(), [&] {
+      ASSERT_NO_FATAL_FAILURE(join(0, 2));
+      ASSERT_NO_FATAL_FAILURE(call(0, 0));
+      ASSERT_NO_FATAL_FAILURE(inner.Capture(clique.stream(0, 1), [&] { ASSERT_NO_FATAL_FAILURE(call(0, 1)); }));
+      ASSERT_NO_FATAL_FAILURE(call(0, 2));
+      ASSERT_NO_FATAL_FAILURE(join(2, 0));
+    }));
+    int32_t value = 1;
+    for (int round = 0; round < 6; ++round, value *= 8) {
+      ASSERT_NO_FATAL_FAILURE(outer.Launch(clique.stream()));
+      ASSERT_NO_FATAL_FAILURE(inner.Launch(clique.stream(0, 1)));
+      for (int k = 0; k < 3; ++k) ASSERT_NO_FATAL_FAILURE(call(1));
+    }
+    ASSERT_TRUE(clique.Synchronize());
+    for (Words& of_rank : words) EXPECT_TRUE(of_rank.AreAll(value)) << of_rank.get()[0];
+  });
+}
+
 // The event that a graph waits for ends no other launch later, although no order has it any more.
 TEST(Orders, OfAChannelIsApartFromGraphs) {
   RunTwo([](RankContext& context) {

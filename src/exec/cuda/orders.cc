@@ -40,7 +40,7 @@ CudaOrders::~CudaOrders() {
   const Driver& driver = Driver::Loaded();
   const Scope scope(*device_);
   for (const Order& order : orders_) {
-    if (order.captured != nullptr) driver.cuEventDestroy(order.captured);
+    for (const Capture& capture : order.captures) driver.cuEventDestroy(capture.captured);
   }
   if (ordering_ != nullptr) driver.cuEventDestroy(ordering_);
 }
@@ -93,7 +93,7 @@ CudaOrders::Order* CudaOrders::OrderOf(const Timeline* timeline) {
   if (free == nullptr) free = &orders_.emplace_back();
   free->of = timeline;
   free->launched = false;
-  free->capture = 0;
+  for (Capture& capture : free->captures) capture.id = 0;
   return free;
 }
 
@@ -162,7 +162,7 @@ Result<CUevent> CudaOrders::Launched(std::span<const Place> places, const Ordere
     Order* const order = place.orders->OrderOf(place.timeline);
     if (stream.capture != 0) {
       AXCCL_RETURN_IF_ERROR(place.orders->LaunchedInGraph(order, stream.stream, stream.capture));
-      recorded = order->captured;
+      recorded = order->captures.back().captured;
       continue;
     }
     if (order->in_graphs || end == nullptr) {
@@ -194,8 +194,8 @@ Status CudaOrders::TakeIntoGraphs(Order* order) {
 
 Status CudaOrders::FollowInGraph(Order* order, CUstream stream, uint64_t capture) {
   const Driver& driver = Driver::Loaded();
-  if (order->capture == capture)
-    return Check(driver.cuStreamWaitEvent(stream, order->captured, 0), "cuStreamWaitEvent");
+  if (const Capture* const known = FindCapture(order, capture); known != nullptr)
+    return Check(driver.cuStreamWaitEvent(stream, known->captured, 0), "cuStreamWaitEvent");
   AXCCL_RETURN_IF_ERROR(TakeIntoGraphs(order));
   for (const auto& end : {order->done, order->before}) {
     if (end == nullptr) continue;
@@ -204,18 +204,43 @@ Status CudaOrders::FollowInGraph(Order* order, CUstream stream, uint64_t capture
   return Status();
 }
 
-// The record is a node beside the stream's way, so that what follows on the stream does not wait for it.
+CudaOrders::Capture* CudaOrders::FindCapture(Order* order, uint64_t id) {
+  const auto found = std::find_if(order->captures.begin(), order->captures.end(),
+                                  [=](const Capture& capture) { return capture.id == id; });
+  return found != order->captures.end() ? &*found : nullptr;
+}
+
+// That one or a new one, which becomes the last.
+Result<CudaOrders::Capture*> CudaOrders::CaptureFor(Order* order, uint64_t id) {
+  std::vector<Capture>& all = order->captures;
+  if (Capture* const known = FindCapture(order, id); known != nullptr) {
+    std::rotate(all.begin() + (known - all.data()), all.begin() + (known - all.data()) + 1, all.end());
+    return &all.back();
+  }
+  if (all.size() < kMostCaptures && (all.empty() || all.front().id != 0)) {
+    const Scope scope(*device_);
+    CUevent captured = nullptr;
+    AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventCreate(&captured, CU_EVENT_DISABLE_TIMING));
+    all.push_back({id, captured, nullptr});
+    return &all.back();
+  }
+  std::rotate(all.begin(), all.begin() + 1, all.end());
+  all.back().id = id;
+  all.back().recorded = nullptr;
+  return &all.back();
+}
+
+// The record is a node beside the stream's way, so that what follows on the stream does not wait for it. It follows the
+// one before it.
 Status CudaOrders::LaunchedInGraph(Order* order, CUstream stream, uint64_t capture) {
   const Driver& driver = Driver::Loaded();
-  if (order->captured == nullptr) {
-    const Scope scope(*device_);
-    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventCreate(&order->captured, CU_EVENT_DISABLE_TIMING));
-  }
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(order->captured, stream));
-  order->capture = capture;
+  AXCCL_ASSIGN_OR_RETURN(Capture * of_capture, CaptureFor(order, capture));
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(of_capture->captured, stream));
   AXCCL_ASSIGN_OR_RETURN(const CapturedEnd end, EndOfCapture(stream));
-  CUgraphNode node = nullptr;
-  return Check(driver.cuGraphAddEventRecordNode(&node, end.graph, end.dependencies, end.count, order->done->event),
+  std::vector<CUgraphNode> follows(end.dependencies, end.dependencies + end.count);
+  if (of_capture->recorded != nullptr) follows.push_back(of_capture->recorded);
+  return Check(driver.cuGraphAddEventRecordNode(&of_capture->recorded, end.graph, follows.data(), follows.size(),
+                                                order->done->event),
                "cuGraphAddEventRecordNode");
 }
 

@@ -3,12 +3,14 @@
 //
 // A launch that is captured into a graph takes its place when the graph is launched: the graph waits for the event that
 // ends the order's last launch, and records it again. CUDA counts both when the graph is launched, as NCCL does for its
-// mixture of graphs and other calls. Within a capture, launches follow each other by an event of the capture.
+// mixture of graphs and other calls. Within a capture, launches follow each other by an event of the capture. Several
+// captures may be under way at a time, kMostCaptures of which are remembered.
 //
 // One event ends the launch of a group in the orders of all its ranks, as long as no graph records it. CUDA's rules
 // about events on which this relies: a wait refers to the last record before it, and lasts even if the event is
 // recorded again, or destroyed; an event that is recorded in a graph is recorded whenever the graph is launched. So an
-// event may be recorded again only if all orders whose end it is take part, and one that a graph waits for, never.
+// event may be recorded again only if all orders whose end it is take part, and one that a graph waits for, never. If
+// several nodes of a graph record an event, the last one counts, and only dependencies say which that is.
 //
 // Used by one thread at a time, but orders of several ranks may share events.
 #pragma once
@@ -88,6 +90,13 @@ class CudaOrders {
   void Forget(const device::host::Timeline* timeline);
 
  private:
+  // What a capture has of an order.
+  struct Capture {
+    uint64_t id = 0;
+    CUevent captured = nullptr;      // of the last launch
+    CUgraphNode recorded = nullptr;  // by which the graph records the end of that launch, once it runs
+  };
+  static constexpr size_t kMostCaptures = 16;
   struct Order {
     const device::host::Timeline* of = nullptr;  // null: unused at present
     std::shared_ptr<End> done;                   // of the last launch; null: there was none
@@ -95,11 +104,12 @@ class CudaOrders {
     bool launched = false;                       // outside of graphs
     // Captured, so that a graph may record `done`, which is of this order alone, at any time.
     bool in_graphs = false;
-    std::shared_ptr<End> before;  // of the last launch before that, which other orders may have, too
-    uint64_t capture = 0;         // the last one
-    CUevent captured = nullptr;   // of the last launch in it
+    std::shared_ptr<End> before;    // of the last launch before that, which other orders may have, too
+    std::vector<Capture> captures;  // the last one is the one that was used last
   };
 
+  static Capture* FindCapture(Order* order, uint64_t id);
+  Result<Capture*> CaptureFor(Order* order, uint64_t id);
   Status TakeIntoGraphs(Order* order);
   Status FollowInGraph(Order* order, CUstream stream, uint64_t capture);
   Status LaunchedInGraph(Order* order, CUstream stream, uint64_t capture);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <queue>
 #include <thread>
 
 namespace softgpu::cuda {
@@ -108,9 +109,32 @@ bool GraphExec::Flatten(const Graph& graph, std::vector<size_t> entry, std::vect
   return placed == graph.nodes.size();
 }
 
+// Of several records of an event the last one counts. CUDA does not say which that is where no dependency does: here it
+// is the one that was added first.
+std::vector<size_t> GraphExec::RecordsOf(const std::vector<Step>& steps) {
+  std::vector<size_t> missing(steps.size()), records;
+  std::vector<std::vector<size_t>> followers(steps.size());
+  std::priority_queue<size_t> ready;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    missing[i] = steps[i].dependencies.size();
+    for (const size_t before : steps[i].dependencies) followers[before].push_back(i);
+    if (missing[i] == 0) ready.push(i);
+  }
+  while (!ready.empty()) {
+    const size_t step = ready.top();
+    ready.pop();
+    if (steps[step].operation->type() == CU_GRAPH_NODE_TYPE_EVENT_RECORD) records.push_back(step);
+    for (const size_t follower : followers[step]) {
+      if (--missing[follower] == 0) ready.push(follower);
+    }
+  }
+  return records;
+}
+
 std::shared_ptr<GraphExec> GraphExec::Instantiate(const Graph& graph) {
   auto exec = std::make_shared<GraphExec>();
   if (!Flatten(graph, {}, &exec->steps_, &exec->leaves_)) return nullptr;
+  exec->records_ = RecordsOf(exec->steps_);
   exec->holds_ = graph.holds;
   RetainAll(exec->holds_);
   return exec;
@@ -143,8 +167,8 @@ TaskPtr GraphExec::Launch(std::vector<TaskPtr> after) {
     if (before.empty()) before = after;
     step.operation->AddPrerequisites(&before);
     tasks.push_back(scheduler.Submit(step.operation->Begin(), before));
-    step.operation->Submitted(tasks.back());
   }
+  for (const size_t record : records_) steps_[record].operation->Submitted(tasks[record]);
   std::vector<TaskPtr> ends;
   for (const size_t leaf : leaves_) ends.push_back(tasks[leaf]);
   last_ = scheduler.Submit(nullptr, ends.empty() ? after : ends);

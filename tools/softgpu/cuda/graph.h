@@ -81,8 +81,10 @@ class GraphExec {
 
   static bool Flatten(const Graph& graph, std::vector<size_t> entry, std::vector<Step>* steps,
                       std::vector<size_t>* leaves);
+  static std::vector<size_t> RecordsOf(const std::vector<Step>& steps);
 
   std::vector<Step> steps_;
+  std::vector<size_t> records_;  // the steps that record events, in the order in which they count as recorded
   std::vector<size_t> leaves_;
   std::vector<std::pair<UserObjectHold, unsigned>> holds_;
   TaskPtr last_;
