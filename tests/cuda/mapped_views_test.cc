@@ -199,5 +199,56 @@ TEST(MappedViews, MemoryThatComesAndGoes) {
       Mapping());
 }
 
+// More allocations than can be shared at a time, or one that cannot be: such a list goes through scratch, and takes
+// nothing away from other calls.
+TEST(MappedViews, ListsThatAreTooLongLeaveRoomForOthers) {
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        constexpr int kMost = 300;
+        constexpr int64_t kWords = 40;
+        const auto sum_all = [&](int count, const std::vector<std::unique_ptr<DeviceRoom>>& rooms, int first = 0) {
+          std::vector<uint64_t> at;
+          std::vector<std::unique_ptr<View>> views;
+          std::vector<axcclView_t> all;
+          for (int i = 0; i < count; ++i) {
+            DeviceRoom& room = *rooms[static_cast<size_t>(first + i)];
+            room.Reset();
+            at.push_back(room.Take(kWords * 4));
+            const std::vector<int32_t> words(kWords, i + 1);
+            ASSERT_EQ(EnterGpu()->copy_to_device(at.back(), words.data(), kWords * 4), 0);
+            views.push_back(std::make_unique<View>(reinterpret_cast<void*>(at.back()), std::vector<int64_t>{kWords}));
+            all.push_back(views.back()->view);
+          }
+          ASSERT_OK(axcclAllReduce(count, all.data(), all.data(), ncclSum, axcclDefaultChannel(clique.comm()), nullptr,
+                                   harness::Cuda(clique.stream())));
+          ASSERT_TRUE(clique.Synchronize());
+          for (int i = 0; i < count; ++i) {
+            std::vector<int32_t> words(kWords);
+            ASSERT_EQ(EnterGpu()->copy_to_host(words.data(), at[static_cast<size_t>(i)], kWords * 4), 0);
+            ASSERT_EQ(words, std::vector<int32_t>(kWords, 2 * (i + 1))) << i;
+          }
+          ASSERT_TRUE(context.Barrier());
+        };
+        std::vector<std::unique_ptr<DeviceRoom>> many, managed;
+        for (int i = 0; i < kMost; ++i) many.push_back(std::make_unique<DeviceRoom>(256));
+        for (int i = 0; i < 20; ++i) managed.push_back(std::make_unique<DeviceRoom>(256, i == 0));
+        ASSERT_TRUE(context.Barrier());
+        for (int round = 0; round < 3; ++round) {
+          ASSERT_NO_FATAL_FAILURE(sum_all(kMost, many));
+          ASSERT_NO_FATAL_FAILURE(sum_all(20, managed));
+        }
+        EXPECT_EQ(Mapped(clique), 0u);
+        for (int round = 0; round < 3; ++round) ASSERT_NO_FATAL_FAILURE(sum_all(100, many));
+        const uint64_t mapped = Mapped(clique);
+        EXPECT_GE(mapped, 1u);
+        for (int round = 0; round < 3; ++round) ASSERT_NO_FATAL_FAILURE(sum_all(40, many, kMost - 40));
+        EXPECT_GE(Mapped(clique), mapped + 1);
+      },
+      Mapping({{"AXCCL_MAP_BYTES", "1"}}));
+}
+
 }  // namespace
 }  // namespace axccl::tests

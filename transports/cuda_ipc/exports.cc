@@ -1,6 +1,7 @@
 #include "transports/cuda_ipc/exports.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "src/base/log.h"
@@ -42,6 +43,23 @@ Exports::Place Exports::Find(CUdeviceptr pointer, uint64_t bytes, bool kept) {
 
 Result<Exports::Place> Exports::Hold(CUdeviceptr pointer, uint64_t bytes) {
   return Use(pointer, bytes, [](Known* known) { ++known->holds; });
+}
+
+bool Exports::MayFind(const std::vector<Bytes>& all) {
+  std::lock_guard lock(mutex_);
+  std::set<KnownMap::key_type> added;
+  for (const auto& [pointer, bytes] : all) {
+    const Result<Range> range = RangeOf(device_, pointer, bytes);
+    if (!range.ok()) return false;
+    const KnownMap::key_type key{range.value().base, range.value().bytes};
+    const auto known = known_.find(key);
+    const bool is_known = known != known_.end() && known->second.id == range.value().id;
+    if (is_known && known->second.number == 0) return false;
+    if (!is_known) added.insert(key);
+  }
+  size_t free = 0;
+  for (uint32_t number = 1; number < ExportTable::kNumbers && free < added.size(); ++number) free += IsFree(number);
+  return free == added.size();
 }
 
 template <typename Note>
@@ -136,15 +154,20 @@ void Exports::Add(const Range& range) {
   known.exported = std::move(exported).value();
 }
 
-// A number under which no peer knows an earlier allocation. 0 if there is none.
 uint32_t Exports::FreeNumber() const {
   for (uint32_t number = 1; number < ExportTable::kNumbers; ++number) {
-    if (own().entries[number].generation.load(std::memory_order_relaxed) != 0) continue;
-    bool unknown = true;
-    for (size_t rank = 0; rank < tables_.size() && unknown; ++rank) unknown = AnswerOf(rank, number) == 0;
-    if (unknown) return number;
+    if (IsFree(number)) return number;
   }
   return 0;
+}
+
+// Whether no peer knows an earlier allocation under it either.
+bool Exports::IsFree(uint32_t number) const {
+  if (own().entries[number].generation.load(std::memory_order_relaxed) != 0) return false;
+  for (size_t rank = 0; rank < tables_.size(); ++rank) {
+    if (AnswerOf(rank, number) != 0) return false;
+  }
+  return true;
 }
 
 void Exports::LetGo(CUdeviceptr pointer) {

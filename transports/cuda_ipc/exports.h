@@ -63,8 +63,11 @@ class Exports {
   // Finds the allocations that contain [pointer, pointer + bytes), and exports them as one if they are new. If earlier
   // ones there were freed, publishes that to the peers. `kept`: the place will be used repeatedly, as by a graph.
   Place Find(CUdeviceptr pointer, uint64_t bytes, bool kept = false);
-  // The same, and the allocations stay exported until they are freed or all that hold them have released them. An error
-  // says why they cannot be shared.
+  // Whether Find may find all of these: not if it knows of some that they cannot be shared, or has too few numbers.
+  using Bytes = std::pair<CUdeviceptr, uint64_t>;
+  bool MayFind(const std::vector<Bytes>& all);
+  // Like Find, and the allocations stay exported until they are freed or all that hold them have released them. An
+  // error says why they cannot be shared.
   Result<Place> Hold(CUdeviceptr pointer, uint64_t bytes);
   // Ends a hold. Peers release the allocations at their next look, unless Find has found them, too.
   void Release(const Place& place);
@@ -110,6 +113,7 @@ class Exports {
   }
   void Add(const Range& range);
   uint32_t FreeNumber() const;
+  bool IsFree(uint32_t number) const;
   uint64_t AnswerOf(size_t rank, uint32_t number) const;
   bool AllAnswered(uint32_t number) const;
   // Of all ranks of the process, those that pass the test.

@@ -43,49 +43,65 @@ Result<bool> CudaBuffers::PlaceViews(const Call& call, const Members& members, b
   const plan::Contract contract{call.kind, members.size(), call.root};
   const int inputs = plan::InputBlocks(contract, members.self()),
             outputs = plan::OutputBlocks(contract, members.self());
-  bool all = true;
+  std::vector<Viewed> all;
+  const auto add = [&](const void* data, const tensor::View& view, uint32_t* map, uint64_t* offset) {
+    const tensor::Extent extent = tensor::ByteExtent(view);
+    all.push_back({reinterpret_cast<CUdeviceptr>(data), extent.begin, extent.end, map, offset});
+  };
   for (size_t i = 0; i < call.views->operands.size(); ++i) {
     const ViewOperand& operand = call.views->operands[i];
     kernels::cuda::ViewPlace& place = table[i].own;
     if (operand.block_bytes == 0) continue;
-    if (inputs != 0) {
-      const tensor::View view = WholeView(operand, operand.form.split, inputs, operand.input_strides);
-      AXCCL_ASSIGN_OR_RETURN(const bool mapped,
-                             PlaceView(operand.input, view, members, captured, &place.input_map, &place.input_offset));
-      all &= mapped;
-    }
-    if (outputs != 0) {
-      const tensor::View view = WholeView(operand, operand.form.concat, outputs, operand.output_strides);
-      AXCCL_ASSIGN_OR_RETURN(const bool mapped, PlaceView(operand.output, view, members, captured, &place.output_map,
-                                                          &place.output_offset));
-      all &= mapped;
-    }
+    if (inputs != 0)
+      add(operand.input, WholeView(operand, operand.form.split, inputs, operand.input_strides), &place.input_map,
+          &place.input_offset);
+    if (outputs != 0)
+      add(operand.output, WholeView(operand, operand.form.concat, outputs, operand.output_strides), &place.output_map,
+          &place.output_offset);
   }
-  return all;
+  return PlaceAll(all, members, captured);
+}
+
+// A call uses the mapped views only if all are. So a long list, some of which cannot be, takes no numbers.
+Result<bool> CudaBuffers::PlaceAll(const std::vector<Viewed>& all, const Members& members, bool captured) {
+  constexpr size_t kLong = 16;
+  if (all.size() > kLong) {
+    std::vector<cuda_ipc::Exports::Bytes> ranges;
+    for (const Viewed& viewed : all) ranges.push_back({viewed.lowest(), viewed.bytes()});
+    if (!exports_.MayFind(ranges)) return false;
+  }
+  bool mapped = true;
+  for (const Viewed& viewed : all) {
+    AXCCL_ASSIGN_OR_RETURN(const bool placed, PlaceView(viewed, members, captured));
+    mapped &= placed;
+  }
+  return mapped;
 }
 
 // This rank uses the place that it announces, so its map has the allocation, too.
-Result<bool> CudaBuffers::PlaceView(const void* data, const tensor::View& view, const Members& members, bool captured,
-                                    uint32_t* map, uint64_t* offset) {
-  const tensor::Extent extent = tensor::ByteExtent(view);
-  const auto* const lowest = static_cast<const std::byte*>(data) + extent.begin;
+Result<bool> CudaBuffers::PlaceView(const Viewed& viewed, const Members& members, bool captured) {
   uint64_t at = 0;
-  const uint32_t number = Find(lowest, static_cast<uint64_t>(extent.end - extent.begin), members, captured, &at);
+  const uint32_t number = Find(reinterpret_cast<const void*>(viewed.lowest()), viewed.bytes(), members, captured, &at);
   if (number == kernels::cuda::kUnmapped) return false;
-  const uint64_t base = reinterpret_cast<uint64_t>(lowest) - at;
-  if (uint64_t& own = own_[number]; own != base) {
-    AXCCL_RETURN_IF_ERROR(imports_->MapOwn(number, base));
-    own = base;
-  }
-  *map = number;
-  *offset = at + static_cast<uint64_t>(-extent.begin);
+  AXCCL_RETURN_IF_ERROR(MapOwn(number, viewed.lowest() - at));
+  *viewed.map = number;
+  *viewed.offset = at + static_cast<uint64_t>(-viewed.begin);
   return true;
+}
+
+Status CudaBuffers::MapOwn(uint32_t number, uint64_t base) {
+  uint64_t& own = own_[number];
+  if (own == base) return Status();
+  own = 0;  // until it is known what the map has
+  AXCCL_RETURN_IF_ERROR(imports_->MapOwn(number, base));
+  own = base;
+  return Status();
 }
 
 Result<cuda_ipc::Exports::Place> CudaBuffers::Hold(const void* memory, uint64_t bytes) {
   const auto pointer = reinterpret_cast<CUdeviceptr>(memory);
   AXCCL_ASSIGN_OR_RETURN(const cuda_ipc::Exports::Place place, exports_.Hold(pointer, bytes));
-  const Status mapped = imports_->MapOwn(place.number, pointer - place.offset);
+  const Status mapped = MapOwn(place.number, pointer - place.offset);
   if (mapped.ok()) return place;
   exports_.Release(place);
   return mapped;

@@ -56,8 +56,20 @@ class CudaBuffers {
   CudaBuffers(const device::cuda::Device& device, size_t rank, std::vector<cuda_ipc::ExportTable*> tables)
       : device_(device), exports_(device, rank, std::move(tables)) {}
   uint32_t Find(const void* buffer, uint64_t bytes, const Members& members, bool captured, uint64_t* offset);
-  Result<bool> PlaceView(const void* data, const tensor::View& view, const Members& members, bool captured,
-                         uint32_t* map, uint64_t* offset);
+  // The memory of a view, from byte `begin` to `end` of where its first element is; and where the place of that goes.
+  struct Viewed {
+    CUdeviceptr data = 0;
+    int64_t begin = 0, end = 0;
+    uint32_t* map = nullptr;
+    uint64_t* offset = nullptr;
+
+    CUdeviceptr lowest() const { return data + static_cast<uint64_t>(begin); }
+    uint64_t bytes() const { return static_cast<uint64_t>(end - begin); }
+  };
+  Result<bool> PlaceAll(const std::vector<Viewed>& all, const Members& members, bool captured);
+  Result<bool> PlaceView(const Viewed& viewed, const Members& members, bool captured);
+  // Has this rank's own map have the allocation at `base` under the number.
+  Status MapOwn(uint32_t number, uint64_t base);
 
   const device::cuda::Device& device_;
   cuda_ipc::Exports exports_;
