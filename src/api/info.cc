@@ -39,6 +39,7 @@ axcclCommInfo_t Describe(comm::Communicator* core) {
 struct ShownParameter {
   std::string value;
   std::string source;
+  std::string meaning;  // with the accepted words
 };
 
 // In the order of the table. Values never change once they are read.
@@ -48,7 +49,8 @@ const std::vector<ShownParameter>& ShownParameters() {
     for (const param::Info& info : param::Table()) {
       param::Source from = param::Source::kDefault;
       (void)param::Get(info.name, &from);
-      all->push_back({param::GetShown(info.name), param::SourceName(from)});
+      const std::string words = *info.words != '\0' ? " (" + std::string(info.words) + ")" : "";
+      all->push_back({param::GetShown(info.name), param::SourceName(from), info.meaning + words});
     }
     return all.release();
   }();
@@ -117,7 +119,7 @@ AXCCL_API ncclResult_t axcclParamGetByIndex(int index, const char** name, const 
     *name = info.name;
     *value = row.value.c_str();
     *source = row.source.c_str();
-    *meaning = info.meaning;
+    *meaning = row.meaning.c_str();
     return Status();
   });
 }

@@ -342,7 +342,7 @@ AXCCL_API ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* d
 AXCCL_TWIN(CommInitAll)
 
 AXCCL_API ncclResult_t pncclCommFinalize(ncclComm_t comm) {
-  return Entry("ncclCommFinalize", [&](const char* call) { return Finalize(call, comm); });
+  return Entry("ncclCommFinalize", [&](const char* call) { return comm == nullptr ? Status() : Finalize(call, comm); });
 }
 AXCCL_TWIN(CommFinalize)
 
@@ -358,6 +358,7 @@ AXCCL_TWIN(CommAbort)
 
 AXCCL_API ncclResult_t pncclCommRevoke(ncclComm_t handle, int revokeFlags) {
   return Entry("ncclCommRevoke", [&](const char* call) -> Status {
+    if (handle == nullptr) return Status();
     AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
     if (revokeFlags != NCCL_REVOKE_DEFAULT)
       return InvalidArgument("%s: argument revokeFlags is %d; pass NCCL_REVOKE_DEFAULT", call, revokeFlags);

@@ -65,7 +65,7 @@ AXCCL_TWIN(CommRegister)
 AXCCL_API ncclResult_t pncclCommDeregister(const ncclComm_t handle, void* registration) {
   return Entry("ncclCommDeregister", [&](const char* call) -> Status {
     AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
-    return Prefixed(call, comm->RemoveRegion(registration, false));
+    return registration == nullptr ? Status() : Prefixed(call, comm->RemoveRegion(registration, false));
   });
 }
 AXCCL_TWIN(CommDeregister)

@@ -49,7 +49,8 @@ Status GetNumber(const char* call, ncclParamHandle_t handle, T* out) {
   const std::string text = param::GetShown(info->name);
   int64_t value = 0;
   if (!param::ParseInt(*info, text, &value))
-    return InvalidArgument("%s: %s is \"%s\", not a whole number; use ncclParamGetStr", call, info->name, text.c_str());
+    return InvalidArgument("%s: %s is \"%s\", of type %s; use ncclParamGetStr", call, info->name, text.c_str(),
+                           info->type);
   const bool fits = std::is_signed_v<T> ? value >= static_cast<int64_t>(std::numeric_limits<T>::min()) &&
                                               value <= static_cast<int64_t>(std::numeric_limits<T>::max())
                                         : value >= 0 && static_cast<uint64_t>(value) <= std::numeric_limits<T>::max();

@@ -31,7 +31,7 @@ constexpr std::chrono::seconds kUnreachable{10};
 
 Status WaitFailed(Wait wait, int rank, int nranks, const std::string& whom, const char* what) {
   if (wait == Wait::kStopped) {
-    return MakeStatus(Code::kInvalidUsage, "rendezvous: rank %d of %d: aborted by the caller while %s", rank, nranks,
+    return MakeStatus(Code::kRemoteError, "rendezvous: rank %d of %d: aborted by the caller while %s", rank, nranks,
                       what);
   }
   if (wait == Wait::kTimeout) {

@@ -231,7 +231,9 @@ void Rendezvous::OnDeadline(int rank) {
   const auto keep = shared_from_this();
   const double seconds = static_cast<double>(seats_[rank].join.patience_ns) * 1e-9;
   if (!started()) {
-    return Fail(MakeStatus(Code::kTimeout, "rendezvous: %s waited %.3g s for %s of %d", Name(rank).c_str(), seconds,
+    return Fail(MakeStatus(Code::kTimeout,
+                           "rendezvous: %s waited %.3g s for %s of %d; start them sooner, or set AXCCL_INIT_TIMEOUT",
+                           Name(rank).c_str(), seconds,
                            ListRanks([](const Seat& seat) { return seat.expected && !seat.came; }).c_str(), nranks_));
   }
   if (!seats_[rank].contributed) return;  // it waits for no rank; its own next call sees the deadline

@@ -32,6 +32,8 @@ Status CommHandle::Finish(const char* call, Result<std::shared_ptr<Communicator>
                           call);
     } else {
       error_ = Prefixed(call, result.status());
+      // To the other ranks it is the failure of a peer.
+      if (abort_.load(std::memory_order_relaxed)) error_ = Status(Code::kInvalidUsage, std::string(error_.message()));
     }
     status = error_;
     phase_.store(core_ != nullptr ? Phase::kReady : Phase::kFailed, std::memory_order_release);

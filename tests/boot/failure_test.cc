@@ -143,7 +143,7 @@ TEST(FailureTest, AbortEndsEveryWaitAndReachesTheOthers) {
     const service::Stop stop = [] { return abort.load(); };
     const Status status =
         Session::Join(id, context.rank(), 3, Patient(), context.rank() == 0 ? stop : nullptr).status();
-    EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
+    EXPECT_EQ(status.code(), Code::kRemoteError) << status.message();
     EXPECT_MENTIONS(status, "aborted by the caller");
     if (context.rank() == 1) {
       EXPECT_MENTIONS(status, "rank 0 (pid");
@@ -156,7 +156,7 @@ TEST(FailureTest, AbortBeforeAnything) {
   harness::RunRanks(harness::Processes(1), [](RankContext& context) {
     const UniqueId id = ShareId(context);
     const Status status = Session::Join(id, 0, 2, Patient(), [] { return true; }).status();
-    EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
+    EXPECT_EQ(status.code(), Code::kRemoteError) << status.message();
     EXPECT_MENTIONS(status, "aborted");
   });
 }

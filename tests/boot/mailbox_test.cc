@@ -77,7 +77,7 @@ TEST_F(MailboxTest, ADeadlineOrAStopEndsAWait) {
   int looks = 0;
   Patience stopped = Long();
   stopped.stop = [&] { return ++looks == 3; };
-  EXPECT_EQ(mailbox_.Await(News::kLinks, stopped, "waiting").code(), Code::kInvalidUsage);
+  EXPECT_EQ(mailbox_.Await(News::kLinks, stopped, "waiting").code(), Code::kRemoteError);
 }
 
 TEST_F(MailboxTest, NewsWakeTheThreadThatWaits) {

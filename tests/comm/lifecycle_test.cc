@@ -34,7 +34,8 @@ TEST(Lifecycle, NullIsNothingToDestroyOrAbort) {
   RunRanks(Processes(1), [](RankContext&) {
     EXPECT_OK(ncclCommDestroy(nullptr));
     EXPECT_OK(ncclCommAbort(nullptr));
-    EXPECT_EQ(ncclCommFinalize(nullptr), ncclInvalidArgument);
+    EXPECT_OK(ncclCommFinalize(nullptr));
+    EXPECT_OK(ncclCommRevoke(nullptr, NCCL_REVOKE_DEFAULT));
   });
 }
 
@@ -343,9 +344,12 @@ TEST(Memory, Windows) {
     EXPECT_OK(ncclCommWindowDeregister(clique.comm(), window));
     EXPECT_EQ(ncclCommWindowDeregister(clique.comm(), window), ncclInvalidArgument);
     EXPECT_OK(ncclCommWindowDeregister(clique.comm(), nullptr));
+    EXPECT_OK(ncclCommDeregister(clique.comm(), nullptr));
     EXPECT_EQ(ncclCommWindowRegister(clique.comm(), nullptr, 4096, &window, 0), ncclInvalidArgument);
     EXPECT_EQ(ncclCommWindowRegister(clique.comm(), memory, 4096, nullptr, 0), ncclInvalidArgument);
     EXPECT_EQ(ncclCommWindowRegister(nullptr, memory, 4096, &window, 0), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommWindowRegister(clique.comm(), memory, size_t{1} << 40, &window, 0), ncclInvalidArgument);
+    EXPECT_TRUE(harness::LastErrorHas("argument buff has fewer than 1099511627776 bytes")) << ncclGetLastError(nullptr);
     EXPECT_OK(ncclMemFree(memory));
   });
 }

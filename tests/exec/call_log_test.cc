@@ -124,6 +124,19 @@ TEST_F(CallLogTest, MismatchNamesBothCalls) {
   EXPECT_EQ(Text(Log(0).CompareWith(1)), Text(status));
 }
 
+TEST_F(CallLogTest, MismatchOfAMessageNamesWhatItsSidesMustPass) {
+  Make(2);
+  for (const int rank : {0, 1}) {
+    Call call = MakeCall(rank == 0 ? 4 : 5);
+    call.kind = plan::Kind::kSendRecv;
+    call.second_name = rank == 1;
+    Log(rank).Record(call);
+  }
+  EXPECT_EQ(Text(Log(0).FindMismatch()),
+            "mismatch at operation 0: rank 0 called ncclSend count 4 float, rank 1 called ncclRecv count 5 float; both "
+            "sides of a message must pass the same count and datatype, and make their calls in the same order");
+}
+
 TEST_F(CallLogTest, MismatchCountsTheSides) {
   Make(4);
   for (int rank : {0, 2}) Log(rank).Record(MakeCall(5));

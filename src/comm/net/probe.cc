@@ -273,7 +273,7 @@ Status NetworkProbe::Trouble(const Patience& patience) const {
     return MakeStatus(Code::kRemoteError, "rank %d (%s) was lost %s: %s", peer_.rank, reach.Place().c_str(), measuring,
                       reach.Trouble().c_str());
   if (patience.abort != nullptr && patience.abort->load(std::memory_order_relaxed))
-    return MakeStatus(Code::kInvalidUsage, "aborted by the caller %s", measuring);
+    return MakeStatus(Code::kRemoteError, "aborted by the caller %s", measuring);
   if (std::chrono::steady_clock::now() < patience.deadline) return Status();
   return MakeStatus(Code::kTimeout, "rank %d (%s) did not answer in time %s (AXCCL_INIT_TIMEOUT)", peer_.rank,
                     reach.Place().c_str(), measuring);

@@ -56,12 +56,13 @@ Status CallLog::Compare(int position, uint64_t seq) const {
         "different builds of the library choose differently: let all ranks load the same libaxccl",
         static_cast<unsigned long long>(seq), members_.own().rank, members_[position].rank, mine_text.c_str(),
         members_.own().rank, PlanText(my_call.plan).c_str(), members_[position].rank, PlanText(call.plan).c_str());
+  const bool message = my_call.IsMessage() && call.IsMessage();
   return MakeStatus(
-      Code::kInvalidUsage,
-      "mismatch at operation %llu: rank %d called %s, rank %d called %s%s%s; all ranks of a communicator must "
-      "make the same calls in the same order",
+      Code::kInvalidUsage, "mismatch at operation %llu: rank %d called %s, rank %d called %s%s%s; %s",
       static_cast<unsigned long long>(seq), members_.own().rank, mine_text.c_str(), members_[position].rank,
-      their_text.c_str(), mine_text == their_text ? my_call.Hidden() : "", CountSides(position, seq).c_str());
+      their_text.c_str(), mine_text == their_text ? my_call.Hidden() : "", CountSides(position, seq).c_str(),
+      message ? "both sides of a message must pass the same count and datatype, and make their calls in the same order"
+              : "all ranks of a communicator must make the same calls in the same order");
 }
 
 // For more than two ranks: how many made the same call as this rank, and how many the same as the other.
@@ -109,7 +110,7 @@ std::string CallLog::Absent(uint64_t sequence) const {
     return ListRanks(*ranks.rbegin() + 1, [&](int rank) { return ranks.contains(rank); });
   };
   std::string text;
-  if (!absent.empty()) text += "; not called by " + list(absent);
+  if (!absent.empty()) text += "; not called by " + list(absent) + ", or held up there by earlier work on its stream";
   if (!silent.empty()) text += "; nothing of it has come from " + list(silent) + " of other machines";
   return text;
 }

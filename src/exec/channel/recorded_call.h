@@ -28,6 +28,7 @@ struct RecordedCall {
     return ((packed ^ other.packed) & ~Call::kSecondName) == 0 && count == other.count && readable && other.readable &&
            operands == other.operands && hash == other.hash && slices == other.slices;
   }
+  bool IsMessage() const { return (packed & 0xff) == static_cast<uint64_t>(plan::Kind::kSendRecv); }
   // Whether both name the plan that they run, and the plans differ.
   bool RunsOtherPlan(const RecordedCall& other) const { return plan != 0 && other.plan != 0 && plan != other.plan; }
 

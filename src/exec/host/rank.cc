@@ -84,8 +84,11 @@ Status HostRank::CheckMemory(const void* memory, size_t bytes, const char* name)
                       "%s has pages that peers cannot map any more, since a call on them was given up while a peer was "
                       "in the middle of it (ncclCommAbort); free it and allocate again",
                       name);
+  if (heap->Contains(memory, 1, &offset))
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s has fewer than %zu bytes behind it; pass at most as many as were allocated", name, bytes);
   return MakeStatus(Code::kInvalidArgument,
-                    "%s is not memory from ncclMemAlloc; windows need memory that peers can map", name);
+                    "%s is not memory from ncclMemAlloc or axcclMalloc; windows need memory that peers can map", name);
 }
 
 Result<std::shared_ptr<Pipeline>> HostRank::MakePipeline(Channel* on, std::vector<PipelinePart> parts) {
