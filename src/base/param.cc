@@ -25,6 +25,7 @@ constexpr char kSystemFile[] = "/etc/nccl.conf";
 struct Value {
   std::string text;
   Source source = Source::kDefault;
+  std::string complaint = {};  // Complaint()
 };
 
 using File = std::map<std::string, std::string, std::less<>>;
@@ -134,7 +135,8 @@ std::optional<std::string> Check(const Info& info, const std::string& text) {
 }
 
 // Uses the first source that has an acceptable text.
-Value Read(const State& state, const Info& info, std::vector<std::string>* warnings) {
+Value Read(const State& state, const Info& info) {
+  std::string complaint;
   const auto in_file = [&info](const File& file) -> const char* {
     const auto found = file.find(info.name);
     return found == file.end() ? nullptr : found->second.c_str();
@@ -144,15 +146,25 @@ Value Read(const State& state, const Info& info, std::vector<std::string>* warni
                                                    {in_file(state.system), Source::kSystemFile}};
   for (const auto& [text, source] : places) {
     if (text == nullptr || *text == '\0') continue;
-    if (std::optional<std::string> good = Check(info, text)) return {std::move(*good), source};
+    if (std::optional<std::string> good = Check(info, text)) return {std::move(*good), source, std::move(complaint)};
     const std::string shown = info.secret ? "<set>" : text;
     const std::string place = source == Source::kEnvironment ? "environment"
                               : source == Source::kUserFile  ? state.user_path
                                                              : kSystemFile;
-    warnings->push_back(std::string(info.name) + "=" + shown + " (" + place + ") is ignored: accepted is " +
-                        Accepted(info));
+    if (!complaint.empty()) complaint += "; ";
+    complaint += std::string(info.name) + "=" + shown + " (" + place + ") is ignored: accepted is " + Accepted(info);
   }
-  return {info.fallback, Source::kDefault};
+  return {info.fallback, Source::kDefault, std::move(complaint)};
+}
+
+// A setting that is only for this library is meant for it, and is missed otherwise.
+void Complain(const Info& info, const std::string& complaint) {
+  const bool logged = log::Enabled(log::Level::kWarn, 0);
+  if (logged || !std::string_view(info.name).starts_with("AXCCL_")) {
+    AXCCL_WARN("%s", complaint.c_str());
+  } else {
+    log::WriteNotice("%s", complaint.c_str());
+  }
 }
 
 Value GetValue(const Info& info) {
@@ -172,13 +184,14 @@ Value GetValue(const Info& info) {
     state.values.resize(Table().size());
     std::optional<Value>& slot = state.values[static_cast<size_t>(&info - Table().data())];
     first = !slot;
-    if (first) slot = Read(state, info, &warnings);
+    if (first) slot = Read(state, info);
     value = *slot;
   }
   // Called without the lock, because the log reads parameters of its own. That recursion ends: the value is in its slot
   // by now.
   for (const std::string& text : warnings) AXCCL_WARN("%s", text.c_str());
   for (const std::string& text : notes) AXCCL_INFO(kEnv, "%s", text.c_str());
+  if (first && !value.complaint.empty()) Complain(info, value.complaint);
   if (first && value.source != Source::kDefault)
     AXCCL_INFO(kEnv, "%s=%s (%s)", info.name, info.secret ? "<set>" : value.text.c_str(),
                SourceName(value.source).c_str());
@@ -192,6 +205,11 @@ const Info* Find(std::string_view name) {
     if (name == info.name) return &info;
   }
   return nullptr;
+}
+
+std::string Complaint(std::string_view name) {
+  const Info* const info = Find(name);
+  return info == nullptr ? std::string() : GetValue(*info).complaint;
 }
 
 std::string Get(std::string_view name, Source* source) {

@@ -3,7 +3,8 @@
 // The environment has precedence over the file $NCCL_CONF_FILE (else ~/.nccl.conf), and that over /etc/nccl.conf. Files
 // hold `NAME=value` lines; a line that starts with `#` is a comment. A value is read once, at its first use, and never
 // changes afterwards. When a value does not parse, the default is used, and a warning reports the name, the value and
-// what is accepted. Thread-safe; not for fast paths (a lock and a search).
+// what is accepted: of the library's own parameters on stderr, whatever NCCL_DEBUG is. Thread-safe; not for fast paths
+// (a lock and a search).
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,9 @@ const Info* Find(std::string_view name);
 std::string Get(std::string_view name, Source* source = nullptr);
 // As Get, for output: a secret that is set is returned as "<set>".
 std::string GetShown(std::string_view name);
+// What is wrong with the text that is set for the parameter, so that it is ignored; empty: nothing. For settings that
+// must not be missed.
+std::string Complaint(std::string_view name);
 // "default", "environment", or the path of the file.
 std::string SourceName(Source source);
 // Returns the value as a number; "bytes" accept binary K, M, G, T suffixes. For a text that is no number, returns the

@@ -71,7 +71,8 @@ std::vector<Info> CommonParameters() {
       Int("NCCL_IGNORE_CPU_AFFINITY", "0", 0, 1,
           "1: ranks are placed as if their process were not bound to some of the machine's processors"),
       Text("NCCL_HOSTID", "", "ranks of one machine with different ids do not share memory, as if on several machines"),
-      Int("NCCL_CHECK_POINTERS", "0", 0, 1, "1: check pointers (no effect: they are always checked)"),
+      Int("NCCL_CHECK_POINTERS", "0", 0, 1,
+          "1: check pointers (no effect: NULL is refused in any case, and by GPU ranks memory of other devices)"),
       Int("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 0, 1, "1: order communicators (no effect: ranks need no order)"),
       Int("NCCL_LOCAL_REGISTER", "1", 0, 1,
           "0: ncclCommRegister leaves plain memory as it is, not on pages that peers map"),
@@ -80,7 +81,7 @@ std::vector<Info> CommonParameters() {
           "1: GPU ranks of one process access each other's buffers only once they have found that they may"),
       Int("NCCL_NVLS_ENABLE", "2", 0, 2,
           "NVLink SHARP: 0: never; 1: where all GPUs of a communicator have it; 2: there, for more than two ranks"),
-      Int("NCCL_SHM_DISABLE", "0", 0, 1, "1: no shared memory (no effect: it is the only link)"),
+      Int("NCCL_SHM_DISABLE", "0", 0, 1, "1: no shared memory (no effect: ranks of one machine have no other link)"),
   };
 }
 
@@ -121,7 +122,9 @@ std::vector<Info> OwnParameters() {
       Word("AXCCL_ORDER", "any", "any|group",
            "group: all reductions fold in group order, as with axcclGroupOrder; rank 0's setting counts"),
       Word("AXCCL_CMA", "auto", "auto|0", "0: never copy between processes by system call"),
-      Text("AXCCL_ISA", "", "instruction set of the data movers, environment only; empty: the best this processor has"),
+      Text("AXCCL_ISA", "",
+           "instruction set of the data movers, environment only: baseline, avx2 or avx512; else the best this "
+           "processor has"),
       Text("AXCCL_CACHE_DIR", "",
            "folder for measurements and for the secret of this user's ranks; default ~/.cache/axccl"),
       Word("AXCCL_NET", "", "tcp|ucx",

@@ -148,6 +148,20 @@ TEST(Param, BytesTakeBinarySuffixes) {
   }
 }
 
+// A mistyped setting of the library's own is seen without a log; one of NCCL may be meant for another library.
+TEST(Param, BadValueOfAnOwnParameterIsReportedInAnyCase) {
+  Environment environment{{"AXCCL_ENCRYPT", "true"}, {"NCCL_MAX_CTAS", "many"}};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Get("AXCCL_ENCRYPT"), "0");
+  EXPECT_EQ(Get("NCCL_MAX_CTAS"), "64");
+  const std::string shown = testing::internal::GetCapturedStderr();
+  EXPECT_NE(shown.find("AXCCL_ENCRYPT=true (environment) is ignored: accepted is one of 0|auth|1"), std::string::npos)
+      << shown;
+  EXPECT_EQ(shown.find("NCCL_MAX_CTAS"), std::string::npos) << shown;
+  EXPECT_NE(Complaint("NCCL_MAX_CTAS").find("from 1 to 64"), std::string::npos);
+  EXPECT_EQ(Complaint("AXCCL_DEVICE"), "");
+}
+
 TEST(Param, BadDebugLevelDoesNotRecurse) {
   // The log asks for its level while the level's own bad value is about to be logged.
   Environment environment{{"NCCL_DEBUG", "LOUD"}};

@@ -256,5 +256,20 @@ INSTANTIATE_TEST_SUITE_P(Networks, OpenPortsTest,
                          [](const auto& info) { return info.param.name; });
 #endif
 
+// Who asks for encryption, and mistypes it, gets no communicator that sends in clear.
+TEST(EncryptionTest, AMistypedSettingIsAnError) {
+  RunOnHosts(2, 2,
+             [](const TestHosts&, RankContext& context) {
+               ncclUniqueId id;
+               ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+               ncclComm_t comm = nullptr;
+               EXPECT_EQ(ncclCommInitRank(&comm, 2, id, context.rank()), ncclInvalidUsage);
+               EXPECT_TRUE(LastErrorHas("AXCCL_ENCRYPT=true (environment)")) << ncclGetLastError(nullptr);
+               EXPECT_TRUE(LastErrorHas("one of 0|auth|1")) << ncclGetLastError(nullptr);
+               ASSERT_TRUE(context.Barrier());
+             },
+             {{"AXCCL_ENCRYPT", "true"}});
+}
+
 }  // namespace
 }  // namespace axccl::tests

@@ -69,7 +69,12 @@ class Connection {
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // For who looks whether something has come (Worker, whose lock guards it): more is to be expected until that look.
   uint64_t warm_until = 0;
-  void Close() { fd_.Close(); }
+  // Once it has ended, and nobody serves it any more. Its peer may keep it for long.
+  void Close() {
+    fd_.Close();
+    buffer_.reset();
+    sealed_.reset();
+  }
 
   // Receives what there is, within limits. Returns whether there was anything.
   bool Receive();
@@ -123,7 +128,7 @@ class Connection {
   size_t unsent_ = 0;
   bool wants_ = false;  // the socket had no room
 
-  const std::unique_ptr<std::byte[]> buffer_;
+  std::unique_ptr<std::byte[]> buffer_;
   size_t begin_ = 0, end_ = 0;  // of what has been received there and not been looked at
   std::optional<LargeMessage> large_;
 };

@@ -22,6 +22,8 @@ bool IsPort(const std::string& device) { return device.find(':') != std::string:
 // What AXCCL_ENCRYPT asks for; `net`: AXCCL_NET.
 Result<remote::Sealing> FindSealing(const std::string& net) {
   const std::string encrypt = param::Get("AXCCL_ENCRYPT");
+  if (const std::string complaint = param::Complaint("AXCCL_ENCRYPT"); !complaint.empty())
+    return MakeStatus(Code::kInvalidUsage, "%s", complaint.c_str());
   const remote::Sealing sealing = encrypt == "1"      ? remote::Sealing::kAll
                                   : encrypt == "auth" ? remote::Sealing::kAuth
                                                       : remote::Sealing::kNone;
