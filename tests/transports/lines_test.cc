@@ -362,14 +362,14 @@ TEST(LifelineTest, TheEndOfAMateIsToldAlsoByAProcessThatNeedsNobody) {
 TEST(LifelineTest, WhomAProcessDoesNotKnowItsMatesMayKnow) {
   InAProcess([] {
     service::Loop* const loop = service::Loop::Get().value();
-    Mates mate;
-    std::atomic<int> lost{0};
+    static auto* const mate = new Mates;
+    static std::atomic<int> lost{0};
     Status started;
     ASSERT_TRUE(loop->Run([&] {
-                      started = mate.Start(loop, harness::ProcessId(10),
-                                           [&](const Mates::Head& head, std::span<const std::byte>) {
-                                             if (head.kind == Mates::Head::kLost) lost = head.about[0];
-                                           });
+                      started = mate->Start(loop, harness::ProcessId(10),
+                                            [&](const Mates::Head& head, std::span<const std::byte>) {
+                                              if (head.kind == Mates::Head::kLost) lost = head.about[0];
+                                            });
                     })
                     .ok());
     ASSERT_TRUE(started.ok());
@@ -383,7 +383,27 @@ TEST(LifelineTest, WhomAProcessDoesNotKnowItsMatesMayKnow) {
     const auto limit = std::chrono::steady_clock::now() + kPatient;
     while (lost == 0 && std::chrono::steady_clock::now() < limit) usleep(1000);
     EXPECT_EQ(lost, 5);
-    _exit(HasFailure() ? 1 : 0);  // the service thread still has the mate
+  });
+}
+
+// Process 1, which is to call, does not; and a mate says that it is lost. This process sees for itself.
+TEST(LifelineTest, WhoIsToCallIsCalledIfAMateHasLostIt) {
+  InAProcess([] {
+    service::Loop* const loop = service::Loop::Get().value();
+    static auto* const mate = new Mates;
+    Status started;
+    ASSERT_TRUE(loop->Run([&] { started = mate->Start(loop, harness::ProcessId(10), nullptr); }).ok());
+    ASSERT_TRUE(started.ok());
+    Watched lines(9);
+    Listener listener;
+    const Peer peer(1);
+    ASSERT_TRUE(lines->Meet({peer.process, 1, 0, listener.address(), peer.identity.public_key()}, true).ok());
+    ASSERT_TRUE(loop->Run([&] {
+                      mate->Add(harness::ProcessId(9));
+                      mate->TellAll({Mates::Head::kLost, peer.process});
+                    })
+                    .ok());
+    EXPECT_TRUE(static_cast<bool>(listener.Accept()));
   });
 }
 

@@ -181,7 +181,7 @@ void Lines::Expect(const Key& key) {
   }
   loop_->CallAt(due, [this, key, due] {
     const auto found = lines_.find(key);
-    if (found == lines_.end() || found->second.due != due || found->second.fd || found->second.call != nullptr) return;
+    if (found == lines_.end() || found->second.due != due || !found->second.IsExpected()) return;
     if (const Status status = Call(key); !status.ok()) End(key.process, std::string(status.message()));
   });
 }
@@ -362,7 +362,7 @@ bool Lines::CallAndTell(const ProcessId& process, const Notice& notice) {
 void Lines::CallExpected(const ProcessId& process) {
   const auto is_expected = [](const auto& entry) {
     const auto& [key, line] = entry;
-    return key.use == LineUse::kLife && !line.stands && line.call == nullptr && !line.fd;
+    return key.use == LineUse::kLife && line.IsExpected();
   };
   const Range lines = LinesTo(process);
   if (lost_.contains(process) || std::none_of(lines.begin(), lines.end(), is_expected)) return;

@@ -194,6 +194,9 @@ class Lines {
         service::Clock::time_point::max();  // since when the peer's process owes an answer
     bool ending = false;
     bool cut = false;
+
+    // Whether the other side is to call, and has not.
+    bool IsExpected() const { return !stands && call == nullptr && !fd; }
   };
   struct Known {
     LineKey key;

@@ -45,7 +45,7 @@ void Lines::LoseRelay(const ProcessId& process) {
   std::erase_if(passing_, [&](const auto& entry) { return entry.first.first == process; });
 }
 
-// One that was lost is looked for only once it has been met again.
+// One that was lost is looked for only once it has been met again. Who is to call is called.
 void Lines::LookFor(const ProcessId& process, std::chrono::milliseconds last_words) {
   const auto known = known_.find(process);
   if (known == known_.end()) {
@@ -55,10 +55,11 @@ void Lines::LookFor(const ProcessId& process, std::chrono::milliseconds last_wor
   if (!InUse()) return;
   const Key key{process, known->second.address.begin()->first, LineUse::kLife};
   if (IsLost(process) || Looks(key)) return;
-  if (!HasLifeline(process)) {
-    if (const Status status = CallLifeline(process); !status.ok()) return End(process, std::string(status.message()));
+  auto found = lines_.find(key);
+  if (!HasLifeline(process) || (found != lines_.end() && found->second.IsExpected())) {
+    if (const Status status = Call(key); !status.ok()) return End(process, std::string(status.message()));
+    found = lines_.find(key);
   }
-  const auto found = lines_.find(key);
   if (found == lines_.end() || found->second.call == nullptr) return;
   Calling& call = *found->second.call;
   if (call.stage != Calling::kConnecting) return;
@@ -225,6 +226,7 @@ void Lines::SayPassed() {
     const auto& [from, to] = passage;
     TakenOn& taken = taken_on_.at(passage);
     const auto waiting = static_cast<uint32_t>(mates_.Waiting(to, from));
+    taken.drops |= mates_.Misses(to);
     const uint32_t count = taken.count - std::min(waiting, taken.count);
     if (taken.drops || count == taken.said) return taken.drops || waiting == 0;
     std::vector<std::byte>& text = said.try_emplace(from, Notice{.kind = Notice::kPassed}).first->second.text;

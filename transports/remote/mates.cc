@@ -94,7 +94,12 @@ size_t Mates::Waiting(const ProcessId& mate, const ProcessId& about) const {
   };
   const std::deque<Message>& waiting = found->second.waiting;
   const auto count = std::count_if(waiting.begin(), waiting.end(), is_about);
-  return static_cast<size_t>(count) + (found->second.misses ? 1 : 0);
+  return static_cast<size_t>(count);
+}
+
+bool Mates::Misses(const ProcessId& mate) const {
+  const auto found = mates_.find(mate);
+  return found != mates_.end() && found->second.misses;
 }
 
 void Mates::HearAll() {

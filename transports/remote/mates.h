@@ -52,6 +52,8 @@ class Mates {
   // How much that it was told of that process the mate has not taken. `taken` is called whenever that becomes less for
   // some mates.
   size_t Waiting(const ProcessId& mate, const ProcessId& about) const;
+  // Whether something that the mate was told cannot be sent, so that nothing more can be said to have come.
+  bool Misses(const ProcessId& mate) const;
   // Hears what has come, as much as fits into the queue.
   void HearAll();
   void OnTaken(std::function<void()> taken) { taken_ = std::move(taken); }
