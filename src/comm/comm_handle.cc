@@ -5,6 +5,7 @@
 #include "src/base/detached_thread.h"
 #include "src/base/log.h"
 #include "src/comm/window.h"
+#include "src/device/host/scheduler.h"
 
 namespace axccl::comm {
 namespace {
@@ -111,6 +112,7 @@ Status CommHandle::AsyncError() const {
     case Phase::kInitialising:
       return MakeStatus(Code::kInProgress, "initialisation in progress");
     case Phase::kFinalizing:
+      if (core_->failed()) break;
       return MakeStatus(Code::kInProgress, "finalization in progress");
     case Phase::kFailed: {
       std::lock_guard lock(mutex_);
@@ -244,12 +246,19 @@ bool CommHandle::FindReduction(int index, Reduction* reduction) const {
   return reduction->live;
 }
 
+bool CommHandle::InStep() { return device::host::Scheduler::Process().InStep(); }
+
 void* CommHandle::AddRegion(void* base, size_t bytes, bool window) {
   std::map<const void*, Region> fresh;  // allocated first: nothing may fail once the memory is registered
   Region& region = fresh[nullptr] = Region{base, bytes, window, 0};
   if (!window && phase() != Phase::kInitialising && core_ != nullptr) region.number = core_->Register(base, bytes);
   auto node = fresh.extract(fresh.begin());
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (closed_) {
+    lock.unlock();
+    if (node.mapped().number != 0) (void)core_->Deregister(base, bytes, node.mapped().number).ok();
+    return nullptr;
+  }
   void* const handle = RegionHandle(next_region_++);
   node.key() = handle;
   regions_.insert(std::move(node));

@@ -475,6 +475,11 @@ def after_death(rank, ranks, how):
     dist.barrier(group)
     if rank == ranks - 1:
         os.kill(os.getpid(), signal.SIGKILL)
+    if how == "destroy":  # a call that fails while the group is being closed
+        work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
+        dist.destroy_process_group(group)
+        raises(dist.DistBackendError, [], work.wait)
+        return
     start = time.monotonic()
     call = {"all_reduce": lambda: dist.all_reduce(torch.ones(1000), group=group), "barrier": lambda: dist.barrier(group),
             "recv": lambda: dist.recv(torch.ones(5), ranks - 1, group=group),
@@ -506,7 +511,7 @@ def dying_process(rank, ranks, port, how):
 
 def check_deaths(ranks):
     """Each in processes of its own."""
-    for how in ("all_reduce", "barrier", "recv", "wait"):
+    for how in ("all_reduce", "barrier", "recv", "wait", "destroy"):
         port = free_port()
         context = mp.get_context("spawn")
         processes = [context.Process(target=dying_process, args=(rank, ranks, port, how)) for rank in range(ranks)]

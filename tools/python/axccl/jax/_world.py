@@ -99,6 +99,7 @@ def init(*, timeout: float | None = None) -> None:
     seconds = -1.0 if timeout is None else float(timeout)
     if library.axccl_jax_join(meeting, size, ids, mine, len(local), seconds, text, _TEXT) != 0:
         raise Error(f"init: {text.value.decode(errors='replace')}", Code.SYSTEM_ERROR)
+    _internals.clear_tokens()  # of calls that were made without a communicator
     _current = World(size, ranks)
 
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "../../csrc/threads.h"
 
@@ -17,6 +18,7 @@ using Future = c10::ivalue::Future;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsBetweenLooks = 0.1;
+constexpr std::chrono::milliseconds kBetweenLooks{1};
 
 }  // namespace
 
@@ -54,7 +56,7 @@ ncclResult_t Group::Close(bool abort) {
   ncclResult_t error = ncclSuccess;
   if (!abort) {
     (void)ncclCommFinalize(comm_);
-    (void)ncclCommGetAsyncError(comm_, &error);
+    error = ErrorOnceFinalized();
   }
   const ncclResult_t result = abort ? ncclCommAbort(comm_) : ncclCommDestroy(comm_);
   {
@@ -68,6 +70,16 @@ ncclResult_t Group::Close(bool abort) {
   return result;
 }
 
+// The communicator does not block, so that it finalizes in the background.
+ncclResult_t Group::ErrorOnceFinalized() const {
+  for (;;) {
+    ncclResult_t state = ncclSuccess;
+    if (const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state); asked != ncclSuccess) return asked;
+    if (state != ncclInProgress) return state;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
 bool Group::closed() const {
   std::lock_guard lock(mutex_);
   return state_ != State::kOpen;
@@ -78,11 +90,16 @@ bool Group::aborted() const {
   return aborted_;
 }
 
+// While the group is being closed, calls may still fail; at its end there is no communicator to ask.
 ncclResult_t Group::Error() {
-  std::lock_guard lock(mutex_);
-  if (state_ != State::kOpen) return error_;
+  std::unique_lock lock(mutex_);
+  if (state_ == State::kClosed) return error_;
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
+  if (asked != ncclSuccess && state_ == State::kClosing) {
+    ended_.wait(lock, [&] { return state_ == State::kClosed; });
+    return error_;
+  }
   return asked != ncclSuccess ? asked : state == ncclInProgress ? ncclSuccess : state;
 }
 

@@ -42,6 +42,8 @@ class Group {
     std::shared_ptr<int> source;
   };
 
+  ncclResult_t ErrorOnceFinalized() const;
+
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   const ncclComm_t comm_;
