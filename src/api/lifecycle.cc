@@ -11,6 +11,7 @@
 #include "src/api/config.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
+#include "src/base/detached_thread.h"
 #include "src/base/log.h"
 #include "src/comm/call_group.h"
 #include "src/comm/create.h"
@@ -224,6 +225,9 @@ Status Abort(const char* call, ncclComm_t handle) {
   const auto comm = pin->shared_from_this();
   pin.Drop();
   comm->Abort();
+  // The call that runs this callback may be one of this thread, which has the handle pinned until it returns.
+  if (CommHandle::InStep())
+    return StartDetached("ending an aborted communicator", [handle] { (void)Comms().Remove(handle); });
   // Calls of other threads that are still in the communicator have seen the abort and are returning. A creation that
   // blocks another thread has removed its handle itself.
   if (Comms().Remove(handle) != nullptr || comm->phase() == comm::Phase::kFailed) return Status();

@@ -82,12 +82,15 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   int AddReduction(Reduction reduction);
   Status RemoveReduction(int index);
   bool FindReduction(int index, Reduction* reduction) const;
+  // Whether this thread is in a step of an operation: in a callback of a reduction.
+  static bool InStep();
   // Distinguishes operators of different communicators.
   uint32_t salt() const { return salt_; }
 
   // Registered buffers, and windows of host ranks: local bookkeeping, because every heap is mapped by all peers anyway,
   // and GPU memory at its first use. Peers release what is removed. Plain memory is on pages of the heap while it is
   // registered.
+  // Returns null if the communicator has ended meanwhile.
   void* AddRegion(void* base, size_t bytes, bool window);
   // A window of all ranks on devices that make windows (window.h), in a call that has begun. `take` gets it, unless
   // there is an error. If the communicator does not block, returns kInProgress, and so does AsyncError until it is

@@ -256,7 +256,8 @@ void Communicator::Correspond(FarProcesses far) {
 // The steps that are running now are the last ones: those of this rank, and those of ranks of this process that access
 // its buffers, in any queue.
 void Communicator::LeaveOperations() {
-  Scheduler::Process().Quiesce();
+  // Two callbacks that abort would wait for each other. Their steps end with them.
+  if (!Scheduler::Process().InStep()) Scheduler::Process().Quiesce();
   Scheduler::Process().Notify();
   WaitUntilUnreached();
 }

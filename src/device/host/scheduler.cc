@@ -359,7 +359,9 @@ void Scheduler::WakeAttendant() {
 }
 
 // If the progress thread stops attending meanwhile, it sees that there is work again before it sleeps.
+// It leaves work to threads that wait in here, which do not know of this.
 void Scheduler::LeaveToAttendant(Queue* queue) {
+  if (helpers_.load(std::memory_order_seq_cst) != 0) return Notify();
   const int slot = attendant_.load(std::memory_order_seq_cst);
   if (slot >= 0 && queue->ArmFor(slot)) return;
   if (queue->pending()) WakeAttendant();

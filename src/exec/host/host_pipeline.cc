@@ -154,7 +154,7 @@ Status HostPipeline::MakeRuns(std::vector<PipelinePart> parts) {
 // ---- starts ----
 
 bool HostPipeline::IssueIdle(Stream* stream, uint64_t* order, uint64_t* own) {
-  if (stream->device() != device_->ordinal() || device::host::OtherNullStreamsHold(device_, stream)) return false;
+  if (stream->device() != device_->ordinal()) return false;
   const std::lock_guard lock(device_->submission());
   if (!order_->Idle() || !timeline_->Idle() || !device::host::Through(device_, stream)) return false;
   *order = order_->Issue();
@@ -177,7 +177,8 @@ bool HostPipeline::RunStart(Run* run) {
 
 bool HostPipeline::StartAtOnce(Stream* stream, std::unique_ptr<Run>* run) {
   Queue* const queue = device_->queue();
-  if (!queue->TryEnterIdle()) return false;
+  // Before that, because it may throw.
+  if (device::host::OtherNullStreamsHold(device_, stream) || !queue->TryEnterIdle()) return false;
   uint64_t order_ticket = 0, own_ticket = 0;
   if (!IssueIdle(stream, &order_ticket, &own_ticket)) return queue->Leave(), false;
   ResetWords(starts_.load(std::memory_order_relaxed));
@@ -253,7 +254,7 @@ Poll HostPipeline::Progress(uint64_t start) {
   if (std::exchange(begun_, start) != start) {
     for (const auto& run : runs_) run->Begin();
     std::fill(run_ended_.begin(), run_ended_.end(), false);
-    if (reset_.load(std::memory_order_acquire) < start || Differs()) {
+    if (reset_.load(std::memory_order_acquire) < start || owner_->failed() || Differs()) {
       NoteFailure(owner_->Failure());  // and the outputs are not this pipeline's, or not yet
     } else {
       FillZeros();

@@ -53,7 +53,13 @@ class Launch : public device::host::Work {
     }
   }
   Poll Progress() override {
-    for (const WaitingCall& copy : copies_) CopyLocally(copy.call);
+    for (const WaitingCall& copy : copies_) {
+      if (!copy.owner->failed()) {
+        CopyLocally(copy.call);
+      } else if (copied_.ok()) {
+        copied_ = copy.owner->Failure();  // its buffers may be gone
+      }
+    }
     copies_.clear();
     Poll poll = lines_.Progress();
     if (poll == Poll::kBlocked && !std::exchange(waited_, true) && HandOver()) poll = Poll::kDone;
@@ -67,7 +73,7 @@ class Launch : public device::host::Work {
 
   void Arm(int doorbell) override { lines_.Arm(doorbell); }
   device::host::Awaited awaited() const override { return lines_.awaited(); }
-  Status result() const override { return lines_.result(); }
+  Status result() const override { return copied_.ok() ? lines_.result() : copied_; }
 
   // For Handover::Run.
   Turn TakeTurn() {
@@ -101,6 +107,7 @@ class Launch : public device::host::Work {
   }
 
   std::vector<WaitingCall> copies_;
+  Status copied_;
   Lines<Operation, WaitingCall> lines_;
   bool waited_ = false;
   Standstill standstill_;
@@ -188,6 +195,10 @@ Status LaunchCluster(Cluster cluster) {
 }  // namespace
 
 Status LaunchOnHost(std::vector<StreamCall> calls) {
+  // Since they were added to the group.
+  for (const StreamCall& call : calls) {
+    if (call.owner->failed()) return call.owner->Failure();
+  }
   if (calls.size() == 1 && !calls[0].local) {
     const StreamCall& call = calls[0];
     return call.device->LaunchOne(call.owner.get(), call.channel, call.call, call.stream);

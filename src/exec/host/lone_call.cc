@@ -98,9 +98,10 @@ struct Started {
   }
 };
 
-// Issues both tickets if the call could start at once. A stream of another device takes the general way.
+// Issues both tickets if the call could start at once. A stream of another device takes the general way. Throws
+// nothing.
 bool IssueIdle(Device* device, Timeline* order, Stream* stream, uint64_t* order_ticket, uint64_t* stream_ticket) {
-  if (stream->device() != device->ordinal() || device::host::OtherNullStreamsHold(device, stream)) return false;
+  if (stream->device() != device->ordinal()) return false;
   const std::lock_guard lock(device->submission());
   if (!order->Idle() || !device->EnqueueIdle(stream, stream_ticket)) return false;
   *order_ticket = order->Issue();
@@ -187,11 +188,17 @@ Status Continue(const Started& started, Operation operation, int looks) {
 Status HostRank::LaunchOne(ChannelOwner* owner, Channel* channel, const Call& call, StreamRef ref) {
   Stream* const stream = device_->Effective(ref.host);
   Queue* const queue = device_->queue();
-  if (!queue->TryEnterIdle()) return EnqueueCall(device_, owner, channel, call, stream);
+  if (device::host::OtherNullStreamsHold(device_, stream) || !queue->TryEnterIdle())
+    return EnqueueCall(device_, owner, channel, call, stream);
   Started started{owner, queue, &channel->order(), &stream->timeline(), 0, 0};
   if (!IssueIdle(device_, channel->order().get(), stream, &started.order_ticket, &started.stream_ticket)) {
     queue->Leave();
     return EnqueueCall(device_, owner, channel, call, stream);
+  }
+  // An abort waits for those that have entered the queue.
+  if (owner->failed()) [[unlikely]] {
+    started.Leave();
+    return owner->Failure();
   }
   owner->CountOperation();
   PlainCall plain;
