@@ -382,6 +382,12 @@ def test_refused(rank, ranks):
     raises(TypeError, ["all_reduce", "to_dense"], dist.all_reduce, torch.zeros(3).to_sparse())
     raises(dist.DistBackendError, ["all_reduce", "bool"], dist.all_reduce,
            torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG)
+    following, tag = (rank + 1) % ranks, -5
+    raises(ValueError, ["recv", "tag is -5"], dist.batch_isend_irecv,
+           [dist.P2POp(dist.isend, torch.ones(2), following), dist.P2POp(dist.irecv, torch.ones(2), following, tag=tag)])
+    x = torch.full((2,), float(rank))
+    dist.broadcast(x, ranks - 1)
+    same(x, torch.full((2,), ranks - 1.0), "a broadcast after refused coalesced calls")
     x = torch.ones(2)  # and the group still works
     dist.all_reduce(x)
     same(x, torch.full((2,), float(ranks)), "after refused calls")

@@ -192,6 +192,7 @@ void AxcclBackend::startCoalescing() {
 AxcclBackend::WorkPtr AxcclBackend::endCoalescing() {
   coalescing_ = false;
   Coalesced calls = std::exchange(coalesced_, Coalesced());
+  if (calls.failure != nullptr) std::rethrow_exception(calls.failure);
   CheckOpen("coalesced calls");
   Check(ncclGroupStart(), "coalesced calls");
   ncclResult_t result = ncclSuccess;
@@ -508,6 +509,18 @@ void AxcclBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*
 
 // ---- messages ----
 
+// PyTorch does not end a block of calls that one of them leaves by an exception, so it is thrown at the end.
+template <class Function>
+AxcclBackend::WorkPtr AxcclBackend::ThrownAtEnd(const Function& message) {
+  try {
+    return message();
+  } catch (...) {
+    if (!coalescing_) throw;
+    if (coalesced_.failure == nullptr) coalesced_.failure = std::current_exception();
+    return nullptr;
+  }
+}
+
 axcclStream_t AxcclBackend::StreamOf(int peer, bool sending, int tag) {
   if (coalescing_) return stream_;  // the calls of a group start together
   axcclStream_t& stream = streams_[{peer, sending, tag}];
@@ -537,33 +550,39 @@ AxcclBackend::WorkPtr AxcclBackend::Message(const char* call, OpType type, Opera
 }
 
 AxcclBackend::WorkPtr AxcclBackend::send(Tensors& tensors, int peer, int tag) {
-  CheckOne("send", tensors);
-  CheckRank("send", "dst", peer, size_);
-  Operands operands("send");
-  const axcclView_t view = operands.View(operands.Input(tensors[0]));
-  return Message("send", OpType::SEND, std::move(operands), {}, peer, tag, nullptr, [=](const Launch& with) {
-    return axcclSend(1, &view, peer, with.channel, &with.options, with.stream);
+  return ThrownAtEnd([&] {
+    CheckOne("send", tensors);
+    CheckRank("send", "dst", peer, size_);
+    Operands operands("send");
+    const axcclView_t view = operands.View(operands.Input(tensors[0]));
+    return Message("send", OpType::SEND, std::move(operands), {}, peer, tag, nullptr, [=](const Launch& with) {
+      return axcclSend(1, &view, peer, with.channel, &with.options, with.stream);
+    });
   });
 }
 
 AxcclBackend::WorkPtr AxcclBackend::recv(Tensors& tensors, int peer, int tag) {
-  CheckOne("recv", tensors);
-  CheckRank("recv", "src", peer, size_);
-  Operands operands("recv");
-  const axcclView_t view = operands.View(operands.Output(tensors[0]));
-  return Message(
-      "recv", OpType::RECV, std::move(operands), tensors, peer, tag, std::make_shared<int>(peer),
-      [=](const Launch& with) { return axcclRecv(1, &view, peer, with.channel, &with.options, with.stream); });
+  return ThrownAtEnd([&] {
+    CheckOne("recv", tensors);
+    CheckRank("recv", "src", peer, size_);
+    Operands operands("recv");
+    const axcclView_t view = operands.View(operands.Output(tensors[0]));
+    return Message(
+        "recv", OpType::RECV, std::move(operands), tensors, peer, tag, std::make_shared<int>(peer),
+        [=](const Launch& with) { return axcclRecv(1, &view, peer, with.channel, &with.options, with.stream); });
+  });
 }
 
 AxcclBackend::WorkPtr AxcclBackend::recvAnysource(Tensors& tensors, int tag) {
-  CheckOne("recv", tensors);
-  Operands operands("recv");
-  const axcclView_t view = operands.View(operands.Output(tensors[0]));
-  return Message("recv", OpType::RECVANYSOURCE, std::move(operands), tensors, AXCCL_ANY_SOURCE, tag,
-                 std::make_shared<int>(-1), [=](const Launch& with) {
-                   return axcclRecv(1, &view, AXCCL_ANY_SOURCE, with.channel, &with.options, with.stream);
-                 });
+  return ThrownAtEnd([&] {
+    CheckOne("recv", tensors);
+    Operands operands("recv");
+    const axcclView_t view = operands.View(operands.Output(tensors[0]));
+    return Message("recv", OpType::RECVANYSOURCE, std::move(operands), tensors, AXCCL_ANY_SOURCE, tag,
+                   std::make_shared<int>(-1), [=](const Launch& with) {
+                     return axcclRecv(1, &view, AXCCL_ANY_SOURCE, with.channel, &with.options, with.stream);
+                   });
+  });
 }
 
 }  // namespace axccl::torch

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -115,6 +116,8 @@ class AxcclBackend : public c10d::Backend {
   template <class Function>
   WorkPtr Message(const char* call, c10d::OpType type, Operands operands, Tensors outputs, int peer, int tag,
                   std::shared_ptr<int> source, const Function& launch);
+  template <class Function>
+  WorkPtr ThrownAtEnd(const Function& message);
   axcclStream_t StreamOf(int peer, bool sending, int tag);
   void CheckOpen(const char* call) const;
   WorkPtr Finished(const char* call, c10d::OpType type, axcclStream_t stream, Operands operands, Tensors outputs,
@@ -135,6 +138,7 @@ class AxcclBackend : public c10d::Backend {
     Operands operands{"coalesced calls"};
     Tensors outputs;
     std::vector<std::function<ncclResult_t()>> launches;
+    std::exception_ptr failure;  // of a message
   };
   bool coalescing_ = false;
   Coalesced coalesced_;
