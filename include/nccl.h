@@ -375,7 +375,7 @@ ncclResult_t ncclMemFree(void* ptr);
    on pages that peers map until it is deregistered or `comm` ends; do not free it before (docs/malloc.md). */
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
-/* Collective: makes buffers known to all ranks (docs/gpus.md); of host ranks, those of ncclMemAlloc. Since 2.27. */
+/* Collective: makes buffers, of host ranks those of ncclMemAlloc, known to all. winFlags: NCCL_WIN_*. Since 2.27. */
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
 /* This rank's buffer behind a window. Since 2.29. */

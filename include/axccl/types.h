@@ -58,7 +58,7 @@ extern "C" {
  * The operator must be associative and commutative except in group order (channels.h): the library chooses how it pairs
  * the ranks' elements, and how many of them one invocation gets. All ranks still get the same bits if the function is
  * pure. It runs on a thread of the library or on one that waits for its stream, for different operations at the same
- * time. It must not call this library, but for ncclCommAbort, throw, or wait for anything that other ranks do. */
+ * time. It must not call this library (but for ncclCommAbort), throw, or wait for anything that other ranks do. */
 typedef void (*axcclReduceFn_t)(void* accumulator, const void* operand, size_t count, void* context);
 
 /* *op = an operator that reduces elements of `datatype` with `fn`, on host devices. It serves on `comm` and its

@@ -56,9 +56,8 @@ AXCCL_API ncclResult_t pncclCommRegister(const ncclComm_t handle, void* buff, si
     AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
     AXCCL_RETURN_IF_ERROR(CheckBuffer(call, buff, size));
     if (out == nullptr) return InvalidArgument("%s: argument handle is NULL; pass where to put the handle", call);
-    *out = comm->AddRegion(buff, size, false);
-    return *out != nullptr ? Status()
-                           : MakeStatus(Code::kInvalidUsage, "%s: the communicator has ended meanwhile", call);
+    AXCCL_ASSIGN_OR_RETURN(*out, Prefixed(call, comm->AddRegion(buff, size, false)));
+    return Status();
   });
 }
 AXCCL_TWIN(CommRegister)

@@ -39,8 +39,9 @@ Status RegisterForKernels(const char* call, const std::shared_ptr<CommHandle>& c
 Status RegisterForHosts(const char* call, CommHandle* comm, void* buff, size_t size, ncclWindow_t* win) {
   if (size == 0) return InvalidArgument("%s: argument size is 0; pass a buffer of at least one byte", call);
   AXCCL_RETURN_IF_ERROR(Prefixed(call, comm->core()->device().CheckMemory(buff, size, "argument buff")));
-  *win = static_cast<ncclWindow_t>(comm->AddRegion(buff, size, true));
-  return *win != nullptr ? Status() : MakeStatus(Code::kInvalidUsage, "%s: the communicator has ended meanwhile", call);
+  AXCCL_ASSIGN_OR_RETURN(void* const handle, Prefixed(call, comm->AddRegion(buff, size, true)));
+  *win = static_cast<ncclWindow_t>(handle);
+  return Status();
 }
 
 Status Register(const char* call, ncclComm_t handle, void* buff, size_t size, ncclWindow_t* win, int flags) {

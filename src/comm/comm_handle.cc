@@ -248,7 +248,7 @@ bool CommHandle::FindReduction(int index, Reduction* reduction) const {
 
 bool CommHandle::InStep() { return device::host::Scheduler::Process().InStep(); }
 
-void* CommHandle::AddRegion(void* base, size_t bytes, bool window) {
+Result<void*> CommHandle::AddRegion(void* base, size_t bytes, bool window) {
   std::map<const void*, Region> fresh;  // allocated first: nothing may fail once the memory is registered
   Region& region = fresh[nullptr] = Region{base, bytes, window, 0};
   if (!window && phase() != Phase::kInitialising && core_ != nullptr) region.number = core_->Register(base, bytes);
@@ -257,7 +257,7 @@ void* CommHandle::AddRegion(void* base, size_t bytes, bool window) {
   if (closed_) {
     lock.unlock();
     if (node.mapped().number != 0) (void)core_->Deregister(base, bytes, node.mapped().number).ok();
-    return nullptr;
+    return MakeStatus(Code::kInvalidUsage, "the communicator has ended meanwhile");
   }
   void* const handle = RegionHandle(next_region_++);
   node.key() = handle;

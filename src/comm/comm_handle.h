@@ -89,9 +89,8 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
 
   // Registered buffers, and windows of host ranks: local bookkeeping, because every heap is mapped by all peers anyway,
   // and GPU memory at its first use. Peers release what is removed. Plain memory is on pages of the heap while it is
-  // registered.
-  // Returns null if the communicator has ended meanwhile.
-  void* AddRegion(void* base, size_t bytes, bool window);
+  // registered. Returns its handle, or an error if the communicator has ended meanwhile.
+  Result<void*> AddRegion(void* base, size_t bytes, bool window);
   // A window of all ranks on devices that make windows (window.h), in a call that has begun. `take` gets it, unless
   // there is an error. If the communicator does not block, returns kInProgress, and so does AsyncError until it is
   // done; then `take` has been called, or AsyncError returns the error until the next window is made.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -129,7 +130,7 @@ TEST(AfterAnAbort, APipelineFillsNothingWithZeros) {
   });
 }
 
-// Both ranks' calls fold on the threads that make them, which have the communicator in use.
+// Rank 0 calls last, so that it folds in the call, which has the communicator in use.
 struct Callback {
   ncclComm_t comm = nullptr;
   std::atomic<int>* inside = nullptr;  // null: aborts nothing
@@ -152,6 +153,7 @@ TEST_P(CallbackTest, MayAbort) {
     ncclComm_t comms[2];
     ASSERT_OK(ncclCommInitAll(comms, 2, nullptr));
     std::atomic<int> inside{0};
+    std::atomic<bool> called{false};  // by rank 1
     Callback callbacks[2];
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 2; ++rank) {
@@ -162,9 +164,12 @@ TEST_P(CallbackTest, MayAbort) {
         ncclRedOp_t op;
         ASSERT_OK(axcclRedOpCreateCallback(&op, Callback::Run, &callbacks[rank], ncclInt32, comms[rank]));
         std::vector<int> in(1024, 1), out(1024);
-        // The second one calls when the first one waits for it.
-        if (rank == 1) usleep(20'000);
+        if (rank == 0) called.wait(false);
         (void)ncclAllReduce(in.data(), out.data(), in.size(), ncclInt32, op, comms[rank], Cuda(stream));
+        if (rank == 1) {
+          called.store(true);
+          called.notify_all();
+        }
         (void)axcclStreamSynchronize(stream);
         if (rank >= aborting) {
           EXPECT_OK(ncclCommAbort(comms[rank]));

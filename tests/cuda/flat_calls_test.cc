@@ -47,9 +47,9 @@ void MakeAll(const MatrixGroup& group, const Clique& clique, DeviceRoom* room) {
       ASSERT_OK(one.call(in.view(), out.view())) << one.name;
       ASSERT_OK(harness::SynchronizeStream(clique.stream()));
       EXPECT_EQ(out.CountWrong(one.expected), 0) << one.name << ", salt " << salt;
-      uint64_t flagged = 1;
-      if (calls.size() > collectives && &one == &calls[collectives]) flagged = 2;
-      if (&one == &calls.back() && group.rank != 0 && group.rank + 1 != group.n) flagged = 2;
+      const bool passes_on = &one == &calls[collectives];
+      const bool permutes_both_ways = &one == &calls.back() && group.rank != 0 && group.rank + 1 != group.n;
+      const uint64_t flagged = passes_on || permutes_both_ways ? 2 : 1;
       EXPECT_EQ(CountFlagged(clique), before + flagged) << one.name << ", salt " << salt;
     }
   }

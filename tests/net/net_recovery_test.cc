@@ -49,6 +49,15 @@ void Abort(Clique* clique) {
   clique->ForgetComms();
 }
 
+// Makes the communicator, and stops that rank's process. Returns on all other ranks.
+void MeetAndStop(RankContext& context, Clique* clique, int stopped) {
+  ASSERT_TRUE(clique->Init(context));
+  if (context.rank() == stopped) PublishPid(context);
+  ASSERT_TRUE(context.Barrier());
+  if (context.rank() == stopped) context.Freeze();
+  AwaitState(context, context.Get(kPid), 'T');
+}
+
 // Linux gives up a connection whose peer leaves no room for longer than it waits for a machine that does not answer.
 // All other ranks of two hosts wait for those of the stopped process, and tell each other so by way of it.
 TEST(Stopped, ProcessIsNotDeadHoweverMuchItIsTold) {
@@ -92,12 +101,8 @@ TEST_P(RelayTest, AnAbortIsKnown) {
       2, 4,
       [=](const TestHosts&, RankContext& context) {
         Clique clique;
-        ASSERT_TRUE(clique.Init(context));
+        ASSERT_NO_FATAL_FAILURE(MeetAndStop(context, &clique, 2));
         const int rank = context.rank();
-        if (rank == 2) PublishPid(context);
-        ASSERT_TRUE(context.Barrier());
-        if (rank == 2) context.Freeze();
-        AwaitState(context, context.Get(kPid), 'T');
         if (rank == 3) {
           Abort(&clique);
           context.Set(kReady, 1);
@@ -123,12 +128,8 @@ TEST(Relays, ThatHangHoldUpNoRevoke) {
       2, 4,
       [](const TestHosts&, RankContext& context) {
         Clique clique;
-        ASSERT_TRUE(clique.Init(context));
+        ASSERT_NO_FATAL_FAILURE(MeetAndStop(context, &clique, 0));
         const int rank = context.rank();
-        if (rank == 0) PublishPid(context);
-        ASSERT_TRUE(context.Barrier());
-        if (rank == 0) context.Freeze();
-        AwaitState(context, context.Get(kPid), 'T');
         if (rank == 2) {
           context.Set(kReady, 1);
           EXPECT_NE(Receive(clique, 0), ncclSuccess);

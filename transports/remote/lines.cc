@@ -445,8 +445,10 @@ void Lines::Send(Line* line) {
   line->notices.erase(line->notices.begin(), next);
   if (line->unsent.empty() || !line->fd) return;
   const ssize_t sent = send(line->fd.get(), line->unsent.data(), line->unsent.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent > 0) line->unanswered = 0;
-  if (sent > 0) line->unsent.erase(line->unsent.begin(), line->unsent.begin() + sent);
+  if (sent > 0) {
+    line->unanswered = 0;
+    line->unsent.erase(line->unsent.begin(), line->unsent.begin() + sent);
+  }
   if (line->unsent.empty()) changed_.notify_all();
 }
 

@@ -38,7 +38,7 @@ void NextMate::Add(std::span<const ProcessId> mates) {
   for (const ProcessId& mate : refused) ended_(mate);
 }
 
-// One that cannot be reached otherwise does not share these sockets.
+// One that cannot be reached, but does not refuse, does not share these sockets.
 std::vector<NextMate::ProcessId> NextMate::Connect(Ring* ring) {
   std::vector<ProcessId> refused;
   while (!ring->empty()) {

@@ -185,10 +185,10 @@ void Reach::LoseRelay() {
 
 bool Reach::LookAtRelay() {
   ForgetPassed();
-  auto since = std::chrono::steady_clock::time_point::max();
-  if (!passed_.empty()) since = passed_.front().since;
-  if (IsStateMissing()) since = std::min(since, state_since_);
-  if (since == std::chrono::steady_clock::time_point::max()) return false;
+  const bool state_missing = IsStateMissing();
+  if (passed_.empty() && !state_missing) return false;
+  auto since = passed_.empty() ? state_since_ : passed_.front().since;
+  if (state_missing) since = std::min(since, state_since_);
   if (std::chrono::steady_clock::now() - since < remote::Lines::kRelayPatience) return true;
   StopRelaying();
   return false;

@@ -358,8 +358,8 @@ void Scheduler::WakeAttendant() {
   if (state == kAsleep || state == kDozing) WakeWord(&progress_wake_);
 }
 
-// If the progress thread stops attending meanwhile, it sees that there is work again before it sleeps.
-// It leaves work to threads that wait in here, which do not know of this.
+// The progress thread leaves work to threads that wait in here, so these are told. If it stops attending meanwhile, it
+// sees that there is work again before it sleeps.
 void Scheduler::LeaveToAttendant(Queue* queue) {
   if (helpers_.load(std::memory_order_seq_cst) != 0) return Notify();
   const int slot = attendant_.load(std::memory_order_seq_cst);

@@ -67,8 +67,8 @@ class CallLog {
   std::string TextOf(uint64_t sequence) const { return TextOf(members_.self(), sequence); }
   // The last call of a member on this channel, as far as this rank knows: "rank 2 last called ... (operation 9)".
   std::string LastCallOf(int position) const;
-  // "; not called by ranks 2, 3, or held up ...", as far as this rank knows; "" if all have. Those on
-  // other machines are named apart: they may have called it, and have nothing to send to this rank.
+  // "; not called by ranks 2, 3, or held up ...", as far as this rank knows; "" if all have. Those on other machines
+  // are named apart: they may have called it, and have nothing to send to this rank.
   std::string Absent(uint64_t sequence) const;
   // Whether the member has recorded that operation or a later one.
   bool HasRecorded(int position, uint64_t sequence) const;

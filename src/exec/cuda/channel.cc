@@ -354,10 +354,7 @@ Result<cuda::Task> CudaChannel::TaskOf(const Call& call, const Prepared& prepare
     MakeCudaViewTable(call, plan::Contract{call.kind, members_->size(), call.root}, members_->self(), table.memory);
     task.views = reinterpret_cast<const cuda::ViewTable*>(table.on_device);
     task.signature += call.views->Hash();
-    if (call.views->scale != 0) {
-      task.scaling = Scaling::kResult;
-      task.scalar = FactorOf(call.type, call.views->scale).u64;
-    }
+    ScaleResults(*call.views, call.type, &task.scaling, &task.scalar);
   }
   return task;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/sizes.h"
+#include "src/exec/cuda/views.h"
 
 namespace axccl::exec {
 namespace {
@@ -87,10 +88,7 @@ std::optional<Call> WithoutView(const Call& call) {
   Call flat = call;
   flat.permutes = false;
   flat.views = nullptr;
-  if (views->scale != 0) {
-    flat.scaling = Scaling::kResult;
-    flat.scalar_bytes = FactorOf(call.type, views->scale).u64;
-  }
+  ScaleResults(*views, call.type, &flat.scaling, &flat.scalar_bytes);
   return flat;
 }
 

@@ -213,20 +213,19 @@ CudaOrders::Capture* CudaOrders::FindCapture(Order* order, uint64_t id) {
 // That one or a new one, which becomes the last.
 Result<CudaOrders::Capture*> CudaOrders::CaptureFor(Order* order, uint64_t id) {
   std::vector<Capture>& all = order->captures;
-  if (Capture* const known = FindCapture(order, id); known != nullptr) {
-    std::rotate(all.begin() + (known - all.data()), all.begin() + (known - all.data()) + 1, all.end());
-    return &all.back();
+  const Capture* used = FindCapture(order, id);
+  if (used == nullptr) {
+    if (all.size() < kMostCaptures && (all.empty() || all.front().id != 0)) {
+      const Scope scope(*device_);
+      CUevent captured = nullptr;
+      AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventCreate(&captured, CU_EVENT_DISABLE_TIMING));
+      all.insert(all.begin(), {0, captured, nullptr});
+    }
+    all.front() = {id, all.front().captured, nullptr};
+    used = all.data();
   }
-  if (all.size() < kMostCaptures && (all.empty() || all.front().id != 0)) {
-    const Scope scope(*device_);
-    CUevent captured = nullptr;
-    AXCCL_RETURN_IF_CUDA_ERROR(Driver::Loaded().cuEventCreate(&captured, CU_EVENT_DISABLE_TIMING));
-    all.push_back({id, captured, nullptr});
-    return &all.back();
-  }
-  std::rotate(all.begin(), all.begin() + 1, all.end());
-  all.back().id = id;
-  all.back().recorded = nullptr;
+  const auto at = all.begin() + (used - all.data());
+  std::rotate(at, at + 1, all.end());
   return &all.back();
 }
 

@@ -47,6 +47,12 @@ Status CheckCudaViews(const Call& call, const Program& program) {
                     cuda::kMaxViewStrides / dims, dims);
 }
 
+void ScaleResults(const ViewList& views, DataType type, Scaling* scaling, uint64_t* scalar) {
+  if (views.scale == 0) return;
+  *scaling = Scaling::kResult;
+  *scalar = FactorOf(type, views.scale).u64;
+}
+
 size_t CudaViewTableBytes(const ViewList& views) {
   return sizeof(cuda::ViewTable) + views.operands.size() * sizeof(cuda::ViewOperand);
 }

@@ -15,6 +15,9 @@ bool CudaViewsFit(const ViewList& views, uint64_t bytes);
 // Returns an error if a step of the program has more strides than a block of the device has room for.
 Status CheckCudaViews(const Call& call, const Program& program);
 
+// If the results of a call of that type are scaled, says so as a task does.
+void ScaleResults(const ViewList& views, DataType type, Scaling* scaling, uint64_t* scalar);
+
 size_t CudaViewTableBytes(const ViewList& views);
 // Fills memory of that size with the table of an even call, for the rank at `position`. A barrier on views fills the
 // outputs with zeros.

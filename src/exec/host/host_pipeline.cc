@@ -177,7 +177,7 @@ bool HostPipeline::RunStart(Run* run) {
 
 bool HostPipeline::StartAtOnce(Stream* stream, std::unique_ptr<Run>* run) {
   Queue* const queue = device_->queue();
-  // Before that, because it may throw.
+  // What may throw is asked before the queue is entered.
   if (device::host::OtherNullStreamsHold(device_, stream) || !queue->TryEnterIdle()) return false;
   uint64_t order_ticket = 0, own_ticket = 0;
   if (!IssueIdle(stream, &order_ticket, &own_ticket)) return queue->Leave(), false;
