@@ -121,18 +121,10 @@ ncclResult_t WaitForId(void* what, double seconds) {
   }
 }
 
-ncclResult_t WaitForComm(void* what, double seconds) {
+ncclResult_t WaitWatching(void* what, double seconds) {
   const auto* const waiting = static_cast<const Waiting*>(what);
-  ncclResult_t state = ncclInProgress;
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   if (waiting->watch != nullptr) waiting->watch->Look(false);
-  while (Clock::now() < end) {
-    if (const ncclResult_t asked = ncclCommGetAsyncError(waiting->comm, &state); asked != ncclSuccess) return asked;
-    if (state != ncclInProgress) return state;
-    const timespec pause{0, 200'000};
-    nanosleep(&pause, nullptr);
-  }
-  return state;
+  return WaitForComm(waiting->comm, seconds);
 }
 
 [[noreturn]] void Late(const char* call, const char* who, const std::string& name, Milliseconds timeout) {
@@ -144,7 +136,7 @@ ncclComm_t MadeWatching(const char* call, ncclComm_t comm, const std::string& na
                         Watch* watch) {
   Group pending(comm);
   Waiting waiting{nullptr, watch, comm};
-  const ncclResult_t made = WaitLikePython(&pending, call, timeout, WaitForComm, &waiting);
+  const ncclResult_t made = WaitLikePython(&pending, call, timeout, WaitWatching, &waiting);
   if (made == ncclInProgress) Late(call, "not all ranks", name, timeout);
   // Another rank may have found it, and gone.
   if (made != ncclSuccess && watch != nullptr) watch->Look(true);

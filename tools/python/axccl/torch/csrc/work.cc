@@ -1,13 +1,13 @@
 #include "work.h"
 
 #include <Python.h>
+#include <time.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <string>
-#include <thread>
 
 #include "../../csrc/threads.h"
 
@@ -18,7 +18,6 @@ using Future = c10::ivalue::Future;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsBetweenLooks = 0.1;
-constexpr std::chrono::milliseconds kBetweenLooks{1};
 
 }  // namespace
 
@@ -56,7 +55,9 @@ ncclResult_t Group::Close(bool abort) {
   ncclResult_t error = ncclSuccess;
   if (!abort) {
     (void)ncclCommFinalize(comm_);
-    error = ErrorOnceFinalized();
+    do {
+      error = WaitForComm(comm_, kSecondsBetweenLooks);
+    } while (error == ncclInProgress);
   }
   const ncclResult_t result = abort ? ncclCommAbort(comm_) : ncclCommDestroy(comm_);
   {
@@ -68,16 +69,6 @@ ncclResult_t Group::Close(bool abort) {
   ended_.notify_all();
   for (const Retired& one : retired) (void)axcclEventDestroy(one.event);
   return result;
-}
-
-// The communicator does not block, so that it finalizes in the background.
-ncclResult_t Group::ErrorOnceFinalized() const {
-  for (;;) {
-    ncclResult_t state = ncclSuccess;
-    if (const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state); asked != ncclSuccess) return asked;
-    if (state != ncclInProgress) return state;
-    std::this_thread::sleep_for(kBetweenLooks);
-  }
 }
 
 bool Group::closed() const {
@@ -119,6 +110,18 @@ void Group::Retire(axcclEvent_t event, std::vector<at::Tensor> tensors, std::sha
     retired_.push_back({event, std::move(tensors), std::move(source)});
   }
   for (const Retired& one : done) (void)axcclEventDestroy(one.event);
+}
+
+ncclResult_t WaitForComm(ncclComm_t comm, double seconds) {
+  ncclResult_t state = ncclInProgress;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  while (Clock::now() < end) {
+    if (const ncclResult_t asked = ncclCommGetAsyncError(comm, &state); asked != ncclSuccess) return asked;
+    if (state != ncclInProgress) return state;
+    const timespec pause{0, 200'000};
+    nanosleep(&pause, nullptr);
+  }
+  return state;
 }
 
 ncclResult_t WaitLikePython(Group* group, const char* call, std::chrono::milliseconds limit,

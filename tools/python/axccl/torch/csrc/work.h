@@ -42,8 +42,6 @@ class Group {
     std::shared_ptr<int> source;
   };
 
-  ncclResult_t ErrorOnceFinalized() const;
-
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   const ncclComm_t comm_;
@@ -53,6 +51,10 @@ class Group {
   std::vector<Retired> retired_;
   std::vector<axcclStream_t> streams_;
 };
+
+// Waits until the communicator, which does not block, is no longer being made or finalized. Returns its error then;
+// ncclInProgress after so long.
+ncclResult_t WaitForComm(ncclComm_t comm, double seconds);
 
 // Waits like Python: looks for signals now and then, and throws what a handler raises, after the communicator has been
 // aborted (`group` is null where there is none yet). `wait(seconds)` returns ncclInProgress while it lasts. `limit`:
