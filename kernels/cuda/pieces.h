@@ -58,6 +58,8 @@ struct Pieces {
     return place + (uint64_t{where} << IsPacked(place));
   }
 
+  // Whether they are runs of words of 4 bytes, without a common alignment.
+  AXCCL_DEVICE bool InWords() const { return word == 4 && aligned == 0 && box == nullptr && kept == nullptr; }
   // The number of pieces that are not aligned, of at most 16 bytes; some may be empty.
   AXCCL_DEVICE uint32_t NumOthers() const {
     if (box != nullptr) return static_cast<uint32_t>(box->pieces) - aligned;

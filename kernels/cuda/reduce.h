@@ -16,28 +16,59 @@
 
 namespace axccl::kernels::cuda {
 
+// ---- where Reducer::AllTogether finds whole pieces ----
+
+// Of operands that are in one run of memory each, and have the same alignment.
+struct AlignedRun {
+  static AXCCL_DEVICE uint32_t Number(const Pieces& pieces) { return pieces.aligned; }
+  static AXCCL_DEVICE uint8_t* Address(const Pieces& pieces, uint32_t, uint8_t* place, uint32_t piece) {
+    return place + pieces.head + 16 * piece;
+  }
+  static AXCCL_DEVICE Raw Load(const uint8_t* p) { return LoadRaw(p); }
+  static AXCCL_DEVICE void Store(uint8_t* p, const Raw& raw) { StoreRaw(p, raw); }
+};
+
+struct AlignedBox : AlignedRun {
+  static AXCCL_DEVICE uint8_t* Address(const Pieces& pieces, uint32_t operand, uint8_t* place, uint32_t piece) {
+    return InShared(*pieces.box).Address(operand, place, piece);
+  }
+};
+
+// Of operands in one run of memory each, whose alignments differ, but are those of words of 4 bytes.
+struct RunOfWords {
+  static AXCCL_DEVICE uint32_t Number(const Pieces& pieces) { return pieces.bytes / 16; }
+  static AXCCL_DEVICE uint8_t* Address(const Pieces&, uint32_t, uint8_t* place, uint32_t piece) {
+    return place + 16 * piece;
+  }
+  static AXCCL_DEVICE Raw Load(const uint8_t* p) { return LoadWords(p, 4); }
+  static AXCCL_DEVICE void Store(uint8_t* p, const Raw& raw) { StoreWords(p, raw, 4); }
+};
+
+// ---- reducer ----
+
 template <class Format, class Op>
 struct Reducer {
   using F = Fold<Format, Op>;
-  // Aligned pieces that a thread processes together. More of them hide more of the latency of another device's memory.
+  // Whole pieces that a thread processes together. More of them hide more of the latency of another device's memory.
   // Operations on single bytes need the registers themselves.
   static constexpr uint32_t kTogether = Format::kBytes > 1 ? 2 : 1;
   // Sources of which a thread loads a piece before it combines them, if some are slots of rows.
   static constexpr uint32_t kAhead = 4;
   // With 16 lanes each, there are too few registers.
   static constexpr bool kPossible = Format::kLanes <= 8;
-  // Whether boxes and factors are for AllTogether, too: worth the code and registers for sums of floats.
+  // Whether boxes, words and factors are for AllTogether, too: worth the code and registers for sums of floats.
   static constexpr bool kFull = std::is_same_v<Op, Sum> && Format::kIsFloat && Format::kBytes > 1;
 
   const Move& move;
   const Pieces& pieces;
 
-  // Reduces all aligned pieces.
-  template <bool kBox>
+  // Reduces all pieces that `Where` finds.
+  template <class Where>
   AXCCL_DEVICE void AllTogether() const {
     const uint32_t step = NumThreads();
 #pragma unroll 1
-    for (uint32_t first = ThreadIndex(); first < pieces.aligned; first += kTogether * step) Together<kBox>(first, step);
+    for (uint32_t first = ThreadIndex(); first < Where::Number(pieces); first += kTogether * step)
+      Together<Where>(first, step);
   }
   // Whether the move is one of those that AllTogether can do.
   AXCCL_DEVICE bool CanTogether() const {
@@ -46,29 +77,29 @@ struct Reducer {
   }
   // While one source is combined, the next is being loaded. They take turns with two sets of registers: to move one set
   // to the other would wait for the loads.
-  template <bool kBox>
+  template <class Where>
   AXCCL_DEVICE void Together(uint32_t first, uint32_t step) const {
     Raw even[kTogether], odd[kTogether];
     F fold[kTogether];
     const uint32_t num_src = move.num_src;
-    LoadTogether<kBox>(0, first, step, even);
-    if (num_src > 1) LoadTogether<kBox>(1, first, step, odd);
+    LoadTogether<Where>(0, first, step, even);
+    if (num_src > 1) LoadTogether<Where>(1, first, step, odd);
     TakeTogether(0, even, true, fold);
 #pragma unroll 1
     for (uint32_t k = 1; k < num_src; k += 2) {
-      if (k + 1 < num_src) LoadTogether<kBox>(k + 1, first, step, even);
+      if (k + 1 < num_src) LoadTogether<Where>(k + 1, first, step, even);
       TakeTogether(k, odd, false, fold);
       if (k + 1 == num_src) break;
-      if (k + 2 < num_src) LoadTogether<kBox>(k + 2, first, step, odd);
+      if (k + 2 < num_src) LoadTogether<Where>(k + 2, first, step, odd);
       TakeTogether(k + 1, even, false, fold);
     }
 #pragma unroll
     for (uint32_t u = 0; u < kTogether; ++u) {
       const Raw result = kFull || Format::kIsFloat ? fold[u].Finish(move) : fold[u].Elements();
       const uint32_t piece = first + u * step;
-      if (piece >= pieces.aligned) continue;
+      if (piece >= Where::Number(pieces)) continue;
 #pragma unroll 1
-      for (uint32_t d = 0; d < move.num_dst; ++d) StoreRaw(Aligned<kBox>(d, move.place[d], piece), result);
+      for (uint32_t d = 0; d < move.num_dst; ++d) Where::Store(Where::Address(pieces, d, move.place[d], piece), result);
     }
   }
   AXCCL_DEVICE void TakeTogether(uint32_t k, const Raw* raw, bool first, F* fold) const {
@@ -81,19 +112,15 @@ struct Reducer {
       }
     }
   }
-  template <bool kBox>
+  template <class Where>
   AXCCL_DEVICE void LoadTogether(uint32_t k, uint32_t first, uint32_t step, Raw* raw) const {
 #pragma unroll
     for (uint32_t u = 0; u < kTogether; ++u) {
       const uint32_t piece = first + u * step;
       raw[u] = Raw{};
-      if (piece < pieces.aligned) raw[u] = LoadRaw(Aligned<kBox>(move.num_dst + k, move.src()[k], piece));
+      if (piece < Where::Number(pieces))
+        raw[u] = Where::Load(Where::Address(pieces, move.num_dst + k, move.src()[k], piece));
     }
-  }
-  template <bool kBox>
-  AXCCL_DEVICE uint8_t* Aligned(uint32_t operand, uint8_t* place, uint32_t piece) const {
-    if constexpr (kBox) return InShared(*pieces.box).Address(operand, place, piece);
-    return place + pieces.head + 16 * piece;
   }
 
   // Reduces one piece of any kind: the aligned ones come first, then the others.
@@ -197,14 +224,23 @@ AXCCL_DEVICE_CALL void ReduceAs(const Move& in_shared, Pieces pieces) {
     reducer.One(i);
   // Last, because registers hold little else meanwhile.
   if constexpr (Reducer<Format, Op>::kPossible) {
-    if (together && pieces.box == nullptr) reducer.template AllTogether<false>();
+    if (together && pieces.box == nullptr) reducer.template AllTogether<AlignedRun>();
   }
 }
 
 // Reduces the aligned pieces of a box. A function of its own, because it needs many registers.
 template <class Format, class Op>
 AXCCL_DEVICE_CALL void ReduceAlignedBox(const Move& in_shared, Pieces pieces) {
-  Reducer<Format, Op>{InShared(in_shared), pieces}.template AllTogether<true>();
+  Reducer<Format, Op>{InShared(in_shared), pieces}.template AllTogether<AlignedBox>();
+}
+
+// Reduces runs of words of 4 bytes whose alignments differ. With words of 2 there are too few registers to have many
+// loads in flight.
+template <class Format, class Op>
+AXCCL_DEVICE_CALL void ReduceWords(const Move& in_shared, Pieces pieces) {
+  const Reducer<Format, Op> reducer{InShared(in_shared), pieces};
+  if (ThreadIndex() == 0 && pieces.bytes % 16 != 0) reducer.One(pieces.bytes / 16);
+  reducer.template AllTogether<RunOfWords>();
 }
 
 // Reduces what is in slots of rows, or to them.
@@ -271,6 +307,7 @@ template <class Format>
 AXCCL_DEVICE void ReduceSum(const Move& move, const Pieces& pieces) {
   if constexpr (Reducer<Format, Sum>::kFull) {
     if (pieces.box != nullptr) ReduceAlignedBox<Format, Sum>(move, pieces);
+    if (pieces.InWords() && move.packing == Packing::kNone) return ReduceWords<Format, Sum>(move, pieces);
   }
   ReduceOf<Format, Sum>(move, pieces);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""in_flight.py NVCC CUBIN...: how many loads of 16 bytes a thread has in flight in the loops of the movers.
+"""in_flight.py NVCC CUBIN...: how many bytes a thread has in flight in the loops of the movers.
 
 A thread that waits for a load before it issues the next one reads another device's memory at a fraction of the link's speed,
 and the compiler decides where it waits: at the first instruction that names a register of the load. So this reads the machine
@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-LEAST = 4
+LEAST = 64  # bytes
 FORMATS = {
     "f32": "9InFloat32INS1_8Binary32EE",
     "f16": "9InFloat32INS1_8Binary16EE",
@@ -20,6 +20,7 @@ FORMATS = {
     "int32": "7IntegerIiE",
     "uint32": "7IntegerIjE",
 }
+IN_WORDS = ["f32", "f16", "bf16"]  # also for operands without a common alignment
 OPERATIONS = {"sum": "3Sum", "prod": "4Prod", "max": "3Max", "min": "3Min"}
 
 
@@ -47,49 +48,53 @@ def functions_of(nvdisasm, cubin):
     return functions
 
 
-def is_load(instruction):
-    return re.search(r"\bLDG\.E\.128\b", instruction) is not None
+def is_load(instruction, size):
+    width = {16: r"\.128", 4: r"(?!\.(?:64|128|U8|U16|S8|S16))"}[size]
+    return re.search(rf"\bLDG\.E{width}\b", instruction) is not None
 
 
 def registers_of(instruction):
     return {int(r) + high for r, wide in re.findall(r"\bR(\d+)(\.64)?", instruction) for high in range(2 if wide else 1)}
 
 
-def loop_of_loads(code):
-    """The instructions of the smallest loop with more than one load of 16 bytes."""
+def loop_of_loads(code, size):
+    """The instructions of the smallest loop that loads 32 bytes or more by loads of `size` bytes."""
     at = {label: i for i, (labels, _) in enumerate(code) for label in labels}
     loops = []
     for end, (_, instruction) in enumerate(code):
         branch = re.search(r"\bBRA\b.*`\((\.L_x_\d+)\)", instruction)
         begin = at.get(branch[1], end) if branch else end
         body = [instruction for _, instruction in code[begin:end]]
-        if sum(map(is_load, body)) > 1:
+        if size * sum(is_load(i, size) for i in body) >= 32:
             loops.append(body)
     return min(loops, key=len, default=[])
 
 
-def most_in_flight(body):
+def most_in_flight(body, size):
     most, loads = 0, []  # loads: the registers of each that is in flight
     for instruction in body * 2:
         used = registers_of(instruction)
-        if is_load(instruction):
+        if is_load(instruction, size):
             first, *address = (int(r) for r in re.findall(r"\bR(\d+)", instruction))
-            loaded = set(range(first, first + 4))
+            loaded = set(range(first, first + max(1, size // 4)))
             loads = [l for l in loads if not l & (loaded | set(address))] + [loaded]
-            most = max(most, len(loads))
+            most = max(most, size * len(loads))
         else:
             loads = [l for l in loads if not l & used]
     return most
 
 
 def movers_of(functions):
+    """(name, its code, bytes of its loads) of each."""
     for name, code in functions.items():
         if "12CopyElements" in name:
-            yield "copy", code
+            yield "copy", code, 16
         for format_name, of_format in FORMATS.items():
             for operation, of_operation in OPERATIONS.items():
                 if f"ReduceAsINS1_{of_format}ENS1_{of_operation}E" in name:
-                    yield f"{operation} of {format_name}", code
+                    yield f"{operation} of {format_name}", code, 16
+                if f"ReduceWordsINS1_{of_format}ENS1_{of_operation}E" in name:
+                    yield f"{operation} of {format_name} in words", code, 4
 
 
 def main():
@@ -100,14 +105,17 @@ def main():
         return 77
     failed = False
     for cubin in filter(os.path.exists, cubins):
-        found = {name: most_in_flight(loop_of_loads(code)) for name, code in movers_of(functions_of(nvdisasm, cubin))}
+        found = {name: most_in_flight(loop_of_loads(code, size), size)
+                 for name, code, size in movers_of(functions_of(nvdisasm, cubin))}
         print(f"{os.path.basename(cubin)}: " + ", ".join(f"{name} {most}" for name, most in sorted(found.items())))
         # Sums and products are those of unsigned integers.
-        missing = [n for n in ["copy"] + [f"{o} of {f}" for o in OPERATIONS for f in FORMATS] if n not in found]
+        wanted = ["copy"] + [f"{o} of {f}" for o in OPERATIONS for f in FORMATS]
+        wanted += [f"sum of {f} in words" for f in IN_WORDS]
+        missing = [n for n in wanted if n not in found]
         few = [name for name, most in found.items() if most < LEAST]
         if set(missing) - {"sum of int32", "prod of int32"} or few:
             failed = True
-            print(f"  not found: {missing}; fewer than {LEAST} loads in flight: {few}")
+            print(f"  not found: {missing}; fewer than {LEAST} bytes in flight: {few}")
     return 1 if failed or not cubins else 0
 
 
