@@ -18,12 +18,14 @@ class RankFailure {
   // `rank`: whose block has the header.
   RankFailure(int rank, exec::BlockHeader* header) : rank_(rank), header_(header) {}
 
-  bool failed() const { return failed_.load(std::memory_order_relaxed) || revoked(); }
+  // Sequentially consistent, as are failures and what a rank says of the steps that it is in: a step that begins sees
+  // the failure, or whoever waits for steps to end sees the step.
+  bool failed() const { return failed_.load(std::memory_order_seq_cst) || revoked(); }
   // ok when there is none.
   Status Get() const;
   bool revoked() const { return revoked_by() >= 0; }
   // The rank, as far as is known here; -1: none.
-  int revoked_by() const { return static_cast<int>(header_->revoked.load(std::memory_order_relaxed)) - 1; }
+  int revoked_by() const { return static_cast<int>(header_->revoked.load(std::memory_order_seq_cst)) - 1; }
   // Whether that is so, and Set has not been called.
   bool only_revoked() const { return revoked() && !failed_.load(std::memory_order_relaxed); }
   // Says so in the blocks of this rank and of all that it can address, and wakes them. `by`: the rank that has revoked
