@@ -136,9 +136,9 @@ Result<void*> Heap::Allocate(size_t bytes, size_t alignment, Pages pages) {
     return MakeStatus(Code::kInvalidArgument,
                       "allocating shared memory: alignment %zu is not a power of two up to 2 MiB", alignment);
   }
+  const size_t boundary = bytes > kHugeBytes - kPageBytes ? kHugeBytes : std::max(alignment, kPageBytes);
   if (bytes <= bytes_) {
     const size_t rounded = (std::max<size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
-    const size_t boundary = rounded >= kHugeBytes ? kHugeBytes : std::max(alignment, kPageBytes);
     std::set<uint64_t> huge;  // allocated first: nothing may fail once the range is taken
     if (pages == Pages::kHuge && rounded >= kHugeBytes) huge.insert(0);
     std::lock_guard lock(mutex_);
@@ -161,12 +161,12 @@ Result<void*> Heap::Allocate(size_t bytes, size_t alignment, Pages pages) {
     }
   }
   std::lock_guard lock(mutex_);
-  return MakeStatus(
-      Code::kSystemError,
-      "allocating shared memory: need %zu bytes, the longest free range of the heap has %llu (heap %zu, in use "
-      "%llu); raise AXCCL_HEAP_BYTES",
-      bytes, static_cast<unsigned long long>(free_.Largest()), bytes_,
-      static_cast<unsigned long long>(allocated_bytes()));
+  return MakeStatus(Code::kSystemError,
+                    "allocating shared memory: need %zu bytes at a boundary of %zu, the longest free range of the heap "
+                    "has %llu (heap "
+                    "%zu, in use %llu); raise AXCCL_HEAP_BYTES",
+                    bytes, boundary, static_cast<unsigned long long>(free_.Largest()), bytes_,
+                    static_cast<unsigned long long>(allocated_bytes()));
 }
 
 Status Heap::Free(void* p) {
