@@ -443,6 +443,15 @@ def test_interrupt(rank, ranks):
         assert time.monotonic() - start < 3
         raises(dist.DistBackendError, ["aborted"], dist.all_reduce, torch.ones(2), group=group)
     dist.barrier()
+    group = dist.new_group(list(range(ranks)))
+    if rank == 0:
+        work = dist.irecv(torch.zeros(2), 1, group=group)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        start = time.monotonic()
+        raises(KeyboardInterrupt, [], dist.destroy_process_group, group)
+        assert time.monotonic() - start < 3
+        raises(dist.DistBackendError, ["abort"], work.wait)
+    dist.barrier()
 
 
 def test_abort(rank, ranks):

@@ -68,12 +68,9 @@ AxcclBackend::AxcclBackend(ncclComm_t comm, int rank, int size, Milliseconds tim
   stream_ = group_->AddStream("init");
 }
 
-AxcclBackend::~AxcclBackend() { shutdown(); }
+AxcclBackend::~AxcclBackend() { (void)group_->Close(false); }
 
-void AxcclBackend::shutdown() {
-  if (group_ == nullptr) return;
-  (void)group_->Close(false);
-}
+void AxcclBackend::shutdown() { (void)group_->Close(false, true); }
 
 void AxcclBackend::abort() { (void)group_->Close(true); }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <optional>
 #include <string>
 
 #include "../../csrc/threads.h"
@@ -18,6 +19,13 @@ using Future = c10::ivalue::Future;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsBetweenLooks = 0.1;
+
+// What the handler of a signal raises, if one has come.
+std::optional<pybind11::error_already_set> RaisedBySignal() {
+  const pybind11::gil_scoped_acquire locked;
+  if (PyErr_CheckSignals() == 0) return std::nullopt;
+  return pybind11::error_already_set();
+}
 
 }  // namespace
 
@@ -35,7 +43,8 @@ axcclStream_t Group::AddStream(const char* call) {
   return streams_.emplace_back(stream);
 }
 
-ncclResult_t Group::Close(bool abort) {
+ncclResult_t Group::Close(bool abort, bool like_python) {
+  std::optional<pybind11::error_already_set> raised;
   std::vector<Retired> retired;  // tensors are dropped without the lock: that may need Python's
   {
     std::unique_lock lock(mutex_);
@@ -55,9 +64,12 @@ ncclResult_t Group::Close(bool abort) {
   ncclResult_t error = ncclSuccess;
   if (!abort) {
     (void)ncclCommFinalize(comm_);
-    do {
-      error = WaitForComm(comm_, kSecondsBetweenLooks);
-    } while (error == ncclInProgress);
+    while ((error = WaitForComm(comm_, kSecondsBetweenLooks)) == ncclInProgress) {
+      if (!like_python || !(raised = RaisedBySignal())) continue;
+      std::lock_guard lock(mutex_);
+      abort = aborted_ = true;
+      break;
+    }
   }
   const ncclResult_t result = abort ? ncclCommAbort(comm_) : ncclCommDestroy(comm_);
   {
@@ -68,6 +80,7 @@ ncclResult_t Group::Close(bool abort) {
   }
   ended_.notify_all();
   for (const Retired& one : retired) (void)axcclEventDestroy(one.event);
+  if (raised) throw *raised;
   return result;
 }
 
@@ -133,15 +146,11 @@ ncclResult_t WaitLikePython(Group* group, const char* call, std::chrono::millise
     const ncclResult_t result = wait(what, std::clamp(left, 0.0, kSecondsBetweenLooks));
     if (result != ncclInProgress) return result;
     if (limited && Clock::now() >= end) return result;
-    const pybind11::gil_scoped_acquire locked;
-    if (PyErr_CheckSignals() == 0) continue;
-    const pybind11::error_already_set raised;
-    {
-      // What the call reads and writes may go away now.
-      const pybind11::gil_scoped_release unlocked;
-      if (group != nullptr) (void)group->Close(true);
-    }
-    throw raised;
+    const std::optional<pybind11::error_already_set> raised = RaisedBySignal();
+    if (!raised) continue;
+    // What the call reads and writes may go away now.
+    if (group != nullptr) (void)group->Close(true);
+    throw *raised;
   }
 }
 

@@ -23,8 +23,9 @@ class Group {
   // A stream of this group, which lives as long: works may outlive the backend.
   axcclStream_t AddStream(const char* call);
   // Ends the communicator, and returns when it has ended: after its work is done, or by an abort, which also ends a
-  // close in another thread that waits. Returns the first error.
-  ncclResult_t Close(bool abort);
+  // close in another thread that waits. Returns the first error. `like_python`: it looks for signals while it waits,
+  // and throws what a handler raises, after an abort.
+  ncclResult_t Close(bool abort, bool like_python = false);
   bool closed() const;
   bool aborted() const;
   // The communicator's error, or what it was when it was closed.
