@@ -16,11 +16,13 @@ Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes);
 // Returns the first line, or an empty string when the file is empty or cannot be read, as is so for some files of /sys.
 std::string FirstLine(const std::string& path);
 
-// Replaces the content of the file at `path`, which may also be no regular file (/dev/stdout).
+// Replaces the content of the file at `path`, for what a user names: it may be a link or no regular file (/dev/stdout),
+// and its folder must exist.
 Status WriteWholeFile(const std::string& path, std::string_view text);
 
-// Replaces a file completely or not at all, so processes may race and the last one's version stays. The text is first
-// written to a file beside it under a unique name, which is then renamed. Creates missing parent folders.
+// Replaces a cache completely or not at all, so processes may race and the last one's version stays. The text is first
+// written to a file beside it under a unique name, which is then renamed; only its owner may read it. Creates missing
+// parent folders.
 Status ReplaceFile(const std::string& path, std::string_view text);
 
 // Creates the folder and its missing parents with these permissions. Returns the last failure. A failure need not

@@ -1,5 +1,7 @@
 // The program axccl-program as a user runs it: output, errors and exit status. AXCCL_PROGRAM is its path.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -412,6 +414,41 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
     const Outcome o = RunProgram(c.arguments);
     EXPECT_EQ(o.exit, c.exit) << c.arguments;
     EXPECT_NE(o.text.find(c.text), std::string::npos) << c.arguments << ": " << o.text;
+  }
+}
+
+// What a user names stays what it is: a link, its target's permissions, a device. New files have those of the umask.
+TEST_F(CommandTest, WritesIntoWhatTheOptionsForOutputsName) {
+  const std::string sum = Write("sum.axp", kSum), mlp = Path("mlp.axp");
+  ASSERT_EQ(RunProgram("make mlp > " + mlp).exit, 0);
+  for (const std::string& command :
+       {"simulate " + sum + " --trace ", "simulate " + sum + " --svg ", "run " + sum + " --trace ",
+        "run " + sum + " --outputs ", "search " + mlp + " --devices 2 --emit ",
+        "search " + mlp + " --devices 2 --svg "}) {
+    SCOPED_TRACE(command);
+    const harness::Folder folder;
+    const std::string target = folder.Path("target"), link = folder.Path("link"), fresh = folder.Path("fresh");
+    std::ofstream(target) << "old";
+    ASSERT_EQ(chmod(target.c_str(), 0640), 0);
+    ASSERT_EQ(symlink("target", link.c_str()), 0);
+    EXPECT_EQ(RunProgram(command + link).exit, 0);
+    struct stat facts;
+    ASSERT_EQ(lstat(link.c_str(), &facts), 0);
+    EXPECT_TRUE(S_ISLNK(facts.st_mode));
+    ASSERT_EQ(stat(target.c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_mode & 0777, 0640u);
+    EXPECT_GT(harness::Contents(target).size(), 50u);
+    EXPECT_EQ(harness::RunCommand("umask 027; " + std::string(AXCCL_PROGRAM) + " " + command + fresh).exit, 0);
+    ASSERT_EQ(stat(fresh.c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_mode & 0777, 0640u);
+    const Outcome nowhere = RunProgram(command + folder.Path("none/file"));
+    EXPECT_EQ(nowhere.exit, 2);
+    EXPECT_NE(nowhere.text.find("to write: No such file"), std::string::npos) << nowhere.text;
+    EXPECT_NE(lstat(folder.Path("none").c_str(), &facts), 0);
+    if (command.find("--outputs") != std::string::npos) continue;  // writes a second file, beside the named one
+    const Outcome full = RunProgram(command + "/dev/full");
+    EXPECT_EQ(full.exit, 2);
+    EXPECT_NE(full.text.find("write(/dev/full): No space left"), std::string::npos) << full.text;
   }
 }
 

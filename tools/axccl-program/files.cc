@@ -124,8 +124,8 @@ Status WriteTensors(const std::string& file, const TensorFile& tensors) {
   facts["data"] = data_file.substr(FolderOf(file).size());
   AXCCL_RETURN_IF_ERROR(AppendValues(tensors.inputs, "inputs", &facts["inputs"], &data));
   AXCCL_RETURN_IF_ERROR(AppendValues(tensors.outputs, "outputs", &facts["outputs"], &data));
-  AXCCL_RETURN_IF_ERROR(ReplaceFile(data_file, data));
-  return ReplaceFile(file, facts.dump(1) + "\n");
+  AXCCL_RETURN_IF_ERROR(WriteWholeFile(data_file, data));
+  return WriteWholeFile(file, facts.dump(1) + "\n");
 }
 
 }  // namespace axccl::tools

@@ -227,7 +227,7 @@ int ExecuteAndReport(const Options& o, const Job& job, const Program& program) {
   if (!outputs.ok()) return Complain(outputs.status(), kWrong);
   if (PrintReport(o, job, report) != kRight) return kBadUse;
   if (!o.trace.empty()) {
-    const Status written = ReplaceFile(o.trace, TraceOf(report.events));
+    const Status written = WriteWholeFile(o.trace, TraceOf(report.events));
     if (!written.ok()) return Complain(written, kBadUse);
   }
   tensors.outputs = std::move(outputs.value());
@@ -257,11 +257,11 @@ int SimulateAndReport(const Options& o, const Program& program) {
       program::Simulate(program, model.value().get(), {o.trips, o.branch, !o.trace.empty() || !o.svg.empty()});
   if (!simulation.ok()) return Complain(simulation.status(), kWrong);
   if (!o.trace.empty()) {
-    const Status written = ReplaceFile(o.trace, TraceOf(simulation.value().events));
+    const Status written = WriteWholeFile(o.trace, TraceOf(simulation.value().events));
     if (!written.ok()) return Complain(written, kBadUse);
   }
   if (!o.svg.empty()) {
-    const Status written = ReplaceFile(o.svg, DrawingOf(program, simulation.value()));
+    const Status written = WriteWholeFile(o.svg, DrawingOf(program, simulation.value()));
     if (!written.ok()) return Complain(written, kBadUse);
   }
   return PrintAll(ReportOf(program, simulation.value()));

@@ -164,7 +164,7 @@ struct FastestFiles {
 };
 
 Status WriteFile(const std::string& file, const std::string& text) {
-  const Status written = ReplaceFile(file, text);
+  const Status written = WriteWholeFile(file, text);
   return written.ok() ? written : WrongUse(std::string(written.message()));
 }
 
