@@ -39,16 +39,18 @@ function(axccl_static_library target)
   set(joined ${CMAKE_BINARY_DIR}/CMakeFiles/axccl_joined.o)
   set(library ${CMAKE_BINARY_DIR}/libaxccl.a)
   # Groups that linkers drop as duplicates are dissolved: the names that they go by become local. objcopy leaves names
-  # that are unique in a process (of static variables in inline functions) as they are, unless they are made weak first.
+  # that are unique in a process (of static variables in inline functions; nm: u) as they are, unless they are made weak
+  # first. Undefined names stay strong, because a linker takes no member out of an archive for a weak one.
   add_custom_command(OUTPUT ${library} DEPENDS $<TARGET_OBJECTS:${target}> ${archives} VERBATIM COMMAND_EXPAND_LISTS
     COMMAND ${CMAKE_CXX_COMPILER} -r -nostdlib -Wl,--force-group-allocation -o ${joined} $<TARGET_OBJECTS:${target}>
       -Wl,--start-group ${files} -Wl,--end-group
-    COMMAND ${CMAKE_OBJCOPY} --wildcard --weaken-symbol=_Z* ${joined}
+    COMMAND sh -c "\"$1\" --defined-only \"$2\" | sed -n 's/.* u //p' >\"$2.unique\"" sh ${CMAKE_NM} ${joined}
+    COMMAND ${CMAKE_OBJCOPY} --weaken-symbols=${joined}.unique ${joined}
     COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=nccl* --keep-global-symbol=pnccl*
       --keep-global-symbol=axccl* ${joined}
     COMMAND ${CMAKE_COMMAND} -E rm -f ${library}
     COMMAND ${CMAKE_AR} rcs ${library} ${joined}
-    COMMAND ${CMAKE_COMMAND} -E rm -f ${joined}
+    COMMAND ${CMAKE_COMMAND} -E rm -f ${joined} ${joined}.unique
     COMMENT "Joining libaxccl.a")
   add_custom_target(axccl_static ALL DEPENDS ${library})
   install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)

@@ -156,4 +156,8 @@ foreach(language c cc)
   run(${compiler} ${SOURCE_DIR}/consumer/main.${language} -o ${WORK_DIR}/static_${language} ${flags})
   check_program(${WORK_DIR}/static_${language} static)
 endforeach()
+# With the C++ library as an archive, too, whose members the linker must take for what AxCCL calls.
+list(REMOVE_ITEM flags -lstdc++)
+run(${CXX} ${SOURCE_DIR}/consumer/main.cc -o ${WORK_DIR}/static_both -static-libstdc++ -static-libgcc ${flags})
+check_program(${WORK_DIR}/static_both static)
 file(REMOVE_RECURSE ${WORK_DIR})

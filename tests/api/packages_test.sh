@@ -39,6 +39,8 @@ inside 'gcc main.c -o c $(pkg-config --cflags --libs axccl); ./c'
 inside 'g++ main.cc -o cc $(pkg-config --cflags --libs axccl); ./cc'
 inside 'gcc main.c -o static -Wl,-Bstatic $(pkg-config --cflags --libs axccl) -Wl,-Bdynamic \
   $(pkg-config --static --libs-only-l axccl | sed s/-laxccl//); ./static; ! ldd static | grep axccl'
+inside 'g++ main.cc -o both -static-libstdc++ -static-libgcc $(pkg-config --cflags axccl) -Wl,-Bstatic -laxccl -Wl,-Bdynamic \
+  $(pkg-config --static --libs-only-l axccl | sed "s/-laxccl//; s/-lstdc++//"); ./both; ! ldd both | grep -E "axccl|stdc"'
 inside 'D=/usr/lib/axccl/dropin; gcc soname_main.c -o nccl -I$D/include -L$D -lnccl -ldl
   LD_LIBRARY_PATH=$D ./nccl ours /usr/lib/libaxccl.so.0'
 inside 'gcc count_gpus.c -o gpus -ldl; test "$(softgpu run --devices 3 ./gpus)" = "3 GPUs"'
