@@ -6,7 +6,6 @@
 // that ends a round.
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,10 +17,10 @@
 
 #include "axccl/axccl.h"
 #include "perf/common/calls.h"
+#include "perf/common/json_file.h"
 #include "perf/common/launch.h"
 #include "perf/common/median.h"
 #include "perf/common/options.h"
-#include "src/base/json.h"
 #include "src/base/processors.h"
 
 namespace axccl::perf {
@@ -158,9 +157,8 @@ class Beside {
 };
 
 void WriteJson(const Options& options, double share, const std::vector<Row>& rows) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(options.json_path.c_str(), "wx"), &std::fclose);
-  if (!file) Fail(kExitUsage, "option -J: cannot create %s: %s", options.json_path.c_str(), std::strerror(errno));
-  JsonWriter json(file.get());
+  const std::unique_ptr<JsonFile> file = CreateJsonFile(options.json_path);
+  JsonWriter& json = *file->json();
   json.BeginObject();
   json.Key("ranks").Int(options.ranks);
   json.Key("comms").Int(options.threads);
@@ -175,7 +173,6 @@ void WriteJson(const Options& options, double share, const std::vector<Row>& row
     json.EndList();
     json.EndObject();
   }
-  json.CloseTo(0);
 }
 
 int BesideMain(int argc, char** argv) {

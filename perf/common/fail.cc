@@ -12,6 +12,7 @@
 
 #include "src/base/command_line.h"
 #include "src/base/format.h"
+#include "src/base/standard_output.h"
 
 namespace axccl::perf {
 namespace {
@@ -26,6 +27,7 @@ std::atomic<bool> g_failing{false};
 void BeginProgram(int argc, char** argv) {
   const char* slash = std::strrchr(argv[0], '/');
   g_program = slash ? slash + 1 : argv[0];
+  ExpectOutputAtExit(g_program, kExitFailed);
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--version") != 0) continue;
     std::fputs(command_line::VersionText(g_program).c_str(), stdout);

@@ -18,8 +18,8 @@ inline constexpr int kExitTimeout = 3;
 // Another rank failed first and has reported why; a launcher prefers any other status as the cause.
 inline constexpr int kExitPeerFailed = 4;
 
-// Remembers the base name of argv[0] for messages and reports. Ends the program if it was asked for its version. Call
-// once, before threads exist.
+// Remembers the base name of argv[0] for messages and reports. Ends the program if it was asked for its version. From
+// here on, a program whose output is lost fails (src/base/standard_output.h). Call once, before threads exist.
 void BeginProgram(int argc, char** argv);
 const std::string& ProgramName();
 

@@ -181,7 +181,7 @@ int PerfMain(const Collective& collective, int argc, char** argv) {
   run.world = OrUsage(EnterWorld(run.options));
   OnFail([&run](const std::string& message) {
     if (run.world.page) run.world.page->Abort(message);
-    if (run.report) run.report->CloseJson(message);
+    if (run.report) (void)run.report->CloseJson(message);
   });
   FormGroup(&run);
   TakeSizeFromShapes(&run);

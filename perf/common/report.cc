@@ -94,14 +94,15 @@ std::string FixedWidth(double value, int width) {
 }
 
 Report::Report(const Options& options, int argc, char** argv, int library_version)
-    : options_(options), library_version_(library_version), file_(nullptr, &std::fclose) {
+    : options_(options), library_version_(library_version) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   if (options.json_path.empty()) return;
   std::string name;
-  file_.reset(CreateNew(options.json_path, &name));
-  if (!file_) Fail(kExitUsage, "option -J: cannot create %s: %s", name.c_str(), std::strerror(errno));
+  FILE* const opened = CreateNew(options.json_path, &name);
+  if (opened == nullptr) Fail(kExitUsage, "option -J: cannot create %s: %s", name.c_str(), std::strerror(errno));
   std::printf("# Writing JSON output to %s\n", name.c_str());
-  json_ = std::make_unique<JsonWriter>(file_.get());
+  file_ = std::make_unique<JsonFile>(opened, name);
+  json_ = file_->json();
   json_->BeginObject();
   json_->Key("version").Int(kJsonVersion);
   json_->Key("start_time").String(TimeText());
@@ -296,10 +297,10 @@ void Report::Iterations(bool out_of_place, const IterationReport& report) {
   json_->Key("stdev_us").Double(s.deviation * 1e6);
   json_->Key("cv_pct").Double(variation);
   json_->Key("times_us");
-  MicrosecondList(json_.get(), report.seconds);
+  MicrosecondList(json_, report.seconds);
   if (!report.process_rows.empty()) {
     json_->Key("per_process_max_times_us").BeginList();
-    for (const auto& row : report.process_rows) MicrosecondList(json_.get(), row);
+    for (const auto& row : report.process_rows) MicrosecondList(json_, row);
     json_->EndList();
   }
   json_->EndObject();
@@ -312,7 +313,7 @@ void Report::EndRow() {
   json_->Key("actual_iterations").Int(options_.iterations);
   json_->Key("experiment_name").String("");
   json_->EndObject();
-  std::fflush(file_.get());
+  file_->Flush();
 }
 
 void Report::Footer(int failed_checks, double average_bus_bw, double min_bandwidth) {
@@ -352,21 +353,21 @@ void Report::End(const std::string& last_error) {
   std::printf("#\n");
   std::printf("%s%s\n", last_error.empty() ? "" : "# error: ", last_error.c_str());
   std::fflush(stdout);
-  CloseJson(last_error);
+  const Status closed = CloseJson(last_error);
+  if (!closed.ok()) Fail(kExitFailed, "%s", std::string(closed.message()).c_str());
 }
 
-void Report::CloseJson(const std::string& error) {
+Status Report::CloseJson(const std::string& error) {
   std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || !json_) return;
+  if (!lock.owns_lock() || json_ == nullptr) return Status();
   // A failing run leaves lists and objects open: end them down to the outermost before adding to it.
   json_->CloseTo(1);
   json_->Key("errors").BeginList();
   if (!error.empty()) json_->String(error);
   json_->EndList();
   json_->Key("end_time").String(TimeText());
-  json_->CloseTo(0);
-  json_.reset();
-  file_.reset();
+  json_ = nullptr;
+  return file_->Close();
 }
 
 }  // namespace axccl::perf

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "perf/common/json_file.h"
 #include "perf/common/options.h"
-#include "src/base/json.h"
 
 namespace axccl::perf {
 
@@ -72,8 +72,8 @@ class Report {
   void Memory(const MemoryReport& memory);
   void End(const std::string& last_error);
   // Ends the JSON file at its current position, with `error` (if not empty) as its list of errors. Does nothing while
-  // another thread is writing to it.
-  void CloseJson(const std::string& error);
+  // another thread is writing to it. An error if the file does not hold all of it.
+  Status CloseJson(const std::string& error);
 
  private:
   void Config();
@@ -84,8 +84,8 @@ class Report {
   int library_version_;
   std::string row_;
   std::mutex mutex_;  // of the JSON file, once other threads can fail
-  std::unique_ptr<FILE, int (*)(FILE*)> file_;
-  std::unique_ptr<JsonWriter> json_;
+  std::unique_ptr<JsonFile> file_;
+  JsonWriter* json_ = nullptr;  // of the file, while it is open
 };
 
 }  // namespace axccl::perf

@@ -1,7 +1,6 @@
 #include "perf/common/yardstick.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -66,16 +65,15 @@ std::vector<YardstickSize> SizesOf(const YardstickTask& task, int ranks) {
 }
 
 YardstickReport::YardstickReport(const YardstickTask& task, int ranks, int argc, char** argv)
-    : task_(task), ranks_(ranks), file_(nullptr, &std::fclose) {
+    : task_(task), ranks_(ranks) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::printf("# %s %s, %d ranks, float sum, %d iterations\n", ProgramName().c_str(), task.rule->name, ranks,
               task.options.iterations);
   std::printf("#%11s  %12s  %10s  %10s  %8s  %8s  how\n", "size (B)", "count", "mean (us)", "median", "algbw", "busbw");
   const std::string& path = task.options.json_path;
   if (path.empty()) return;
-  file_.reset(std::fopen(path.c_str(), "wx"));
-  if (!file_) Fail(kExitUsage, "option -J: cannot create %s: %s", path.c_str(), std::strerror(errno));
-  json_ = std::make_unique<JsonWriter>(file_.get());
+  file_ = CreateJsonFile(path);
+  json_ = file_->json();
   json_->BeginObject();
   json_->Key("tool").String(ProgramName());
   json_->Key("collective").String(task.rule->name);
@@ -104,11 +102,7 @@ void YardstickReport::Row(const YardstickSize& size, double mean, double median,
   json_->EndObject();
   if (!note.empty()) json_->Key("how").String(note);
   json_->EndObject();
-  std::fflush(file_.get());
-}
-
-YardstickReport::~YardstickReport() {
-  if (json_) json_->CloseTo(0);
+  file_->Flush();
 }
 
 }  // namespace axccl::perf

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "perf/common/collective_rules.h"
+#include "perf/common/json_file.h"
 #include "perf/common/options.h"
-#include "src/base/json.h"
 
 namespace axccl::perf {
 
@@ -37,15 +37,12 @@ class YardstickReport {
   YardstickReport(const YardstickTask& task, int ranks, int argc, char** argv);
   // Seconds per operation; `note` says how it was done ("" leaves it out).
   void Row(const YardstickSize& size, double mean, double median, const std::string& note);
-  ~YardstickReport();
-  YardstickReport(const YardstickReport&) = delete;
-  YardstickReport& operator=(const YardstickReport&) = delete;
 
  private:
   YardstickTask task_;
   int ranks_;
-  std::unique_ptr<FILE, int (*)(FILE*)> file_;
-  std::unique_ptr<JsonWriter> json_;
+  std::unique_ptr<JsonFile> file_;
+  JsonWriter* json_ = nullptr;  // of the file
 };
 
 }  // namespace axccl::perf

@@ -7,7 +7,6 @@
 // data is checked.
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,10 +17,10 @@
 #include <vector>
 
 #include "perf/common/calls.h"
+#include "perf/common/json_file.h"
 #include "perf/common/median.h"
 #include "perf/common/options.h"
 #include "perf/common/place.h"
-#include "src/base/json.h"
 
 namespace axccl::perf {
 namespace {
@@ -157,9 +156,8 @@ struct Row {
 };
 
 void WriteJson(const Options& options, const char* where, const std::vector<Row>& rows) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(options.json_path.c_str(), "wx"), &std::fclose);
-  if (!file) Fail(kExitUsage, "option -J: cannot create %s: %s", options.json_path.c_str(), std::strerror(errno));
-  JsonWriter json(file.get());
+  const std::unique_ptr<JsonFile> file = CreateJsonFile(options.json_path);
+  JsonWriter& json = *file->json();
   json.BeginObject();
   json.Key("ranks").Int(options.ranks_per_thread);
   json.Key("where").String(where);
@@ -171,7 +169,6 @@ void WriteJson(const Options& options, const char* where, const std::vector<Row>
     json.Key("median_us").Double(row.seconds * 1e6);
     json.EndObject();
   }
-  json.CloseTo(0);
 }
 
 int EnqueueMain(int argc, char** argv) {

@@ -9,16 +9,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "perf/common/fail.h"
+#include "perf/common/json_file.h"
 #include "perf/common/launch.h"
 #include "perf/common/types.h"
 #include "perf/loops/cases.h"
-#include "src/base/json.h"
 
 namespace axccl::perf {
 namespace {
@@ -83,26 +82,18 @@ Task Parse(int argc, char** argv) {
 // The table and the JSON of the process that reports.
 class Table {
  public:
-  Table(const Task& task, int ranks) : file_(nullptr, &std::fclose) {
+  Table(const Task& task, int ranks) {
     std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
     std::printf("# %s, %d ranks, %s, medians of %d rounds\n", ProgramName().c_str(), ranks,
                 DataTypeName(task.options.type), std::max(task.options.cycles, 1));
     if (task.options.json_path.empty()) return;
-    file_.reset(std::fopen(task.options.json_path.c_str(), "wx"));
-    if (!file_) {
-      Fail(kExitUsage, "option -J: cannot create %s: %s", task.options.json_path.c_str(), std::strerror(errno));
-    }
-    json_ = std::make_unique<JsonWriter>(file_.get());
+    file_ = CreateJsonFile(task.options.json_path);
+    json_ = file_->json();
     json_->BeginObject();
     json_->Key("ranks").Int(ranks);
     json_->Key("type").String(DataTypeName(task.options.type));
     json_->Key("results").BeginList();
   }
-  ~Table() {
-    if (json_) json_->CloseTo(0);
-  }
-  Table(const Table&) = delete;
-  Table& operator=(const Table&) = delete;
 
   void Row(const Case& c, const std::vector<double>& seconds) {
     std::printf("%s\n", c.title.c_str());
@@ -126,12 +117,12 @@ class Table {
     if (!json_) return;
     json_->EndList();
     json_->EndObject();
-    std::fflush(file_.get());
+    file_->Flush();
   }
 
  private:
-  std::unique_ptr<FILE, int (*)(FILE*)> file_;
-  std::unique_ptr<JsonWriter> json_;
+  std::unique_ptr<JsonFile> file_;
+  JsonWriter* json_ = nullptr;  // of the file
 };
 
 int StridedMain(int argc, char** argv) {

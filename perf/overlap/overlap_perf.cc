@@ -6,7 +6,6 @@
 // output is spoiled, and behind it every row of the result is checked.
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -20,6 +19,7 @@
 #include "axccl/axccl.h"
 #include "perf/common/calls.h"
 #include "perf/common/exchange.h"
+#include "perf/common/json_file.h"
 #include "perf/common/launch.h"
 #include "perf/common/median.h"
 #include "perf/common/options.h"
@@ -28,7 +28,6 @@
 #include "perf/overlap/matmul.h"
 #include "perf/overlap/options.h"
 #include "perf/overlap/trace.h"
-#include "src/base/json.h"
 
 namespace axccl::perf::overlap {
 namespace {
@@ -164,9 +163,8 @@ void Print(const OverlapOptions& o, const std::vector<Row>& rows, const Steps& s
 }
 
 void WriteJson(const OverlapOptions& o, const std::vector<Row>& rows, const Steps& steps) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(o.json_path.c_str(), "wx"), &std::fclose);
-  if (!file) Fail(kExitUsage, "option -J: cannot create %s: %s", o.json_path.c_str(), std::strerror(errno));
-  JsonWriter json(file.get());
+  const std::unique_ptr<JsonFile> file = CreateJsonFile(o.json_path);
+  JsonWriter& json = *file->json();
   json.BeginObject();
   json.Key("pattern").String(PatternName(o.pattern));
   json.Key("ranks").Int(o.ranks);
@@ -186,7 +184,6 @@ void WriteJson(const OverlapOptions& o, const std::vector<Row>& rows, const Step
     json.Key("overlap").Double(row.efficiency());
     json.EndObject();
   }
-  json.CloseTo(0);
 }
 
 void RunRank(const OverlapOptions& options, const World& world, const ncclUniqueId& id, int thread) {

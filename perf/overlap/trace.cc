@@ -9,7 +9,7 @@
 
 #include "axccl/device.h"
 #include "perf/common/fail.h"
-#include "src/base/json.h"
+#include "perf/common/json_file.h"
 
 namespace axccl::perf::overlap {
 namespace {
@@ -72,13 +72,14 @@ std::vector<std::vector<Trace::Event>> Trace::OfAll(Exchange* exchange) const {
 void Trace::Write(const std::string& path, Exchange* exchange, const std::vector<std::string>& mode_names) const {
   const std::vector<std::vector<Event>> all = OfAll(exchange);
   if (exchange->self() != 0) return;
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "w"), &std::fclose);
-  if (!file) Fail(kExitUsage, "option --trace: cannot create %s: %s", path.c_str(), std::strerror(errno));
+  FILE* const opened = std::fopen(path.c_str(), "w");
+  if (opened == nullptr) Fail(kExitUsage, "option --trace: cannot create %s: %s", path.c_str(), std::strerror(errno));
   double first = 1e300;
   for (const std::vector<Event>& events : all) {
     if (!events.empty()) first = std::min(first, events[0].begin);
   }
-  JsonWriter json(file.get());
+  JsonFile file(opened, path);
+  JsonWriter& json = *file.json();
   json.BeginObject();
   json.Key("traceEvents").BeginList();
   for (size_t rank = 0; rank < all.size(); ++rank) {

@@ -46,6 +46,13 @@ class Json(unittest.TestCase):
         algo = set_here["parameters"][names.index("NCCL_ALGO")]
         self.assertEqual((algo["value"], algo["source"]), ("ring", "environment"))
 
+    def test_a_full_disk_fails(self):
+        for arguments in (["--json"], ["--topology", "--json"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([INFO, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr),
+                             (1, "axccl-info: cannot write to standard output: No space left on device\n"))
+
     def test_topology(self):
         answer = self.of("axccl-info --topology", INFO, "--topology", "--ranks", "3", NCCL_TOPO_FILE=MACHINE)
         again = run(INFO, "--topology", "--format", "file", NCCL_TOPO_FILE=MACHINE)

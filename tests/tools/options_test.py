@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Every program reads its options alike: options_test.py VERSION PROGRAM...
+"""Every program reads its options alike, and fails when its output is lost: options_test.py VERSION PROGRAM...
 
 The options are those that a program's --help lists, so one that is added is tested, too."""
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ def expect(right, program, arguments, ran):
     global failures
     if not right:
         failures += 1
-        print(f"{program} {' '.join(arguments)}: exit {ran.returncode}\n{ran.stdout[:500]}{ran.stderr[:500]}")
+        print(f"{program} {' '.join(arguments)}: exit {ran.returncode}\n{(ran.stdout or '')[:500]}{ran.stderr[:500]}")
 
 
 def refused(program, arguments, *texts):
@@ -31,6 +32,27 @@ def refused(program, arguments, *texts):
     expect(right, program, arguments, ran)
 
 
+def check_output(program):
+    """Lost output is a failure, with a line that says so; what a reader did not want to read is not."""
+    def run_into(output, **how):
+        return subprocess.run([program, "--help"], stdout=output, stderr=subprocess.PIPE, text=True, timeout=20, **how)
+
+    name = os.path.basename(program)
+    with open("/dev/full", "w") as full:
+        lost = run_into(full)
+    expect(lost.returncode > 0 and lost.stderr == f"{name}: cannot write to standard output: No space left on device\n",
+           program, ["--help", ">/dev/full"], lost)
+    closed = run_into(None, preexec_fn=lambda: os.close(1))
+    expect(closed.returncode > 0 and closed.stderr == f"{name}: cannot write to standard output: Bad file descriptor\n",
+           program, ["--help", ">&-"], closed)
+    for ignored in (False, True):  # SIGPIPE
+        reader, writer = os.pipe()
+        os.close(reader)
+        gone = run_into(writer, restore_signals=not ignored)
+        os.close(writer)
+        expect(gone.returncode == (0 if ignored else -signal.SIGPIPE) and gone.stderr == "", program, ["--help", "|:"], gone)
+
+
 def check(program, version):
     name = os.path.basename(program)
     help_text = run(program, "--help")
@@ -39,6 +61,8 @@ def check(program, version):
     expect(short.returncode == 0 and short.stdout == help_text.stdout, program, ["-h"], short)
     ran = run(program, "--version")
     expect((ran.returncode, ran.stdout) == (0, f"{name} (AxCCL) {version}\n"), program, ["--version"], ran)
+
+    check_output(program)
 
     # Words with which the options of a program that takes a command can be read.
     before = {"axccl-program": ["check"], "axccl-plan": ["list"], "strided_perf": ["all"], "floor_perf": ["all_reduce"]}

@@ -15,6 +15,7 @@
 #include "src/base/command_line.h"
 #include "src/base/format.h"
 #include "src/base/json.h"
+#include "src/base/standard_output.h"
 #include "tools/axccl-info/gpus.h"
 #include "tools/axccl-info/options.h"
 #include "tools/axccl-info/ranks.h"
@@ -163,6 +164,7 @@ bool CheckRanks(const std::vector<RankReport>& reports) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  axccl::ExpectOutputAtExit("axccl-info", 1);
   const axccl::Result<Options> parsed = axccl_info::ParseOptions({argv + 1, argv + argc});
   if (!parsed.ok()) {
     fprintf(stderr, "axccl-info: %s\n", std::string(parsed.status().message()).c_str());

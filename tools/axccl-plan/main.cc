@@ -7,6 +7,7 @@
 #include "src/base/command_line.h"
 #include "src/base/files.h"
 #include "src/base/json.h"
+#include "src/base/standard_output.h"
 #include "src/plan/text.h"
 #include "src/verify/verify.h"
 #include "tools/axccl-plan/drawing.h"
@@ -27,7 +28,8 @@ int Complain(const Status& status, Exit exit) {
 }
 
 int PrintAll(const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kDone : kBadUse;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return kDone;
 }
 
 // Those of the kind, which are for ranks of one machine.
@@ -107,7 +109,7 @@ std::string VerifiedAsJson(const plan::Schedule& s, const std::string& text, con
 int Verify(const Options& o, const plan::Schedule& s, const std::string& text) {
   verify::Facts facts;
   const Status status = verify::Verify(s, &facts);
-  if (o.json && PrintAll(VerifiedAsJson(s, text, status, facts)) != kDone) return kBadUse;
+  if (o.json) PrintAll(VerifiedAsJson(s, text, status, facts));
   if (!status.ok()) return Complain(status, kBadPlan);
   if (o.json) return kDone;
   std::printf("right: %s %s, %d ranks, root %d, %d lanes, %zu operations, %s, %s%s, hash %s\n", s.algorithm.c_str(),
@@ -148,8 +150,8 @@ int Run(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace axccl;
+  ExpectOutputAtExit("axccl-plan", tools::kBadUse);
   Result<tools::Options> options = tools::ParseOptions({argv + 1, argv + argc});
   if (!options.ok()) return tools::Complain(options.status(), tools::kBadUse);
-  const int exit = tools::Run(*options);
-  return std::fflush(stdout) == 0 ? exit : tools::kBadUse;
+  return tools::Run(*options);
 }

@@ -15,6 +15,7 @@
 #include "src/base/files.h"
 #include "src/base/format.h"
 #include "src/base/hash.h"
+#include "src/base/standard_output.h"
 #include "src/plan/plan.h"
 #include "src/program/check.h"
 #include "src/program/reference.h"
@@ -53,7 +54,8 @@ int Complain(std::string_view text, Exit exit) {
 int Complain(const Status& status, Exit exit) { return Complain(status.message(), exit); }
 
 int PrintAll(const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? kRight : kBadUse;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return kRight;
 }
 
 Result<RunOptions> HowToRun(const Options& o) {
@@ -120,14 +122,14 @@ std::string StepsText(std::vector<double> seconds) {
 }
 
 // What the options ask for: a line for each rank that has run, and one of times.
-int PrintReport(const Options& o, const Job& job, const RunReport& report) {
+void PrintReport(const Options& o, const Job& job, const RunReport& report) {
   std::string text;
   for (size_t rank = 0; o.report && rank < report.peaks.size(); ++rank) {
     if (!job.here.Has(static_cast<int64_t>(rank))) continue;
     text += "rank " + std::to_string(rank) + ": peak " + std::to_string(report.peaks[rank]) + " bytes\n";
   }
   if (!report.steps.empty()) text += Prefix(job, ' ') + StepsText(report.steps);
-  return PrintAll(text);
+  PrintAll(text);
 }
 
 // What the outputs must be.
@@ -225,7 +227,7 @@ int ExecuteAndReport(const Options& o, const Job& job, const Program& program) {
   report.keeps_events = !o.trace.empty();
   Result<std::vector<Tensors>> outputs = Execute(o, job, how.value(), program, tensors.inputs, &report);
   if (!outputs.ok()) return Complain(outputs.status(), kWrong);
-  if (PrintReport(o, job, report) != kRight) return kBadUse;
+  PrintReport(o, job, report);
   if (!o.trace.empty()) {
     const Status written = WriteWholeFile(o.trace, TraceOf(report.events));
     if (!written.ok()) return Complain(written, kBadUse);
@@ -270,8 +272,7 @@ int SimulateAndReport(const Options& o, const Program& program) {
 int Train(const std::string& command, const std::vector<std::string>& arguments) {
   const Result<std::string> text = RunTraining(command, arguments);
   if (!text.ok()) return Complain(text.status(), text.status().code() == Code::kInvalidUsage ? kBadUse : kWrong);
-  const int exit = PrintAll(text.value());
-  return std::fflush(stdout) == 0 ? exit : kBadUse;
+  return PrintAll(text.value());
 }
 
 int CalibrateAndPrint(const Options& o) {
@@ -319,6 +320,7 @@ int Run(Options o) {
 
 int main(int argc, char** argv) {
   using namespace axccl;
+  ExpectOutputAtExit("axccl-program", tools::kBadUse);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const bool asks = std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
     return argument == "-h" || argument == "--help" || argument == "--version";
@@ -326,6 +328,5 @@ int main(int argc, char** argv) {
   if (!asks && argc > 1 && tools::IsOfTraining(argv[1])) return tools::Train(argv[1], {argv + 2, argv + argc});
   const Result<tools::Options> options = tools::ParseOptions(arguments);
   if (!options.ok()) return tools::Complain(options.status(), tools::kBadUse);
-  const int exit = tools::Run(options.value());
-  return std::fflush(stdout) == 0 ? exit : tools::kBadUse;
+  return tools::Run(options.value());
 }
