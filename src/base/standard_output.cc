@@ -43,4 +43,9 @@ void ExpectOutputAtExit(std::string_view program, int status) {
   std::atexit(CheckOutput);
 }
 
+void LogToStderr() {
+  const char* const file = std::getenv("NCCL_DEBUG_FILE");
+  setenv("NCCL_DEBUG_FILE", "stderr", file == nullptr || *file == '\0');
+}
+
 }  // namespace axccl

@@ -10,4 +10,8 @@ namespace axccl {
 // nothing. Call once, first in main.
 void ExpectOutputAtExit(std::string_view program, int status);
 
+// From now on, the log goes to stderr unless the environment names a file for it (NCCL_DEBUG_FILE): standard output
+// then holds what the program prints, alone. Call before anything is logged.
+void LogToStderr();
+
 }  // namespace axccl

@@ -46,6 +46,24 @@ class Json(unittest.TestCase):
         algo = set_here["parameters"][names.index("NCCL_ALGO")]
         self.assertEqual((algo["value"], algo["source"]), ("ring", "environment"))
 
+    def test_the_log_goes_elsewhere(self):
+        """And the list of parameters ends without a warning."""
+        of_plan = ("explain", "--op", "all_reduce", "--ranks", "2", "--bytes", "1M")
+        for level in ("VERSION", "WARN", "INFO"):
+            for program, *arguments in ((INFO, "--ranks", "2"), (INFO, "--topology"), (PLAN, *of_plan)):
+                done = subprocess.run([program, *arguments, "--json"], capture_output=True, text=True, timeout=60,
+                                      env={**os.environ, "NCCL_DEBUG": level, "NCCL_MAX_CTAS": "none"})
+                json.loads(done.stdout)
+                self.assertNotIn("axcclParamGetByIndex", done.stderr)
+                if level != "VERSION" and arguments == ["--ranks", "2"]:
+                    self.assertIn("NCCL WARN NCCL_MAX_CTAS=none", done.stderr)
+        self.assertNotIn("NCCL WARN", run(INFO, NCCL_DEBUG="WARN"))
+        with tempfile.TemporaryDirectory() as folder:
+            log = os.path.join(folder, "log")
+            json.loads(run(INFO, "--json", "--ranks", "2", NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=log))
+            with open(log) as file:
+                self.assertIn("NCCL INFO", file.read())
+
     def test_a_full_disk_fails(self):
         for arguments in (["--json"], ["--topology", "--json"]):
             with open("/dev/full", "w") as full:

@@ -15,6 +15,7 @@
 #include "src/base/command_line.h"
 #include "src/base/format.h"
 #include "src/base/json.h"
+#include "src/base/param.h"
 #include "src/base/standard_output.h"
 #include "tools/axccl-info/gpus.h"
 #include "tools/axccl-info/options.h"
@@ -60,6 +61,21 @@ void PrintLibrary() {
   axccl_info::PrintGpus(axccl_info::FindGpus());
 }
 
+// What axcclParamGetByIndex shows.
+struct Parameter {
+  const char *name, *value, *source, *meaning;
+};
+
+std::vector<Parameter> Parameters() {
+  std::vector<Parameter> all(axccl::param::Table().size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    Parameter& p = all[i];
+    if (axcclParamGetByIndex(static_cast<int>(i), &p.name, &p.value, &p.source, &p.meaning) == ncclSuccess) continue;
+    all.resize(i);  // another library, with fewer
+  }
+  return all;
+}
+
 // Prints the text in lines of `width` bytes at most, the first behind what is in its line already, broken at spaces.
 void PrintWrapped(std::string_view text, size_t indent, size_t width) {
   while (text.size() > width - indent) {
@@ -76,10 +92,9 @@ constexpr size_t kWidth = 100, kIndent = 4;
 
 void PrintParameters() {
   printf("\nparameter = value (source), and what it means\n");
-  const char *name, *value, *source, *meaning;
-  for (int i = 0; axcclParamGetByIndex(i, &name, &value, &source, &meaning) == ncclSuccess; ++i) {
-    printf("%s = %s (%s)\n%*s", name, *value == '\0' ? "-" : value, source, static_cast<int>(kIndent), "");
-    PrintWrapped(meaning, kIndent, kWidth);
+  for (const Parameter& p : Parameters()) {
+    printf("%s = %s (%s)\n%*s", p.name, *p.value == '\0' ? "-" : p.value, p.source, static_cast<int>(kIndent), "");
+    PrintWrapped(p.meaning, kIndent, kWidth);
   }
 }
 
@@ -109,13 +124,12 @@ void PrintJson(const std::vector<RankReport>& reports) {
   for (size_t rank = 0; rank < reports.size(); ++rank) WriteRank(reports[rank], rank, reports.size(), &json);
   json.EndList();
   json.Key("parameters").BeginList();
-  const char *name, *value, *source, *meaning;
-  for (int i = 0; axcclParamGetByIndex(i, &name, &value, &source, &meaning) == ncclSuccess; ++i) {
+  for (const Parameter& p : Parameters()) {
     json.BeginObject();
-    json.Key("name").String(name);
-    json.Key("value").String(value);
-    json.Key("source").String(source);
-    json.Key("meaning").String(meaning);
+    json.Key("name").String(p.name);
+    json.Key("value").String(p.value);
+    json.Key("source").String(p.source);
+    json.Key("meaning").String(p.meaning);
     json.EndObject();
   }
   json.CloseTo(0);
@@ -179,6 +193,7 @@ int main(int argc, char** argv) {
     fputs(axccl::command_line::VersionText("axccl-info").c_str(), stdout);
     return 0;
   }
+  if (options.json) axccl::LogToStderr();
   if (options.topology) return axccl_info::ShowTopology(options);
   const int ranks = options.ranks;
   const std::vector<RankReport> reports = ranks > 0 ? axccl_info::RunRanks(ranks) : std::vector<RankReport>();

@@ -153,5 +153,6 @@ int main(int argc, char** argv) {
   ExpectOutputAtExit("axccl-plan", tools::kBadUse);
   Result<tools::Options> options = tools::ParseOptions({argv + 1, argv + argc});
   if (!options.ok()) return tools::Complain(options.status(), tools::kBadUse);
+  if (options->json) LogToStderr();
   return tools::Run(*options);
 }
