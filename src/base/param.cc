@@ -5,14 +5,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <system_error>
 
+#include "src/base/command_line.h"
 #include "src/base/log.h"
 
 extern char** environ;
@@ -61,7 +66,34 @@ std::string UserPath() {
   return std::string(found->pw_dir) + "/.nccl.conf";
 }
 
-File ReadFile(const std::string& path, std::vector<std::string>* warnings) {
+// What is wrong with the settings as a whole. Lists of lines.
+struct Remarks {
+  std::vector<std::string> mistakes;  // that must be seen
+  std::vector<std::string> warnings, notes;
+};
+
+constexpr std::string_view kPrefix = "AXCCL_";  // of the library's own settings
+
+// Names of the tests and of the scripts of tools/, beside those of the table.
+constexpr std::string_view kOthers[] = {"AXCCL_TEST_",   "AXCCL_CLIENTS_", "AXCCL_PYTHON",    "AXCCL_TORCH_VERSION",
+                                        "AXCCL_INCLUDE", "AXCCL_DROPIN",   "AXCCL_FAKE_GPUS", "AXCCL_ON_HOSTS"};
+
+// What to do about a name that has our prefix and is none of ours; "" of all other names.
+std::string Misspelled(std::string_view name) {
+  const auto begins = [&](std::string_view other) { return name.starts_with(other); };
+  if (!begins(kPrefix) || Find(name) != nullptr || std::any_of(std::begin(kOthers), std::end(kOthers), begins))
+    return "";
+  std::vector<std::string_view> ours;  // without the prefix
+  for (const Info& info : Table()) {
+    const std::string_view known = info.name;
+    if (known.starts_with(kPrefix)) ours.push_back(known.substr(kPrefix.size()));
+  }
+  const std::string nearest(command_line::Nearest(name.substr(kPrefix.size()), ours));
+  return std::string(name) + " is no setting and has no effect; " +
+         (nearest.empty() ? "axccl-info lists all" : "did you mean AXCCL_" + nearest + "?");
+}
+
+File ReadFile(const std::string& path, Remarks* remarks) {
   File file;
   std::ifstream in(path);
   std::string line;
@@ -70,29 +102,44 @@ File ReadFile(const std::string& path, std::vector<std::string>* warnings) {
     if (text.empty() || text[0] == '#') continue;
     const size_t equals = text.find('=');
     if (equals == std::string_view::npos || equals == 0) {
-      warnings->push_back(path + ":" + std::to_string(number) + ": expected NAME=value, line ignored");
+      remarks->warnings.push_back(path + ":" + std::to_string(number) + ": expected NAME=value, line ignored");
       continue;
     }
-    file[std::string(Trim(text.substr(0, equals)))] = std::string(Trim(text.substr(equals + 1)));
+    const std::string_view name = Trim(text.substr(0, equals));
+    if (const std::string misspelled = Misspelled(name); !misspelled.empty())
+      remarks->mistakes.push_back(path + ":" + std::to_string(number) + ": " + misspelled);
+    file[std::string(name)] = std::string(Trim(text.substr(equals + 1)));
   }
   return file;
 }
 
-// A misspelled name would have no effect, silently. A name with our prefix is certainly wrong and gives a warning. NCCL
-// has many variables that mean nothing here, so one line at INFO lists those.
-void ReportNamesWithoutEffect(std::vector<std::string>* warnings, std::vector<std::string>* notes) {
+// As ReadFile. Settings are missed if a file that the user names cannot be read; a folder can be opened, but not read.
+File ReadNamedFile(const std::string& path, Remarks* remarks) {
+  const char* const named = std::getenv("NCCL_CONF_FILE");
+  if (named != nullptr && path == named) {
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::is_a_directory);
+    if (!error && access(path.c_str(), R_OK) != 0) error = std::error_code(errno, std::generic_category());
+    if (error) remarks->mistakes.push_back("NCCL_CONF_FILE=" + path + " cannot be read: " + error.message());
+  }
+  return ReadFile(path, remarks);
+}
+
+// A misspelled name would have no effect, silently. A name with our prefix is certainly wrong. NCCL has many variables
+// that mean nothing here, so one line at INFO lists those.
+void ReportNamesWithoutEffect(Remarks* remarks) {
   std::string of_nccl;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string name(text.substr(0, text.find('=')));
     const Info* const info = Find(name);
-    if (name.starts_with("AXCCL_") && !name.starts_with("AXCCL_TEST_") && info == nullptr)
-      warnings->push_back("environment variable " + name + " is not known and has no effect");
+    if (const std::string misspelled = Misspelled(name); !misspelled.empty())
+      remarks->mistakes.push_back("environment variable " + misspelled);
     if (!name.starts_with("NCCL_") || name.starts_with("NCCL_TESTS_")) continue;
     const bool has_effect = info != nullptr && std::strstr(info->meaning, "(no effect") == nullptr;
     if (!has_effect) of_nccl += (of_nccl.empty() ? "" : ", ") + name;
   }
-  if (!of_nccl.empty()) notes->push_back("these variables of NCCL are set and have no effect here: " + of_nccl);
+  if (!of_nccl.empty()) remarks->notes.push_back("these variables of NCCL are set and have no effect here: " + of_nccl);
 }
 
 bool ParseWord(const Info& info, std::string_view text, std::string* canonical) {
@@ -157,10 +204,11 @@ Value Read(const State& state, const Info& info) {
   return {info.fallback, Source::kDefault, std::move(complaint)};
 }
 
-// A setting that is only for this library is meant for it, and is missed otherwise.
-void Complain(const Info& info, const std::string& complaint) {
-  const bool logged = log::Enabled(log::Level::kWarn, 0);
-  if (logged || !std::string_view(info.name).starts_with("AXCCL_")) {
+// A setting that is only for this library is meant for it, and is missed otherwise. So is the log's level.
+bool MustBeSeen(std::string_view name) { return name.starts_with(kPrefix) || name == "NCCL_DEBUG"; }
+
+void Complain(bool must_be_seen, const std::string& complaint) {
+  if (!must_be_seen || log::Enabled(log::Level::kWarn, 0)) {
     AXCCL_WARN("%s", complaint.c_str());
   } else {
     log::WriteNotice("%s", complaint.c_str());
@@ -169,16 +217,16 @@ void Complain(const Info& info, const std::string& complaint) {
 
 Value GetValue(const Info& info) {
   State& state = TheState();
-  std::vector<std::string> warnings, notes;
+  Remarks remarks;
   Value value;
   bool first;
   {
     std::lock_guard lock(state.mutex);
     if (!state.files_read) {
       state.user_path = UserPath();
-      state.user = ReadFile(state.user_path, &warnings);
-      state.system = ReadFile(kSystemFile, &warnings);
-      ReportNamesWithoutEffect(&warnings, &notes);
+      state.user = ReadNamedFile(state.user_path, &remarks);
+      state.system = ReadFile(kSystemFile, &remarks);
+      ReportNamesWithoutEffect(&remarks);
       state.files_read = true;
     }
     state.values.resize(Table().size());
@@ -189,9 +237,10 @@ Value GetValue(const Info& info) {
   }
   // Called without the lock, because the log reads parameters of its own. That recursion ends: the value is in its slot
   // by now.
-  for (const std::string& text : warnings) AXCCL_WARN("%s", text.c_str());
-  for (const std::string& text : notes) AXCCL_INFO(kEnv, "%s", text.c_str());
-  if (first && !value.complaint.empty()) Complain(info, value.complaint);
+  for (const std::string& text : remarks.mistakes) Complain(true, text);
+  for (const std::string& text : remarks.warnings) Complain(false, text);
+  for (const std::string& text : remarks.notes) AXCCL_INFO(kEnv, "%s", text.c_str());
+  if (first && !value.complaint.empty()) Complain(MustBeSeen(info.name), value.complaint);
   if (first && value.source != Source::kDefault)
     AXCCL_INFO(kEnv, "%s=%s (%s)", info.name, info.secret ? "<set>" : value.text.c_str(),
                SourceName(value.source).c_str());

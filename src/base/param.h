@@ -3,8 +3,9 @@
 // The environment has precedence over the file $NCCL_CONF_FILE (else ~/.nccl.conf), and that over /etc/nccl.conf. Files
 // hold `NAME=value` lines; a line that starts with `#` is a comment. A value is read once, at its first use, and never
 // changes afterwards. When a value does not parse, the default is used, and a warning reports the name, the value and
-// what is accepted: of the library's own parameters on stderr, whatever NCCL_DEBUG is. Thread-safe; not for fast paths
-// (a lock and a search).
+// what is accepted: of the library's own parameters and of NCCL_DEBUG on stderr, whatever the level is. There, too, are
+// names that begin with AXCCL_ and are no parameter, and a $NCCL_CONF_FILE that cannot be read. Thread-safe; not for
+// fast paths (a lock and a search).
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "tests/base/environment.h"
 
@@ -165,7 +167,11 @@ TEST(Param, BadValueOfAnOwnParameterIsReportedInAnyCase) {
 TEST(Param, BadDebugLevelDoesNotRecurse) {
   // The log asks for its level while the level's own bad value is about to be logged.
   Environment environment{{"NCCL_DEBUG", "LOUD"}};
+  testing::internal::CaptureStderr();
   EXPECT_EQ(Get("NCCL_DEBUG"), "NONE");
+  const std::string shown = testing::internal::GetCapturedStderr();
+  EXPECT_NE(shown.find("NCCL_DEBUG=LOUD (environment) is ignored: accepted is one of NONE|"), std::string::npos)
+      << shown;
   EXPECT_TRUE(environment.Log().empty());
 }
 
@@ -182,6 +188,32 @@ TEST(Param, MisspeltNamesAreReported) {
   Environment environment{{"NCCL_DEBUG", "INFO"}, {"AXCCL_DEVISE", "host"}};
   (void)Get("AXCCL_DEVICE");
   EXPECT_EQ(environment.CountLog({"NCCL WARN", "AXCCL_DEVISE"}), 1);
+}
+
+// Also without a log, and in files.
+TEST(Param, MisspeltNamesAndAMissingFileAreReportedInAnyCase) {
+  Environment environment{{"AXCCL_TIMOUT", "4"}, {"AXCCL_TEST_SEED", "1"}};
+  const std::string conf = environment.WriteFile("other.conf", "NCCL_ALGO=ring\nAXCCL_TIMOUT=4\nAXCCL_BANANAS=1\n");
+  environment.Set("NCCL_CONF_FILE", conf);
+  environment.Forget();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Get("NCCL_ALGO"), "ring");
+  std::string shown = testing::internal::GetCapturedStderr();
+  for (const std::string& line :
+       {std::string("AxCCL: environment variable AXCCL_TIMOUT is no setting and has no effect; did you mean "
+                    "AXCCL_TIMEOUT?\n"),
+        conf + ":2: AXCCL_TIMOUT is no setting",
+        conf + ":3: AXCCL_BANANAS is no setting and has no effect; axccl-info"})
+    EXPECT_NE(shown.find(line), std::string::npos) << shown;
+  EXPECT_EQ(std::count(shown.begin(), shown.end(), '\n'), 3) << shown;
+  for (const auto& [file, why] :
+       {std::pair(conf + ".none", "No such file"), {environment.folder(), "Is a directory"}}) {
+    Environment other{{"NCCL_CONF_FILE", file}};
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(Get("NCCL_ALGO"), "");
+    shown = testing::internal::GetCapturedStderr();
+    EXPECT_NE(shown.find("NCCL_CONF_FILE=" + file + " cannot be read: " + why), std::string::npos) << shown;
+  }
 }
 
 TEST(Param, OneLineListsVariablesOfNcclWithoutEffect) {
