@@ -452,6 +452,18 @@ class Parts(unittest.TestCase):
         self.assertTrue(chosen.out.startswith(os.path.join(ROOT, "perf", "results", "gpu-check-")))
         self.assertEqual(chosen.build, os.path.join(ROOT, "build"))
 
+    def test_a_folder_that_is_not_packed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for text, reason in ((None, "No such file"), ("{", "Expecting property name")):
+                if text is not None:
+                    with open(os.path.join(folder, "manifest.json"), "w") as file:
+                        file.write(text)
+                done = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "gpu-check"), "--prebuilt", folder],
+                                      capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertRegex(done.stderr, f"^gpu-check: --prebuilt {folder}: .*{reason}.*; pack the folder with --pack")
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -43,8 +43,11 @@ class Prebuilt:
 
     def __init__(self, chosen, parts, scratch):
         self.folder = os.path.abspath(chosen.prebuilt)
-        with open(os.path.join(self.folder, pack.MANIFEST)) as file:
-            self.manifest = json.load(file)
+        try:
+            with open(os.path.join(self.folder, pack.MANIFEST)) as file:
+                self.manifest = json.load(file)
+        except (OSError, ValueError) as error:
+            raise Failed(f"--prebuilt {chosen.prebuilt}: {error}; pack the folder with --pack first") from error
         self.end = time.monotonic() + chosen.budget * (1 - RESERVE)
         self.parts, self.out = parts, chosen.out
         self.results = os.path.join(self.folder, "results")
