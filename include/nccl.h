@@ -360,7 +360,7 @@ ncclResult_t ncclCommCount(const ncclComm_t comm, int* count);
 /* The device number the rank lives on (host devices: axccl/axccl.h). */
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device);
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank);
-/* Releases memory of an idle communicator, and takes it back. flags: NCCL_SUSPEND_MEM. Since 2.29.7. */
+/* In NCCL: release memory of an idle communicator, take it back, count it. Here: ncclInvalidUsage. Since 2.29.7. */
 ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
 ncclResult_t ncclCommResume(ncclComm_t comm);
 ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value);
@@ -450,7 +450,7 @@ ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatyp
 ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                       cudaStream_t stream);
 
-/* One-sided writes and signals into windows. Since 2.29. */
+/* One-sided writes and signals into windows. Here: ncclInvalidUsage; use ncclSend and ncclRecv. Since 2.29. */
 ncclResult_t ncclPutSignal(const void* localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin,
                            size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
                            cudaStream_t stream);
