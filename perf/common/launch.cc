@@ -71,6 +71,7 @@ Result<World> EnterWorld(const Options& options) {
   if (options.ranks == 0) {
     AXCCL_ASSIGN_OR_RETURN(std::optional<Launched> launched, DetectLauncher(&std::getenv));
     if (launched) return JoinWorld(*launched, options);
+    if (!options.layout_given) AXCCL_RETURN_IF_ERROR(CheckLauncherComplete(&std::getenv));
   }
   return ForkWorld(options);
 }

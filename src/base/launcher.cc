@@ -6,6 +6,7 @@
 #include <climits>
 #include <cstdlib>
 #include <initializer_list>
+#include <utility>
 
 namespace axccl {
 namespace {
@@ -146,7 +147,35 @@ Status CheckPlace(const Launched& found) {
                     found.launcher.c_str(), found.rank, found.size, found.local_size);
 }
 
+// Variables of which a launcher sets both.
+constexpr std::pair<const char*, const char*> kPartners[] = {{"RANK", "WORLD_SIZE"},
+                                                             {"MASTER_ADDR", "MASTER_PORT"},
+                                                             {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                                             {"PMI_RANK", "PMI_SIZE"}};
+
+Status Incomplete(const char* set, const char* missing) {
+  return MakeStatus(Code::kInvalidUsage,
+                    "%s is set without %s; start the processes by torchrun, mpirun or srun, set both, or unset %s", set,
+                    missing, set);
+}
+
 }  // namespace
+
+Status CheckLauncherComplete(const std::function<const char*(const char*)>& get) {
+  const auto is_set = [&](const char* name) {
+    const char* const value = get(name);
+    return value != nullptr && *value != '\0';
+  };
+  for (const auto& [one, other] : kPartners) {
+    if (is_set(one) && !is_set(other)) return Incomplete(one, other);
+    if (is_set(other) && !is_set(one)) return Incomplete(other, one);
+  }
+  if (is_set("RANK") && !is_set("MASTER_PORT")) return Incomplete("RANK", "MASTER_ADDR and MASTER_PORT");
+  // Batch scripts have these, too. Only a step has a number.
+  if (is_set("SLURM_STEP_ID") && is_set("SLURM_PROCID") && !is_set("SLURM_NTASKS") && !is_set("SLURM_STEP_NUM_TASKS"))
+    return Incomplete("SLURM_PROCID", "SLURM_NTASKS");
+  return Status();
+}
 
 Result<std::optional<Launched>> DetectPlace(const std::function<const char*(const char*)>& get) {
   AXCCL_ASSIGN_OR_RETURN(std::optional<Launched> found, DetectLauncher(get));

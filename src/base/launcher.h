@@ -24,6 +24,10 @@ struct Launched {
 // variables make no sense.
 Result<std::optional<Launched>> DetectLauncher(const std::function<const char*(const char*)>& get);
 
+// An error that names the variable if a launcher's variables are there in part: of a rank without the number of
+// processes, or of both without a place to meet. Of a program that would run without its peers then.
+Status CheckLauncherComplete(const std::function<const char*(const char*)>& get);
+
 // Also takes a rank and a size that a user has set by hand, without the other variables of their launcher. Of such,
 // only launcher, rank and size are known.
 Result<std::optional<Launched>> DetectPlace(const std::function<const char*(const char*)>& get);

@@ -48,6 +48,21 @@ TEST(PerfFailure, MissedBandwidthFails) {
   EXPECT_EQ(ParseOutput(run.out()).average_verdict, "FAILED");
 }
 
+// Without its peers' processes, a rank would run with ranks of its own.
+TEST(PerfFailure, LauncherVariablesThatAreIncompleteAreNamed) {
+  const Tool::Environment of_rank = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}};
+  Tool run("all_reduce_perf", {"-b", "8", "-e", "8", "-n", "1"}, of_rank);
+  EXPECT_EQ(run.Finish(), 2);
+  EXPECT_EQ(run.err().find("all_reduce_perf: MASTER_ADDR is set without MASTER_PORT; "), 0u) << run.err();
+  Tool alone("all_reduce_perf", {"-b", "8", "-e", "8", "-n", "1"}, {{"RANK", "0"}});
+  EXPECT_EQ(alone.Finish(), 2);
+  EXPECT_EQ(alone.err().find("all_reduce_perf: RANK is set without WORLD_SIZE; "), 0u) << alone.err();
+  for (const char* ranks : {"--ranks=2", "-t2"}) {
+    Tool by_hand("all_reduce_perf", {"-b", "8", "-e", "8", "-n", "1", ranks}, of_rank);
+    EXPECT_EQ(by_hand.Finish(), 0) << by_hand.err();
+  }
+}
+
 TEST(PerfFailure, AKilledRankEndsTheRunAndIsNamed) {
   Tool run("all_reduce_perf", Endless());
   pid_t victim = PidOfRank(run.ReadUntil("#  Rank  2"));

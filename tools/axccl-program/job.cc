@@ -11,34 +11,6 @@
 namespace axccl::tools {
 namespace {
 
-// Variables of which a launcher sets both.
-constexpr std::pair<const char*, const char*> kPartners[] = {{"RANK", "WORLD_SIZE"},
-                                                             {"MASTER_ADDR", "MASTER_PORT"},
-                                                             {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                                             {"PMI_RANK", "PMI_SIZE"}};
-
-Status Incomplete(const char* set, const char* missing) {
-  return MakeStatus(Code::kInvalidUsage,
-                    "%s is set without %s; start the processes by torchrun, mpirun or srun, set both, or unset %s", set,
-                    missing, set);
-}
-
-Status CheckPartners(const Environment& get) {
-  const auto is_set = [&](const char* name) {
-    const char* const value = get(name);
-    return value != nullptr && *value != '\0';
-  };
-  for (const auto& [one, other] : kPartners) {
-    if (is_set(one) && !is_set(other)) return Incomplete(one, other);
-    if (is_set(other) && !is_set(one)) return Incomplete(other, one);
-  }
-  if (is_set("RANK") && !is_set("MASTER_PORT")) return Incomplete("RANK", "MASTER_ADDR and MASTER_PORT");
-  // Batch scripts have these, too. Only a step has a number.
-  if (is_set("SLURM_STEP_ID") && is_set("SLURM_PROCID") && !is_set("SLURM_NTASKS") && !is_set("SLURM_STEP_NUM_TASKS"))
-    return Incomplete("SLURM_PROCID", "SLURM_NTASKS");
-  return Status();
-}
-
 class ComparedTask : public RankTask {
  public:
   ComparedTask(uint64_t number, int ranks, const char* what, int rank, ncclComm_t comm, axcclStream_t stream,
@@ -76,7 +48,7 @@ class ComparedTask : public RankTask {
 }  // namespace
 
 Result<Job> FindJob(int ranks, const Environment& get) {
-  AXCCL_RETURN_IF_ERROR(CheckPartners(get));
+  AXCCL_RETURN_IF_ERROR(CheckLauncherComplete(get));
   AXCCL_ASSIGN_OR_RETURN(const std::optional<Launched> launched, DetectLauncher(get));
   if (!launched.has_value() || launched->size == 1) return Job{{0, ranks}, 1, ""};
   if (ranks % launched->size != 0)
