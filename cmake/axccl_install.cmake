@@ -121,6 +121,15 @@ function(axccl_softgpu)
   axccl_completion(softgpu softgpu)
 endfunction()
 
+# axccl_installed_document(DOCUMENT OUTPUT): without links to what only the source tree has, whose paths it shows instead.
+function(axccl_installed_document document output)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${document})
+  file(READ ${PROJECT_SOURCE_DIR}/${document} text)
+  string(REGEX REPLACE "\\[([^]]*)\\]\\((\\.\\./)?((include|perf|src|tests|tools|transports|kernels|CONTRIBUTING)[^)#]*)[^)]*\\)"
+    "\\1 (`\\3`)" text "${text}")
+  file(CONFIGURE OUTPUT ${output} CONTENT "${text}" @ONLY)
+endfunction()
+
 # Documents, and the programs in them as files.
 function(axccl_documents)
   set(examples ${CMAKE_BINARY_DIR}/examples)
@@ -129,14 +138,18 @@ function(axccl_documents)
     string(REPLACE ":" ";" example ${example})
     list(GET example 0 document)
     list(GET example 1 output)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${document})
     execute_process(COMMAND ${CMAKE_COMMAND} -DDOCUMENT=${PROJECT_SOURCE_DIR}/${document} -DBLOCK=1
       -DOUTPUT=${examples}/${output} -P ${PROJECT_SOURCE_DIR}/tests/api/document_example.cmake COMMAND_ERROR_IS_FATAL ANY)
   endforeach()
   set(folder ${CMAKE_INSTALL_DATAROOTDIR}/doc/axccl)
-  file(GLOB documents CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md ${PROJECT_SOURCE_DIR}/docs/*.svg)
-  install(FILES ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${folder} COMPONENT programs)
-  install(FILES ${documents} DESTINATION ${folder}/docs COMPONENT programs)
+  file(GLOB documents RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md)
+  file(GLOB pictures CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.svg)
+  foreach(document README.md ${documents})
+    axccl_installed_document(${document} ${CMAKE_BINARY_DIR}/documents/${document})
+    get_filename_component(below ${document} DIRECTORY)
+    install(FILES ${CMAKE_BINARY_DIR}/documents/${document} DESTINATION ${folder}/${below} COMPONENT programs)
+  endforeach()
+  install(FILES ${pictures} DESTINATION ${folder}/docs COMPONENT programs)
   install(FILES ${examples}/hello.c ${examples}/pipelines.c DESTINATION ${folder}/examples COMPONENT programs)
 endfunction()
 

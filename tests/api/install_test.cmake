@@ -139,6 +139,21 @@ foreach(document README.md docs/pipelines.md examples/hello.c examples/pipelines
     message(FATAL_ERROR "share/doc/axccl/${document} is not installed")
   endif()
 endforeach()
+# Links of documents lead to what is installed.
+file(GLOB_RECURSE documents ${prefix}/share/doc/axccl/*.md)
+foreach(document ${documents})
+  get_filename_component(folder ${document} DIRECTORY)
+  file(READ ${document} text)
+  string(REPLACE "](" "@link@" text "${text}")
+  string(REGEX REPLACE "[][;]" " " text "${text}")  # what lists of CMake know
+  string(REGEX MATCHALL "@link@[^)#]+" links "${text}")
+  foreach(link ${links})
+    string(REPLACE "@link@" "" link "${link}")
+    if(NOT link MATCHES "^http" AND NOT EXISTS ${folder}/${link})
+      message(FATAL_ERROR "${document} links to ${link}, which is not installed")
+    endif()
+  endforeach()
+endforeach()
 
 # An installation of the static library alone.
 file(GLOB shared ${libdir}/libaxccl.so*)
