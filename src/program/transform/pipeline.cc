@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -58,15 +59,16 @@ class PipelineWriter {
       if (stages.turns[i] == Turn::kForward) At(stages.stages[i]).forward.push_back(i);
       if (stages.turns[i] == Turn::kBackward) At(stages.stages[i]).backward.push_back(i);
     }
-    FindConsumers();
+    FindNeeds();
   }
 
   Transformed Run(const std::vector<std::vector<Pass>>& steps) {
     PlaceArguments();
     for (size_t i = 0; i < function_.operations.size(); ++i) {
-      if (stages_.turns[i] == Turn::kBefore && stages_.stages[i] != kAnywhere) Emit(i, stages_.stages[i], kOnce);
+      if (stages_.turns[i] != Turn::kBefore || stages_.stages[i] == kAnywhere) continue;
+      Emit(i, stages_.stages[i], kOnce);
+      Deliver();
     }
-    Deliver();
     for (const std::vector<Pass>& step : steps) {
       for (int s = 0; s < num_stages_; ++s) {
         const Pass& pass = step[static_cast<size_t>(s)];
@@ -108,42 +110,48 @@ class PipelineWriter {
   Site& At(int stage) { return sites_[static_cast<size_t>(stage)]; }
   const Layout& LayoutOf(Id value) const { return spread_.layouts.at(value); }
 
-  // Where each value is made, and on which other stages it is needed.
-  void FindConsumers() {
-    for (size_t i = 0; i < function_.operations.size(); ++i) {
-      const int stage = stages_.stages[i];
-      if (stage == kAnywhere) continue;
-      for (const Id operand : function_.operations[i].operands) {
-        const size_t maker = makers_.Find(operand);
-        if (maker == 0) continue;
-        const int made = stages_.stages[maker - 1];
-        if (made != kAnywhere && made != stage) consumers_[operand].insert(stage);
+  // On which stages each value is needed. What stands anywhere is made where it is needed, and so are slices that can
+  // be made by themselves: their operands are needed there.
+  void FindNeeds() {
+    for (const Id result : function_.results) {
+      if (makers_.Find(result) != 0) needs_[result].insert(StageOfResult(result));
+    }
+    for (size_t i = function_.operations.size(); i-- > 0;) {
+      const Operation& operation = function_.operations[i];
+      std::set<int> stages;
+      if (stages_.stages[i] != kAnywhere) stages.insert(stages_.stages[i]);
+      for (const Value& result : operation.results) {
+        if (stages_.stages[i] == kAnywhere) stages.insert(needs_[result.id].begin(), needs_[result.id].end());
+      }
+      for (size_t k = 0; k < operation.operands.size(); ++k) {
+        const Operation* const of_slices = MakerOfSlices(operation.operands[k], spread_.steps[i].operands[k]);
+        for (const Id needed : of_slices != nullptr ? of_slices->operands : std::vector<Id>{operation.operands[k]})
+          needs_[needed].insert(stages.begin(), stages.end());
       }
     }
   }
 
+  // The operation of which slices of the value, alike for all microbatches, can be made by themselves, if there is one.
+  const Operation* MakerOfSlices(Id value, const Layout& layout) const {
+    const size_t maker = makers_.Find(value);
+    if (maker == 0 || !layout.is_split() || LayoutOf(value).is_split()) return nullptr;
+    const Operation& operation = function_.operations[maker - 1];
+    const TensorType& whole = *types_.Find(value);
+    return PieceOf(whole, layout, microbatches_) != whole && IsEverywhereTheSame(operation, layout.dim) ? &operation
+                                                                                                        : nullptr;
+  }
+
   // Arguments are on every stage that uses them; donated ones are given away where the state lives.
   void PlaceArguments() {
-    std::vector<std::set<int>> on(function_.arguments.size());
-    std::map<Id, size_t> numbers;
-    for (size_t a = 0; a < on.size(); ++a) {
-      const Value& argument = function_.arguments[a];
-      numbers[argument.id] = a;
-      if (argument.donated) on[a].insert(stages_.arguments.at(argument.id));
-    }
-    for (size_t i = 0; i < function_.operations.size(); ++i) {
-      for (const Id operand : function_.operations[i].operands) {
-        if (const auto found = numbers.find(operand); found != numbers.end() && stages_.stages[i] != kAnywhere)
-          on[found->second].insert(stages_.stages[i]);
-      }
+    for (const Value& argument : function_.arguments) {
+      if (argument.donated) needs_[argument.id].insert(stages_.arguments.at(argument.id));
     }
     for (const Id result : function_.results) {
-      if (const auto found = numbers.find(result); found != numbers.end() && on[found->second].empty())
-        on[found->second].insert(num_stages_ - 1);
+      if (makers_.Find(result) == 0 && needs_[result].empty()) needs_[result].insert(num_stages_ - 1);
     }
-    for (size_t a = 0; a < on.size(); ++a) {
+    for (size_t a = 0; a < function_.arguments.size(); ++a) {
       const Value& argument = function_.arguments[a];
-      for (const int stage : on[a]) {
+      for (const int stage : needs_[argument.id]) {
         const bool is_home = argument.donated && stage == stages_.arguments.at(argument.id);
         At(stage).values[{argument.id, kOnce}] = At(stage).builder.Argument(argument.type, is_home);
         At(stage).arguments.push_back(Moved(before_.arguments[0][a]));
@@ -200,30 +208,28 @@ class PipelineWriter {
     Site& site = At(stage);
     const auto found = site.values.find({value, kOnce});
     if (found != site.values.end()) return found->second;
-    Emit(makers_.Find(value) - 1, stage, kOnce);
+    const size_t maker = makers_.Find(value);
+    if (maker != 0 && stages_.stages[maker - 1] == kAnywhere) Emit(maker - 1, stage, kOnce);
     return site.values.at({value, kOnce});
   }
 
   Id SliceOf(Id value, int dim, int stage, int microbatch) {
     Site& site = At(stage);
+    const Layout layout = Layout::Split(dim);
     const TensorType& whole = *types_.Find(value);
-    const TensorType type = PieceOf(whole, Layout::Split(dim), microbatches_);
+    const TensorType type = PieceOf(whole, layout, microbatches_);
     if (type == whole) return Whole(value, stage);
     const auto [found, added] = site.slices.try_emplace({value, microbatch, dim}, 0);
     if (!added) return found->second;
-    if (const size_t maker = makers_.Find(value); maker != 0) {
-      const Operation& operation = function_.operations[maker - 1];
-      if (IsEverywhereTheSame(operation, dim)) {
-        // The same for all microbatches.
-        const auto [shared, is_first] = site.slices.try_emplace({value, kOnce, dim}, 0);
-        if (is_first) {
-          Operation smaller = operation;
-          for (Id& operand : smaller.operands) operand = Whole(operand, stage);
-          smaller.results[0].type = type;
-          shared->second = site.builder.operations()[site.builder.Append(std::move(smaller))].id;
-        }
-        return site.slices[{value, microbatch, dim}] = shared->second;
+    if (const Operation* const maker = MakerOfSlices(value, layout); maker != nullptr) {
+      const auto [shared, is_first] = site.slices.try_emplace({value, kOnce, dim}, 0);
+      if (is_first) {
+        Operation smaller = *maker;
+        for (Id& operand : smaller.operands) operand = Whole(operand, stage);
+        smaller.results[0].type = type;
+        shared->second = site.builder.operations()[site.builder.Append(std::move(smaller))].id;
       }
+      return site.slices[{value, microbatch, dim}] = shared->second;
     }
     Ints starts(type.dims.size()), limits = type.dims;
     const auto d = static_cast<size_t>(dim);
@@ -237,11 +243,13 @@ class PipelineWriter {
 
   // Sends what has been made since to the stages that need it, in the order of the stages that made it.
   void Deliver() {
-    for (int from = 0; from < num_stages_; ++from) {
-      for (const Key& key : ship_) {
-        const auto consumers = consumers_.find(key.first);
-        if (consumers == consumers_.end() || stages_.stages[makers_.Find(key.first) - 1] != from) continue;
-        for (const int to : consumers->second) Send(key, from, to);
+    const auto made_on = [&](const Key& key) { return stages_.stages[makers_.Find(key.first) - 1]; };
+    std::stable_sort(ship_.begin(), ship_.end(), [&](const Key& a, const Key& b) { return made_on(a) < made_on(b); });
+    for (const Key& key : ship_) {
+      const int from = made_on(key);
+      if (from == kAnywhere) continue;
+      for (const int to : needs_[key.first]) {
+        if (to != from) Send(key, from, to);
       }
     }
     ship_.clear();
@@ -326,8 +334,8 @@ class PipelineWriter {
   const int num_stages_, microbatches_;
   const int64_t channel_;
   std::vector<Site> sites_;
-  IdTable<size_t> makers_;  // operations, from 1
-  std::map<Id, std::set<int>> consumers_;
+  IdTable<size_t> makers_;             // operations, from 1
+  std::map<Id, std::set<int>> needs_;  // the stages
   std::map<Id, int> terms_;
   std::vector<Key> ship_;  // made since the last delivery
 };
@@ -358,10 +366,13 @@ Result<Transformed> Pipeline(const Transformed& before, int64_t stages, int64_t 
   }
   const SpreadRules rules{"pipeline, microbatches " + std::to_string(microbatches), microbatches, false, {}};
   AXCCL_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(function, arguments, rules));
-  AXCCL_ASSIGN_OR_RETURN(const Stages placed, StagesOf(function, before.losses, spread, static_cast<int>(stages)));
-  PipelineWriter writer(before, spread, placed, static_cast<int>(stages), static_cast<int>(microbatches));
-  return writer.Run(
-      ScheduleOf(static_cast<int>(stages), static_cast<int>(microbatches), order, AreIndependent(function, placed)));
+  const int num_stages = static_cast<int>(stages), num_microbatches = static_cast<int>(microbatches);
+  AXCCL_ASSIGN_OR_RETURN(const Stages placed, StagesOf(function, before.losses, spread, num_stages));
+  // A value that is not where it is needed is an error rather than a wrong program.
+  return CatchAll("transform pipeline", [&]() -> Result<Transformed> {
+    PipelineWriter writer(before, spread, placed, num_stages, num_microbatches);
+    return writer.Run(ScheduleOf(num_stages, num_microbatches, order, AreIndependent(function, placed)));
+  });
 }
 
 }  // namespace axccl::program

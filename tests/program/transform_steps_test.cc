@@ -1,0 +1,128 @@
+// Training steps that `make` does not write: with scalar arguments and weight decay. Their transforms give the results
+// of the program before, bit for bit.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "src/program/builder.h"
+#include "src/program/search.h"
+#include "src/program/simulate/on_machines.h"
+#include "src/program/text.h"
+#include "src/program/transform.h"
+#include "tests/program/transformed_run.h"
+
+namespace axccl::program {
+namespace {
+
+// Three layers for a batch of 8, and what is beside them.
+struct Extras {
+  bool rate = false;    // the learning rate is a scalar argument, and so is a factor of the error
+  bool decay = false;   // the loss has the squares of all weights
+  bool shared = false;  // the second layer adds the bias of the first one once more
+};
+
+class StepBuilder {
+ public:
+  explicit StepBuilder(const Extras& extras) : extras_(extras) {}
+
+  Program Make() {
+    for (int layer = 0; layer < kLayers; ++layer) weights_.push_back(b_.Argument({DataType::kInt32, {4, 4}}, true));
+    const Id bias = b_.Argument({DataType::kInt32, {4}}, true);
+    inputs_.push_back(b_.Argument({DataType::kInt32, {8, 4}}));
+    const Id labels = b_.Argument({DataType::kInt32, {8, 4}});
+    const Id rate = b_.Argument({DataType::kInt32, {}});
+    for (int layer = 0; layer < kLayers; ++layer) Forward(layer, bias);
+    Id error = Do(OpKind::kSubtract, inputs_.back(), labels);
+    if (extras_.rate) error = Do(OpKind::kMultiply, error, b_.Broadcast(rate, {8, 4}, {}));
+    Id loss = SumOf(Do(OpKind::kMultiply, error, error));
+    for (const Id weight : weights_) {
+      if (extras_.decay) loss = Do(OpKind::kAdd, loss, SumOf(Do(OpKind::kMultiply, weight, weight)));
+    }
+    std::vector<Id> results = Backward(error, rate);
+    results.push_back(Do(OpKind::kSubtract, bias, b_.Reduce(Combine::kSum, error, {0})));
+    results.push_back(loss);
+    Program program;
+    program.parts.push_back({{0}, b_.Finish(results)});
+    return program;
+  }
+
+ private:
+  static constexpr int kLayers = 3;
+
+  Id Do(OpKind kind, Id left, Id right) { return b_.Elementwise(kind, {left, right}); }
+  Id SumOf(Id value) { return b_.Reduce(Combine::kSum, value, {0, 1}); }
+  Id Zeros() { return b_.Broadcast(b_.Constant({DataType::kInt32, {}}, 0), {8, 4}, {}); }
+
+  void Forward(int layer, Id bias) {
+    Id output = b_.Dot(inputs_.back(), weights_[static_cast<size_t>(layer)], {1}, {0});
+    if (layer == 0 || (layer == 1 && extras_.shared))
+      output = Do(OpKind::kAdd, output, b_.Broadcast(bias, {8, 4}, {1}));
+    if (layer + 1 < kLayers) output = Do(OpKind::kMaximum, output, Zeros());
+    inputs_.push_back(output);
+  }
+
+  // The next weights.
+  std::vector<Id> Backward(Id error, Id rate) {
+    std::vector<Id> next(kLayers);
+    for (size_t layer = kLayers; layer-- > 0;) {
+      Id gradient = b_.Dot(inputs_[layer], error, {0}, {0});
+      if (extras_.decay) gradient = Do(OpKind::kAdd, gradient, weights_[layer]);
+      if (extras_.rate) gradient = Do(OpKind::kMultiply, gradient, b_.Broadcast(rate, {4, 4}, {}));
+      next[layer] = Do(OpKind::kSubtract, weights_[layer], gradient);
+      if (layer == 0) break;
+      const Id through = b_.Dot(error, weights_[layer], {1}, {1});
+      error = b_.Elementwise(OpKind::kSelect, {b_.Greater(inputs_[layer], Zeros()), through, Zeros()});
+    }
+    return next;
+  }
+
+  const Extras extras_;
+  Builder b_{"main"};
+  std::vector<Id> weights_, inputs_;  // [layer]
+};
+
+Program StepWith(const Extras& extras) { return StepBuilder(extras).Make(); }
+
+void ExpectTheSame(const Program& program, const Parallelism& way) {
+  SCOPED_TRACE("tensor " + std::to_string(way.tensor) + ", data " + std::to_string(way.data) + ", zero " +
+               std::to_string(way.zero) + ", recompute " + std::to_string(way.recompute) + ", stages " +
+               std::to_string(way.stages) + ", microbatches " + std::to_string(way.microbatches));
+  const Result<Transformed> after = Parallelize(program, way);
+  ASSERT_TRUE(after.ok()) << after.status().message();
+  EXPECT_TRUE(GivesTheSame(program, after.value(), 5)) << Print(after.value().program);
+}
+
+TEST(TransformSteps, ScalarArgumentsAndStateAreWhereTheyAreNeeded) {
+  for (const Extras& extras : {Extras{.rate = true}, Extras{.decay = true}, Extras{.shared = true},
+                               Extras{.rate = true, .decay = true, .shared = true}}) {
+    SCOPED_TRACE(std::string(extras.rate ? "rate " : "") + (extras.decay ? "decay " : "") +
+                 (extras.shared ? "shared" : ""));
+    for (const int64_t stages : {1, 2, 3}) {
+      for (const int64_t microbatches : {1, 2, 4}) {
+        for (const PipelineOrder order : {PipelineOrder::kFifo, PipelineOrder::k1F1B})
+          ExpectTheSame(StepWith(extras), {.stages = stages, .microbatches = microbatches, .order = order});
+      }
+    }
+    if (!extras.shared)
+      ExpectTheSame(StepWith(extras), {.tensor = 2, .data = 2, .zero = 1, .stages = 3, .microbatches = 2});
+    ExpectTheSame(StepWith(extras), {.data = 2, .zero = 3, .recompute = 1, .stages = 2, .microbatches = 2});
+  }
+}
+
+TEST(TransformSteps, SearchTriesSteps) {
+  MachinesModel model({});
+  SearchSpace space;
+  space.devices = 4;
+  space.microbatches = {2};
+  const auto found = Search(StepWith({.rate = true, .decay = true}), space, &model);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  for (const Candidate& candidate : found.value()) {
+    if (candidate.parallelism.stages <= 3) {
+      EXPECT_EQ(candidate.left_out, "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace axccl::program
