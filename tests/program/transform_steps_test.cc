@@ -124,5 +124,54 @@ TEST(TransformSteps, SearchTriesSteps) {
   }
 }
 
+// What a later stage takes in its backward pass is not made on an earlier one. Here %20 takes %3, which the forward pass
+// has on the first stage alone, and %22, beside the weights of a later stage, takes %20.
+TEST(TransformSteps, BackwardPassesGoFromTheLastStageToTheFirst) {
+  const std::string of_rows =
+      " lhs_batching_dims=[] rhs_batching_dims=[] lhs_contracting_dims=[0] rhs_contracting_dims=[0]\n";
+  const std::string of_columns =
+      " lhs_batching_dims=[] rhs_batching_dims=[] lhs_contracting_dims=[1] rhs_contracting_dims=[1]\n";
+  const auto program = Parse(
+      "axccl-program 1\n"
+      "ranks 1\n"
+      "part main on [0]\n"
+      "  argument %0 i32[4,4] donated\n"
+      "  argument %1 i32[4,4] donated\n"
+      "  argument %2 i32[4,4] donated\n"
+      "  argument %3 i32[4,4]\n"
+      "  argument %4 i32[4,4]\n"
+      "  %5 i32[4,4] = dot %3 %0\n"
+      "  %6 i32[4,4] = constant value=0\n"
+      "  %7 i32[4,4] = maximum %5 %6\n"
+      "  %8 i32[4,4] = dot %7 %1\n"
+      "  %9 i32[4,4] = maximum %8 %6\n"
+      "  %10 i32[4,4] = dot %9 %2\n"
+      "  %11 i32[4,4] = subtract %10 %4\n"
+      "  %12 i32[4,4] = multiply %11 %11\n"
+      "  %13 i32[] = constant value=0\n"
+      "  %14 i32[] = reduce %12 %13 fold=add dims=[0,1]\n"
+      "  %17 i32[4,4] = dot_general %9 %11" +
+      of_rows +
+      "  %19 i1[4,4] = compare %9 %6 direction=GT\n"
+      "  %20 i32[4,4] = select %19 %3 %6\n"
+      "  %21 i32[4,4] = dot_general %7 %20" +
+      of_rows + "  %22 i32[4,4] = dot_general %20 %1" + of_columns +
+      "  %23 i1[4,4] = compare %7 %6 direction=GT\n"
+      "  %24 i32[4,4] = select %23 %22 %6\n"
+      "  %25 i32[4,4] = dot_general %8 %24" +
+      of_rows +
+      "  %26 i32[4,4] = subtract %0 %25\n"
+      "  %27 i32[4,4] = subtract %1 %21\n"
+      "  %28 i32[4,4] = subtract %2 %17\n"
+      "  return %26 %27 %28 %14\n");
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  for (const int64_t stages : {2, 3}) {
+    for (const int64_t microbatches : {1, 2, 4}) {
+      for (const PipelineOrder order : {PipelineOrder::kFifo, PipelineOrder::k1F1B})
+        ExpectTheSame(program.value(), {.stages = stages, .microbatches = microbatches, .order = order});
+    }
+  }
+}
+
 }  // namespace
 }  // namespace axccl::program

@@ -168,6 +168,7 @@ class StageFinder {
     for (size_t i = function_.operations.size(); i-- > 0;) {
       for (const Value& result : function_.operations[i].results) Settle(result.id, last_);
     }
+    KeepOrder();
     return std::move(out_);
   }
 
@@ -281,6 +282,17 @@ class StageFinder {
     const std::set<int> places = PlacesOf(operation);
     const auto after = places.upper_bound(gradient);
     return after == places.begin() ? *left->rbegin() : *std::prev(after);
+  }
+
+  // A stage's backward pass follows those of later stages: what it needs of a backward pass is made there or later.
+  void KeepOrder() {
+    std::unordered_map<Id, int> first;  // the stage before which the value may not be made
+    for (size_t i = function_.operations.size(); i-- > 0;) {
+      if (out_.turns[i] != Turn::kBackward) continue;
+      int& stage = out_.stages[i];
+      for (const Value& result : function_.operations[i].results) stage = std::max(stage, first[result.id]);
+      for (const Id operand : function_.operations[i].operands) first[operand] = std::max(first[operand], stage);
+    }
   }
 
   // Where the state is that it updates, otherwise where its operands are.
