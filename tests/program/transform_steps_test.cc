@@ -1,5 +1,5 @@
-// Training steps that `make` does not write: with scalar arguments and weight decay. Their transforms give the results
-// of the program before, bit for bit.
+// Training steps that `make` does not write: with scalar arguments, weight decay, and sums over the whole batch in a
+// pass. Their transforms give the results of the program before, bit for bit.
 #include <string>
 #include <vector>
 
@@ -17,9 +17,11 @@ namespace {
 
 // Three layers for a batch of 8, and what is beside them.
 struct Extras {
-  bool rate = false;    // the learning rate is a scalar argument, and so is a factor of the error
-  bool decay = false;   // the loss has the squares of all weights
-  bool shared = false;  // the second layer adds the bias of the first one once more
+  bool rate = false;      // the learning rate is a scalar argument, and so is a factor of the error
+  bool decay = false;     // the loss has the squares of all weights
+  bool shared = false;    // the second layer adds the bias of the first one once more
+  bool centered = false;  // the first layer's output less its sum over the batch
+  bool counted = false;   // the error times the sum of the labels
 };
 
 class StepBuilder {
@@ -39,6 +41,7 @@ class StepBuilder {
     for (const Id weight : weights_) {
       if (extras_.decay) loss = Do(OpKind::kAdd, loss, SumOf(Do(OpKind::kMultiply, weight, weight)));
     }
+    if (extras_.counted) error = Do(OpKind::kMultiply, error, b_.Broadcast(SumOf(labels), {8, 4}, {}));
     std::vector<Id> results = Backward(error, rate);
     results.push_back(Do(OpKind::kSubtract, bias, b_.Reduce(Combine::kSum, error, {0})));
     results.push_back(loss);
@@ -58,6 +61,8 @@ class StepBuilder {
     Id output = b_.Dot(inputs_.back(), weights_[static_cast<size_t>(layer)], {1}, {0});
     if (layer == 0 || (layer == 1 && extras_.shared))
       output = Do(OpKind::kAdd, output, b_.Broadcast(bias, {8, 4}, {1}));
+    if (layer == 0 && extras_.centered)
+      output = Do(OpKind::kSubtract, output, b_.Broadcast(b_.Reduce(Combine::kSum, output, {0}), {8, 4}, {1}));
     if (layer + 1 < kLayers) output = Do(OpKind::kMaximum, output, Zeros());
     inputs_.push_back(output);
   }
@@ -120,6 +125,24 @@ TEST(TransformSteps, SearchTriesSteps) {
   for (const Candidate& candidate : found.value()) {
     if (candidate.parallelism.stages <= 3) {
       EXPECT_EQ(candidate.left_out, "");
+    }
+  }
+}
+
+// A pass of a microbatch cannot wait for the sum over the whole batch; that of the whole batch can.
+TEST(TransformSteps, SumsOverTheBatchNeedOneMicrobatch) {
+  for (const Extras& extras : {Extras{.centered = true}, Extras{.counted = true}}) {
+    const Program program = StepWith(extras);
+    for (const int64_t stages : {2, 3}) ExpectTheSame(program, {.stages = stages});
+    ExpectTheSame(program, {.tensor = 2, .data = 2, .zero = 1});
+    ExpectTheSame(program, {.data = 2, .stages = 3});
+    for (const int64_t stages : {1, 2}) {
+      EXPECT_EQ(Parallelize(program, {.stages = stages, .microbatches = 2}).status().message(),
+                extras.centered
+                    ? "transform pipeline, microbatches 2: %13 subtract needs the result of %11 reduce for the whole "
+                      "batch, which is there only when all microbatches have run; give 1 microbatch"
+                    : "transform pipeline, microbatches 2: %24 multiply needs the result of %22 reduce for the whole "
+                      "batch, which is there only when all microbatches have run; give 1 microbatch");
     }
   }
 }

@@ -184,8 +184,9 @@ class PipelineWriter {
   void Keep(Id value, const Layout& layout, int stage, int microbatch, Id made) {
     Site& site = At(stage);
     if (!layout.is_terms()) {
-      site.values[{value, microbatch}] = made;
-      ship_.push_back({value, microbatch});
+      const Key key{value, layout.is_split() ? microbatch : kOnce};
+      site.values[key] = made;
+      ship_.push_back(key);
       return;
     }
     const auto [sum, first] = site.values.try_emplace({value, kOnce}, made);
@@ -367,7 +368,7 @@ Result<Transformed> Pipeline(const Transformed& before, int64_t stages, int64_t 
   const SpreadRules rules{"pipeline, microbatches " + std::to_string(microbatches), microbatches, false, {}};
   AXCCL_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(function, arguments, rules));
   const int num_stages = static_cast<int>(stages), num_microbatches = static_cast<int>(microbatches);
-  AXCCL_ASSIGN_OR_RETURN(const Stages placed, StagesOf(function, before.losses, spread, num_stages));
+  AXCCL_ASSIGN_OR_RETURN(const Stages placed, StagesOf(function, before.losses, spread, num_stages, num_microbatches));
   // A value that is not where it is needed is an error rather than a wrong program.
   return CatchAll("transform pipeline", [&]() -> Result<Transformed> {
     PipelineWriter writer(before, spread, placed, num_stages, num_microbatches);

@@ -4,8 +4,10 @@
 #include <iterator>
 #include <optional>
 #include <set>
+#include <string>
 
 #include "src/program/facts.h"
+#include "src/program/kinds.h"
 #include "src/program/simulate/work.h"
 #include "src/program/transform/structure.h"
 
@@ -138,10 +140,11 @@ class LayerFinder {
 
 class StageFinder {
  public:
-  StageFinder(const Function& function, size_t losses, const Spread& spread, int stages)
+  StageFinder(const Function& function, size_t losses, const Spread& spread, int stages, int microbatches)
       : function_(function),
         spread_(spread),
         last_(stages - 1),
+        microbatches_(microbatches),
         losses_(losses),
         forward_(ForwardOf(function, losses)),
         state_(FromState(function, spread)) {}
@@ -152,7 +155,8 @@ class StageFinder {
       return MakeStatus(Code::kInvalidArgument, "transform pipeline: %d stages, but the program has %zu layers",
                         last_ + 1, layers.size());
     }
-    FindTurns();
+    AXCCL_RETURN_IF_ERROR(FindTurns());
+    PullIntoPasses();
     out_.stages.assign(function_.operations.size(), kAnywhere);
     PlaceForward(layers, CutLayers(layers, last_ + 1));
     PlaceState();
@@ -173,19 +177,49 @@ class StageFinder {
   }
 
  private:
-  void FindTurns() {
-    std::set<Id> after;  // values that need all microbatches
+  Status FindTurns() {
+    std::unordered_map<Id, size_t> waits;  // values that need all microbatches: the operation that adds up terms
     for (size_t i = 0; i < function_.operations.size(); ++i) {
       const Operation& operation = function_.operations[i];
-      Turn turn = Turn::kBefore;
-      if (IsOfBatch(spread_.steps[i])) turn = forward_[i] ? Turn::kForward : Turn::kBackward;
-      for (const Id operand : operation.operands) {
-        const bool is_final = spread_.layouts.at(operand).is_terms() || after.count(operand) > 0;
-        if (is_final && turn == Turn::kBefore) turn = Turn::kAfter;
-      }
+      const auto waiting = std::find_if(operation.operands.begin(), operation.operands.end(),
+                                        [&](Id operand) { return waits.count(operand) > 0; });
+      const bool waits_for_all = waiting != operation.operands.end();
+      Turn turn = waits_for_all ? Turn::kAfter : Turn::kBefore;
+      if (IsOfBatch(spread_.steps[i])) turn = PassOf(i);
+      if (waits_for_all && turn != Turn::kAfter && microbatches_ > 1)
+        return NeedsAll(operation, function_.operations[waits.at(*waiting)]);
       out_.turns.push_back(turn);
-      if (turn != Turn::kAfter) continue;
-      for (const Value& result : operation.results) after.insert(result.id);
+      for (const Value& result : operation.results) {
+        if (waits_for_all)
+          waits[result.id] = waits.at(*waiting);
+        else if (spread_.layouts.at(result.id).is_terms())
+          waits[result.id] = i;
+      }
+    }
+    return Status();
+  }
+
+  Turn PassOf(size_t number) const { return forward_[number] ? Turn::kForward : Turn::kBackward; }
+
+  Status NeedsAll(const Operation& operation, const Operation& sum) const {
+    return MakeStatus(Code::kInvalidArgument,
+                      "transform pipeline, microbatches %d: %%%u %s needs the result of %%%u %s for the whole batch, "
+                      "which is there only when all microbatches have run; give 1 microbatch",
+                      microbatches_, operation.id, std::string(InfoOf(operation.kind).name).c_str(), sum.id,
+                      std::string(InfoOf(sum.kind).name).c_str());
+  }
+
+  // What a pass needs runs in a pass. Nothing of Turn::kAfter is needed if there is more than one microbatch.
+  void PullIntoPasses() {
+    std::set<Id> needed;
+    for (size_t i = function_.operations.size(); i-- > 0;) {
+      const Operation& operation = function_.operations[i];
+      Turn& turn = out_.turns[i];
+      if (turn == Turn::kBefore) continue;
+      const bool is_needed = std::any_of(operation.results.begin(), operation.results.end(),
+                                         [&](const Value& result) { return needed.count(result.id) > 0; });
+      if (turn == Turn::kAfter && is_needed) turn = PassOf(i);
+      if (turn != Turn::kAfter) needed.insert(operation.operands.begin(), operation.operands.end());
     }
   }
 
@@ -193,7 +227,7 @@ class StageFinder {
     size_t layer = 0;
     for (size_t i = 0; i < function_.operations.size(); ++i) {
       if (out_.turns[i] != Turn::kForward) continue;
-      while (i > layers[layer].last) ++layer;
+      while (layer + 1 < layers.size() && i > layers[layer].last) ++layer;
       out_.stages[i] = of_layer[layer];
       for (const Id operand : function_.operations[i].operands) used_on_[operand].insert(of_layer[layer]);
       for (const Value& result : function_.operations[i].results) used_on_[result.id].insert(of_layer[layer]);
@@ -308,7 +342,7 @@ class StageFinder {
 
   const Function& function_;
   const Spread& spread_;
-  const int last_;
+  const int last_, microbatches_;
   const size_t losses_;
   const std::vector<bool> forward_;
   const std::unordered_map<Id, Id> state_;
@@ -342,8 +376,8 @@ std::vector<int> CutLayers(const std::vector<Layer>& layers, int stages) {
   return of_layer;
 }
 
-Result<Stages> StagesOf(const Function& function, size_t losses, const Spread& spread, int stages) {
-  return StageFinder(function, losses, spread, stages).Run();
+Result<Stages> StagesOf(const Function& function, size_t losses, const Spread& spread, int stages, int microbatches) {
+  return StageFinder(function, losses, spread, stages, microbatches).Run();
 }
 
 bool AreIndependent(const Function& function, const Stages& stages) {

@@ -46,9 +46,10 @@ struct Stages {
 };
 inline constexpr int kAnywhere = -1;
 
-// The last `losses` results are losses. kInvalidArgument, with the number of layers, if there are more stages than
-// these.
-Result<Stages> StagesOf(const Function& function, size_t losses, const Spread& spread, int stages);
+// The last `losses` results are losses. With one microbatch, what needs all of them may be needed by a pass.
+// kInvalidArgument, with the number of layers, if there are more stages than these; with the names of the operations,
+// if a pass of a microbatch needs what all microbatches give.
+Result<Stages> StagesOf(const Function& function, size_t losses, const Spread& spread, int stages, int microbatches);
 // Whether the backward pass of a stage needs nothing of that of another stage.
 bool AreIndependent(const Function& function, const Stages& stages);
 
