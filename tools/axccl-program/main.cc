@@ -270,7 +270,7 @@ int SimulateAndReport(const Options& o, const Program& program) {
 }
 
 int Train(const std::string& command, const std::vector<std::string>& arguments) {
-  const Result<std::string> text = RunTraining(command, arguments);
+  const Result<std::string> text = CatchAll(command.c_str(), [&] { return RunTraining(command, arguments); });
   if (!text.ok()) return Complain(text.status(), text.status().code() == Code::kInvalidUsage ? kBadUse : kWrong);
   return PrintAll(text.value());
 }
