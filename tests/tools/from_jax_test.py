@@ -1,4 +1,4 @@
-"""The example of docs/programs.md, from JAX to host ranks. Skipped (77) where there is no jax.
+"""The example of docs/programs.md, and others, from JAX to host ranks. Skipped (77) where there is no jax.
 
   from_jax_test.py SOURCE_FOLDER AXCCL_PROGRAM
 """
@@ -10,10 +10,57 @@ import sys
 import tempfile
 
 
+# Replicated weights are donated and one argument is not used; without collectives, no id says how many ranks there are.
+UPDATE = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+def example():
+    mesh = Mesh(np.array(jax.devices()), ("i",))
+    whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("i"))
+    step = jax.jit(lambda weight, unused, rate, x: (weight * rate, x * 2), donate_argnums=(0,),
+                   in_shardings=(whole, rows, whole, rows), out_shardings=(whole, rows))
+    return step, (jnp.arange(8.0), jnp.ones((8, 2)), 0.5, jnp.arange(32.0).reshape(8, 4))
+"""
+KEY = """
+import jax
+
+def example():
+    return jax.jit(jax.random.uniform), (jax.random.key(0),)
+"""
+
+
 def run(*command):
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
+
+
+def from_jax(source, name, devices):
+    tool = os.path.join(source, "tools", "axccl-program", "from_jax")
+    return sys.executable, tool, name + ".py", "--devices", devices
+
+
+def write(name, text):
+    with open(name, "w") as file:
+        file.write(text)
+
+
+def check_facts_of_modules(source, program, folder):
+    name = os.path.join(folder, "update")
+    write(name + ".py", UPDATE)
+    for devices in ("1", "4"):
+        run(*from_jax(source, name, devices))
+        text = run(program, "import", name + ".mlir")
+        write(name + ".axp", text)
+        assert text.startswith(f"axccl-program 1\nranks {devices}\n"), text
+        arguments = re.findall(r"argument .*", text)
+        assert [argument.endswith(" donated") for argument in arguments] == [True, False, False], text
+        assert run(program, "run", name + ".axp", "--inputs", name + ".json", "--against",
+                   name + ".json") == f"equal to {name}.json\n"
+    write(name + ".py", KEY)
+    done = subprocess.run(from_jax(source, name, "1"), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 2 and "argument 0 is a key of jax.random.key" in done.stderr, done.stderr
 
 
 def main(source, program):
@@ -24,19 +71,17 @@ def main(source, program):
         example = re.search(r"```python\n(.*?)```", file.read(), re.S).group(1)
     with tempfile.TemporaryDirectory() as folder:
         name = os.path.join(folder, "mlp")
-        with open(name + ".py", "w") as file:
-            file.write(example)
-        for devices in (2, 4, 8):
-            run(sys.executable, os.path.join(source, "tools", "axccl-program", "from_jax"), name + ".py", "--devices",
-                str(devices))
-            with open(name + ".axp", "w") as file:
-                file.write(run(program, "import", name + ".mlir"))
+        check_facts_of_modules(source, program, folder)
+        write(name + ".py", example)
+        for devices in ("2", "4", "8"):
+            run(*from_jax(source, name, devices))
+            write(name + ".axp", run(program, "import", name + ".mlir"))
             assert run(program, "check", name + ".axp") == "right\n"
             inputs = (name + ".axp", "--inputs", name + ".json", "--against")
             assert run(program, "run", *inputs, name + ".json", "--tolerance", "1e-5") == f"equal to {name}.json\n"
             for how in ((), ("--processes",)):
                 assert run(program, "run", *inputs, "reference", *how) == "equal to reference\n"
-    print("2, 4 and 8 devices: right")
+    print("1, 2, 4 and 8 devices: right")
     return 0
 
 
