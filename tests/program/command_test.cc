@@ -146,6 +146,16 @@ TEST_F(CommandTest, WritesAndReadsTensors) {
   EXPECT_NE(o.text.find("rank 0: input 0 is f32[4], and argument %0 is i32[3]"), std::string::npos) << o.text;
 }
 
+TEST_F(CommandTest, WritesAndReadsTensorsWithoutElements) {
+  const std::string file = Write("empty.axp",
+                                 "axccl-program 1\nranks 1\npart main on [0]\n  argument %0 f32[4,0,3]\n"
+                                 "  argument %1 f32[0,2]\n  %2 f32[4,0,3] = negate %0\n  return %2 %1\n");
+  const std::string tensors = Path("empty.json");
+  ASSERT_EQ(RunProgram("run " + file + " --outputs " + tensors).text, "1 ranks have run\n");
+  EXPECT_EQ(RunProgram("run " + file + " --inputs " + tensors + " --against " + tensors).text,
+            "equal to " + tensors + "\n");
+}
+
 // "rank 0: peak 48 bytes" of all ranks, as text says of each, or of "ranks 0 to 3".
 std::map<int, uint64_t> PeaksIn(const std::string& text) {
   std::map<int, uint64_t> peaks;
@@ -351,6 +361,10 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
       Write("large.json",
             "{\"devices\": 1, \"byte_order\": \"little\", \"data\": \"sum.axp\", \"inputs\": [{\"dtype\": "
             "\"float32\", \"shape\": [4611686018427387904, 8], \"offsets\": [0]}], \"outputs\": []}");
+  const std::string fraction =
+      Write("fraction.json",
+            "{\"devices\": 1, \"byte_order\": \"little\", \"data\": \"sum.axp\", \"inputs\": "
+            "[{\"dtype\": \"float32\", \"shape\": [2.7], \"offsets\": [0]}], \"outputs\": []}");
   struct Case {
     std::string arguments;
     int exit;
@@ -408,6 +422,8 @@ TEST_F(CommandTest, NamesWhatIsWrong) {
       {"run " + sum + " --inputs /nowhere/a.json", 2, "open(/nowhere/a.json): No such file"},
       {"run " + sum + " --inputs " + broken, 2, "is no file of tensors"},
       {"run " + sum + " --inputs " + large, 2, "larger than the data"},
+      {"run " + sum + " --inputs " + fraction, 2, "shape is [2.7], and must be of whole numbers"},
+      {"run " + sum + " --outputs " + Path("\xff\xfe.json"), 2, "which is not UTF-8; give another name"},
       {"run " + sum + " --outputs /proc/nowhere/a.json", 2, "/proc/nowhere"},
   };
   for (const Case& c : cases) {

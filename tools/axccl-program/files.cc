@@ -1,5 +1,6 @@
 #include "tools/axccl-program/files.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -34,18 +35,28 @@ std::string WithoutEnding(const std::string& file) {
   return file.size() > 5 && file.substr(file.size() - 5) == ".json" ? file.substr(0, file.size() - 5) : file;
 }
 
+// Of a number, or of a list of them. get() would cut fractions off.
+Status CheckWhole(const json& facts, const char* name) {
+  const json& value = facts.at(name);
+  const auto is_whole = [](const json& number) { return number.is_number_integer(); };
+  if (value.is_array() ? std::all_of(value.begin(), value.end(), is_whole) : is_whole(value)) return Status();
+  return MakeStatus(Code::kInvalidArgument, "%s is %s, and must be of whole numbers", name, value.dump().c_str());
+}
+
 // One value: a shard for each rank.
 Status ReadValue(const json& value, const std::string& data, TensorFile::ByRank* by_rank) {
   const std::string name = value.at("dtype").get<std::string>();
   const auto* known = std::begin(kTypes);
   while (known != std::end(kTypes) && name != known->name) ++known;
   if (known == std::end(kTypes)) return MakeStatus(Code::kInvalidArgument, "unknown dtype '%s'", name.c_str());
+  for (const char* numbers : {"shape", "offsets"}) AXCCL_RETURN_IF_ERROR(CheckWhole(value, numbers));
   const program::TensorType type{known->type, value.at("shape").get<program::Ints>()};
   const auto offsets = value.at("offsets").get<std::vector<uint64_t>>();
   if (type.dims.size() > program::kMaxDims || offsets.size() != by_rank->size())
     return MakeStatus(Code::kInvalidArgument, "a value has %zu dimensions and %zu offsets, where there are %zu devices",
                       type.dims.size(), offsets.size(), by_rank->size());
-  uint64_t bytes = ElementSize(type.data_type);
+  const bool is_empty = std::find(type.dims.begin(), type.dims.end(), 0) != type.dims.end();
+  uint64_t bytes = is_empty ? 0 : ElementSize(type.data_type);
   for (const int64_t size : type.dims) {
     if (size < 0 || (size > 0 && bytes > data.size() / static_cast<uint64_t>(size)))
       return MakeStatus(Code::kInvalidArgument, "a value is larger than the data");
@@ -66,6 +77,8 @@ Result<TensorFile> ReadFacts(const json& facts, const std::string& folder) {
   AXCCL_ASSIGN_OR_RETURN(const std::string data,
                          ReadWholeFile(folder + facts.at("data").get<std::string>(), kMostBytes));
   if (facts.at("byte_order") != "little") return MakeStatus(Code::kInvalidArgument, "byte_order must be \"little\"");
+  AXCCL_RETURN_IF_ERROR(CheckWhole(facts, "devices"));
+  if (facts.contains("first_rank")) AXCCL_RETURN_IF_ERROR(CheckWhole(facts, "first_rank"));
   const auto ranks = facts.at("devices").get<uint64_t>();
   if (ranks == 0 || ranks > program::kMaxRanks)
     return MakeStatus(Code::kInvalidArgument, "devices must be 1 to %d", program::kMaxRanks);
@@ -78,6 +91,14 @@ Result<TensorFile> ReadFacts(const json& facts, const std::string& folder) {
   for (const json& value : facts.at("inputs")) AXCCL_RETURN_IF_ERROR(ReadValue(value, data, &file.inputs));
   for (const json& value : facts.at("outputs")) AXCCL_RETURN_IF_ERROR(ReadValue(value, data, &file.outputs));
   return file;
+}
+
+bool IsUtf8(const std::string& text) {
+  try {
+    return !json(text).dump().empty();
+  } catch (const json::exception&) {
+    return false;
+  }
 }
 
 // Ranks whose parts differ cannot be written as shards of common values.
@@ -118,6 +139,10 @@ Result<TensorFile> ReadTensors(const std::string& file) {
 
 Status WriteTensors(const std::string& file, const TensorFile& tensors) {
   const std::string data_file = WithoutEnding(file) + ".bin";
+  if (!IsUtf8(data_file.substr(FolderOf(file).size())))
+    return MakeStatus(Code::kInvalidArgument,
+                      "'%s' cannot be written: it would name '%s', which is not UTF-8; give another name", file.c_str(),
+                      data_file.c_str());
   std::string data;
   json facts = {{"devices", tensors.inputs.size()}, {"byte_order", "little"}};
   if (tensors.first_rank > 0) facts["first_rank"] = tensors.first_rank;
