@@ -85,6 +85,37 @@ TEST(StablehloTest, TheDocumentedExampleIsTheProgram) {
 }
 
 // Training steps that JAX made.
+// As MLIR prints them with locations, before and behind the module, and of every form.
+TEST(StablehloTest, LocationsAreIgnored) {
+  const std::string head = "module @loc attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 2 : i32} {\n";
+  const Result<Program> plain = ImportStablehlo(
+      head +
+      "  func.func public @main(%arg0: tensor<4xf32> {jax.buffer_donor = true}) -> tensor<4xf32> {\n"
+      "    %loc = \"stablehlo.all_reduce\"(%arg0) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> ({\n"
+      "    ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+      "      %1 = stablehlo.add %a, %b : tensor<f32>\n"
+      "      stablehlo.return %1 : tensor<f32>\n"
+      "    }) : (tensor<4xf32>) -> tensor<4xf32>\n"
+      "    return %loc : tensor<4xf32>\n  }\n}\n");
+  const Result<Program> located = ImportStablehlo(
+      "#loc = loc(unknown)\n#loc1 = loc(\"step.py\":10:8 to :20)\n#loc2 = loc(\"f(\\\"x)\"(#loc1))\n" + head +
+      "  func.func public @main(%arg0: tensor<4xf32> {jax.buffer_donor = true} loc(\"weights['up']\"(#loc))) -> "
+      "tensor<4xf32> {\n"
+      "    %loc = \"stablehlo.all_reduce\"(%arg0) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> ({\n"
+      "    ^bb0(%a: tensor<f32> loc(unknown), %b: tensor<f32> loc(callsite(\"g\"(#loc1) at \"h\"(#loc2)))):\n"
+      "      %1 = stablehlo.add %a, %b : tensor<f32> loc(fused<\"m)\">[#loc1, callsite(#loc2 at #loc3)])\n"
+      "      stablehlo.return %1 : tensor<f32> loc(#loc3)\n"
+      "    }) : (tensor<4xf32>) -> tensor<4xf32> loc(#loc3)\n"
+      "    return %loc : tensor<4xf32> loc(#loc)\n  } loc(#loc)\n} loc(#loc)\n#loc3 = loc(\n  \"late\"(#loc1))\n");
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  ASSERT_TRUE(located.ok()) << located.status().message();
+  EXPECT_EQ(located.value(), plain.value());
+  for (const char* open : {"loc(", "#loc1 = loc(\"", "#loc1 = ", "#loc1", "#loc = 1"}) {
+    EXPECT_FALSE(ImportStablehlo(open).ok()) << open;
+    EXPECT_FALSE(ImportStablehlo(open + head).ok()) << open;
+  }
+}
+
 TEST(StablehloTest, ReadsTheProgramsOfTheVectors) {
   const char* const folder = std::getenv("AXCCL_VECTORS");
   if (folder == nullptr || !std::filesystem::exists(std::string(folder) + "/stablehlo_programs"))

@@ -11,6 +11,36 @@ bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') 
 bool IsHex(char c) { return IsDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 bool IsWord(char c) { return IsLetter(c) || IsDigit(c) || c == '$' || c == '.'; }
 
+constexpr std::string_view kBlanks = " \t\r\n";
+
+// Behind the ')' that belongs to the '(' at `at`; the end of the text if there is none.
+size_t BehindParentheses(std::string_view text, size_t at) {
+  bool in_string = false;
+  for (int depth = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (in_string && c == '\\') ++at;
+    if (c == '"') in_string = !in_string;
+    if (in_string) continue;
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    if (depth == 0) return at + 1;
+  }
+  return text.size();
+}
+
+// Behind the location at `at`, `loc(...)`, or its definition, `#loc1 = loc(...)`; `at` if there is none.
+size_t BehindLocation(std::string_view text, size_t at) {
+  constexpr std::string_view kLocation = "loc(", kName = "#loc";
+  size_t location = at;
+  if (text.substr(at, kName.size()) == kName) {
+    location = text.find_first_not_of("0123456789", at + kName.size());
+    location = std::min(text.find_first_not_of(kBlanks, location), text.size());
+    if (text.substr(location, 1) != "=") return at;
+    location = std::min(text.find_first_not_of(kBlanks, location + 1), text.size());
+  }
+  if (text.substr(location, kLocation.size()) != kLocation) return at;
+  return BehindParentheses(text, location + kLocation.size() - 1);
+}
+
 }  // namespace
 
 std::string Quote(std::string_view text) {
@@ -47,9 +77,14 @@ bool Scanner::Expected(const std::string& what) {
 
 size_t Scanner::Mark() {
   for (;;) {
-    at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size());
-    if (text_.substr(at_, 2) != "//") return at_;
-    at_ = std::min(text_.find('\n', at_), text_.size());
+    at_ = std::min(text_.find_first_not_of(kBlanks, at_), text_.size());
+    if (text_.substr(at_, 2) == "//") {
+      at_ = std::min(text_.find('\n', at_), text_.size());
+      continue;
+    }
+    const size_t behind = BehindLocation(text_, at_);
+    if (behind == at_) return at_;
+    at_ = behind;
   }
 }
 

@@ -1,4 +1,4 @@
-// A cursor over the tokens of MLIR's text: it skips blanks and comments before each.
+// A cursor over the tokens of MLIR's text: it skips blanks, comments and locations before each.
 //
 // It keeps the first failure with its line and column. After it, every read fails, so callers may chain reads and check
 // once. Views of the text are valid as long as the text. Not thread-safe.
