@@ -88,7 +88,7 @@ Status Judge(const Result<Transformed>& spread, const SearchSpace& space, Model*
   const double all = simulation.seconds * static_cast<double>(simulation.ranks.size());
   for (const RankTimes& times : simulation.ranks) {
     candidate->exposed += times.exposed / all;
-    candidate->idle += (simulation.seconds - times.compute - times.exposed) / all;
+    candidate->idle += std::max(0.0, simulation.seconds - times.compute - times.exposed) / all;
   }
   return Status();
 }

@@ -63,6 +63,7 @@ TEST_F(TrainingCommand, SearchPrintsATableAndWritesTheFastest) {
   EXPECT_NE(o.text.find("and 12 more; --rows N shows more\n"), std::string::npos) << o.text;
   EXPECT_NE(o.text.find("left out, 1: transform pipeline: 8 stages, but the program has 4 layers\n"), std::string::npos)
       << o.text;
+  EXPECT_EQ(RunProgram("search " + mlp + " --devices 4 --rows 200").text.find("-0.0"), std::string::npos);
   EXPECT_EQ(RunProgram("check " + best).text, "right\n");
   EXPECT_NE(Read("best.axp").find("ranks 8\n"), std::string::npos);
   const Outcome small = RunProgram("search " + mlp + " --devices 2 --memory 1k --emit " + best);
