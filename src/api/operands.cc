@@ -27,6 +27,11 @@ constexpr int kMaxOperands = 1 << 20;
 Status ReadView(const ViewContext& context, const char* side, int index, const axcclView_t& from, tensor::View* view,
                 DataType* type) {
   const char* call = context.request.name;
+  if (from.size > sizeof(axcclView_t))
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s: %s has size %zu, and this library knows %zu; start from AXCCL_VIEW_INITIALIZER, and use a "
+                      "library as new as the header",
+                      call, context.Name(side, index).c_str(), from.size, sizeof(axcclView_t));
   if (from.size != sizeof(axcclView_t))
     return MakeStatus(Code::kInvalidArgument,
                       "%s: %s is not initialised (its size is %zu); start from AXCCL_VIEW_INITIALIZER", call,

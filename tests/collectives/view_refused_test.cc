@@ -229,6 +229,14 @@ const BadCall kBadCalls[] = {
        const axcclView_t none = {};
        return axcclAllReduce(1, &none, View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
+    {"OfANewerHeader",
+     {"axcclAllReduce: input has size 1000, and this library knows ",
+      "; start from AXCCL_VIEW_INITIALIZER, and use a library as new as the header"},
+     [](const Setting& s) {
+       axcclView_t newer = AXCCL_VIEW_INITIALIZER;
+       newer.size = 1000;
+       return axcclAllReduce(1, &newer, View(s.out, {4}), ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
     {"CountOfOperands",
      {"axcclAllReduce: argument count is 0; pass the number of operands"},
      [](const Setting& s) {
