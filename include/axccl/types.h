@@ -30,7 +30,8 @@ extern "C" {
 
 #define axcclInt16 AXCCL_VALUE_CAST(ncclDataType_t, 64)
 #define axcclUint16 AXCCL_VALUE_CAST(ncclDataType_t, 65)
-/* A byte; any but 0 is true. Sum and max are "or", prod and min are "and", as in StableHLO; results are 0 or 1. */
+/* A byte; any but 0 is true. Sum and max are "or", prod and min are "and", as in StableHLO; results are 0 or 1. (With a
+ * single rank the result is the input, unchanged.) */
 #define axcclBool AXCCL_VALUE_CAST(ncclDataType_t, 66)
 /* Real part, then imaginary part, like C's float complex and double complex: two floats, or two doubles. Products are
  * (ac - bd) + (ad + bc)i, every operation rounded by itself, without C's rules for infinities. */
