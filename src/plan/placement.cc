@@ -19,6 +19,14 @@ Placement Placement::Of(std::span<const int> machine_of) {
   return placement.ranks_.size() > 1 ? placement : Placement();
 }
 
+int Placement::FirstAlike(int rank) const {
+  if (is_flat()) return 0;
+  const auto ranks_beside = [this](int r) { return RanksOf(MachineOf(r)).size(); };
+  int first = 0;
+  while (ranks_beside(first) != ranks_beside(rank)) ++first;
+  return first;
+}
+
 int Placement::Fewest(int group) const {
   size_t fewest = static_cast<size_t>(group);
   for (const auto& ranks : ranks_) fewest = std::min(fewest, ranks.size());

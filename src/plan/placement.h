@@ -32,6 +32,8 @@ class Placement {
   // The ranks of a machine, ascending, and a rank's index among them. Not for flat placements.
   const std::vector<int>& RanksOf(int machine) const { return ranks_[static_cast<size_t>(machine)]; }
   int LocalIndex(int rank) const { return local_[static_cast<size_t>(rank)]; }
+  // The lowest rank whose machine has as many ranks as that of `rank`; 0 where the placement is flat.
+  int FirstAlike(int rank) const;
   // The number of ranks of the machine that has the fewest (the most), in a group of `group` ranks.
   int Fewest(int group) const;
   int Most(int group) const;

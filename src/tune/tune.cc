@@ -119,14 +119,21 @@ double BarrierSeconds(const cost::Machine& machine, int ranks, const plan::Place
 
 std::atomic<uint64_t> g_costed{0};
 
-// Empty if the algorithm cannot be generated for the contract. The root does not matter: all roots cost the same.
+// The contract that is costed for the query's. Roots on machines of one size cost about the same: the lowest stands for
+// all of them.
+Contract CostedContract(const Query& query) {
+  const auto& [kind, ranks, root] = query.contract;
+  return {kind, ranks, plan::HasRoot(kind) ? query.placement.FirstAlike(root) : 0};
+}
+
+// Empty if the algorithm cannot be generated for the contract.
 std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, std::string_view algorithm, int lanes) {
   g_costed.fetch_add(1, std::memory_order_relaxed);
-  const Contract rooted_at_0{query.contract.kind, query.contract.ranks, 0};
-  Sample sample(rooted_at_0, algorithm, 1, query.placement);
+  const Contract contract = CostedContract(query);
+  Sample sample(contract, algorithm, 1, query.placement);
   // Lanes of a direct schedule wait for each other; lanes of other schedules all do the same.
   const bool joined = lanes > 1 && sample.schedule.ok() && sample.schedule->direct;
-  if (joined) sample = Sample(rooted_at_0, algorithm, lanes, query.placement);
+  if (joined) sample = Sample(contract, algorithm, lanes, query.placement);
   if (!sample.schedule.ok()) return std::nullopt;
   const plan::Schedule& schedule = *sample.schedule;
   const double barrier = sample.complete() ? 0 : BarrierSeconds(machine, query.contract.ranks, query.placement);
@@ -219,7 +226,7 @@ class Chooser::Costs {
 
   const cost::Machine machine_;
   std::mutex mutex_;  // held while a cost is computed, so that other threads wait for it instead of computing it, too
-  using CostKey = std::tuple<Kind, int, std::string_view, int, bool, plan::Placement, int>;
+  using CostKey = std::tuple<Kind, int, int, std::string_view, int, bool, plan::Placement, int>;
   using OrderKey = std::tuple<Kind, int, int, std::string_view, plan::Placement>;
   std::map<CostKey, std::optional<Costed>> costs_;
   std::map<OrderKey, bool> in_group_order_;
@@ -248,12 +255,12 @@ std::shared_ptr<Chooser::Costs> Chooser::Costs::Of(const cost::Machine& machine)
 
 std::optional<Costed> Chooser::Costs::Find(const Query& query, std::string_view algorithm, int lanes) {
   const std::lock_guard lock(mutex_);
-  const Contract& contract = query.contract;
+  const auto [kind, ranks, root] = CostedContract(query);
   const bool by_call = query.access == Access::kCall;
   if (costs_.size() >= kMost) costs_.clear();
   // Stored only once it is known: a partial result of a search that ran out of memory would make this rank choose other
   // plans than its peers.
-  const CostKey key{contract.kind, contract.ranks, algorithm, lanes, by_call, query.placement, query.sharers};
+  const CostKey key{kind, ranks, root, algorithm, lanes, by_call, query.placement, query.sharers};
   auto it = costs_.find(key);
   if (it == costs_.end()) it = costs_.emplace(key, CostOf(machine_, query, algorithm, lanes)).first;
   return it->second;
