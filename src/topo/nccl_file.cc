@@ -119,6 +119,9 @@ std::string Remark(const NcclFile& file, const Machine& here, const Addresses& a
   std::string remark;
   for (const std::string& name : file.ignored) remark += (remark.empty() ? "" : ", ") + name;
   if (!remark.empty()) remark = "elements that are not known there are ignored: " + remark;
+  if (!file.repeated.empty())
+    remark += std::string(remark.empty() ? "" : "; ") + "several cpus list the processors " +
+              RangeText({file.repeated.begin(), file.repeated.end()}) + ", which belong to the first of them";
   const auto nics = static_cast<size_t>(std::count_if(
       file.nics.begin(), file.nics.end(), [&](const NcclNic& nic) { return !IsHere(nic, here, addresses); }));
   const auto gpus = static_cast<size_t>(

@@ -46,6 +46,8 @@ struct NcclFile {
   std::vector<NcclNic> nics;
   std::vector<Gpu> gpus;
   std::set<std::string> ignored;
+  // Processors that several cpus list, as every cpu of some virtual machines lists all. They belong to the first.
+  std::set<int> repeated;
 };
 
 // Whether a text is XML, rather than text of text.h.
@@ -66,8 +68,8 @@ Machine MachineOf(const NcclFile& file, const Machine& here, const Addresses& ad
 // are left out, and parts that it does not list stay, as in NCCL.
 Machine Corrected(const NcclFile& file, Machine here, const Addresses& addresses);
 
-// What the user should know: elements that were ignored, and how much of the file is not on this machine. Empty:
-// nothing.
+// What the user should know: elements that were ignored, processors that are listed again, and how much of the file is
+// not on this machine. Empty: nothing.
 std::string Remark(const NcclFile& file, const Machine& here, const Addresses& addresses);
 
 }  // namespace axccl::topo

@@ -248,8 +248,7 @@ class Reader {
       return FailAttribute("affinity", affinity, "a set of processors, as \"00000000,0000ffff\"");
     std::sort(cpu.processors.begin(), cpu.processors.end());
     for (const int processor : cpu.processors) {
-      if (!processors_.insert(processor).second)
-        return FailAttribute("affinity", affinity, "processors that no cpu before it has");
+      if (!processors_.insert(processor).second) file_.repeated.insert(processor);
     }
     for (const char* key : {"vendor", "familyid", "modelid"}) {
       const std::optional<std::string_view> value = Find(attributes, key);
@@ -285,8 +284,10 @@ class Reader {
     net.name = PrintableName(Find(attributes, "name").value_or(""));
     std::replace(net.name.begin(), net.name.end(), ' ', '?');
     const std::string_view speed = Find(attributes, "speed").value_or("");
-    if (!speed.empty() && !ReadNumber<uint64_t>(speed, 10, 0, 1'000'000'000, &net.megabits))
+    int64_t megabits = 0;
+    if (!speed.empty() && !ReadNumber<int64_t>(speed, 10, -1'000'000'000, 1'000'000'000, &megabits))
       return FailAttribute("speed", speed, "Mbit/s, as \"100000\"");
+    net.megabits = static_cast<uint64_t>(std::max<int64_t>(megabits, 0));  // Linux has -1 where it does not know
     Element* const pci = Around("pci");
     (pci != nullptr ? pci : Around("nic"))->nets.push_back(std::move(net));
   }
