@@ -23,11 +23,13 @@ std::string Normalise(std::string_view word) {
   return out;
 }
 
+// Without those that are empty.
 std::vector<std::string_view> ItemsOf(std::string_view text, char separator) {
   std::vector<std::string_view> pieces;
   for (size_t begin = 0;;) {
     const size_t end = text.find(separator, begin);
-    pieces.push_back(text.substr(begin, end - begin));
+    const std::string_view piece = text.substr(begin, end - begin);
+    if (!Normalise(piece).empty()) pieces.push_back(piece);
     if (end == std::string_view::npos) return pieces;
     begin = end + 1;
   }
@@ -85,7 +87,6 @@ int KindIndex(std::string_view word) {
 
 Result<Filter> Filter::Parse(std::string_view text, Names names) {
   Filter filter;
-  if (Normalise(text).empty()) return filter;
   for (std::string_view item : ItemsOf(text, ';')) {
     int first = 0, last = plan::kNumKinds - 1;
     if (const size_t colon = item.find(':'); colon != std::string_view::npos) {
@@ -102,6 +103,7 @@ Result<Filter> Filter::Parse(std::string_view text, Names names) {
       if (name.empty()) return UnknownName(names, text, word);
       list.names.emplace_back(name);
     }
+    if (list.names.empty()) return UnknownName(names, text, item);
     for (int k = first; k <= last; ++k) filter.list_[static_cast<size_t>(k)] = list;
   }
   return filter;

@@ -5,9 +5,9 @@
 //   list   = [ "^" ] name { "," name }  "^": all but these
 //
 // Letters may have either case; kinds may be written with or without underscores ("AllReduce", "all_reduce"); blanks
-// around words are ignored. Names of algorithms are ours (schedule.h) and NCCL's, so that settings written for NCCL are
-// accepted: ring and tree exist here, too, and NCCL's other names have no effect. Protocols are ll, ll128 and simple.
-// An immutable value.
+// around words are ignored, and so are items and names that are empty, as in NCCL. Names of algorithms are ours
+// (schedule.h) and NCCL's, so that settings written for NCCL are accepted: ring and tree exist here, too, and NCCL's
+// other names have no effect. Protocols are ll, ll128 and simple. An immutable value.
 #pragma once
 
 #include <array>

@@ -61,6 +61,16 @@ TEST(Filter, LaterItemsOverrideEarlierOnes) {
   EXPECT_EQ(Admitted("allreduce:tree;ring", Kind::kAllReduce), "ring");
 }
 
+TEST(Filter, SkipsWhatIsEmpty) {
+  for (const char* text : {"ring,", ",ring", "ring;", ";ring", " ; ring,, ;;", "allreduce:ring;", "allreduce: ,ring ;"})
+    EXPECT_EQ(Admitted(text, Kind::kAllReduce), "ring") << text;
+  EXPECT_EQ(Admitted("^,ring", Kind::kAllReduce), "direct twoshot oneshot rhd tree pull ring_pull");
+  EXPECT_EQ(Admitted(";", Kind::kAllReduce), Admitted("", Kind::kAllReduce));
+  const Filter protocols = Filter::Parse("allreduce:LL;;Simple,", Filter::Names::kProtocols).value();
+  EXPECT_TRUE(protocols.Admits(Kind::kAllReduce, "simple"));
+  EXPECT_FALSE(protocols.Admits(Kind::kAllReduce, "ll"));
+}
+
 TEST(Filter, NamesOfSeveralWordsMayBeWrittenTogether) {
   for (const char* text : {"hierarchical_ring", "HierarchicalRing", "allreduce:hierarchicalring"}) {
     const Filter filter = Parsed(text);
@@ -88,9 +98,10 @@ TEST(Filter, NamesTheUnknownWordAndListsTheKnownOnes) {
       {"ring,warp", "'warp'", "nvlstree"},
       {"allreduce:ring;broadcast:warp", "'warp'", "ring"},
       {"allredcue:ring", "'allredcue'", "allreduce, broadcast, reduce, allgather, reducescatter, alltoall"},
-      {"ring,", "''", "ring"},
-      {"ring;", "''", "ring"},
       {"^", "''", "ring"},
+      {"allreduce:", "''", "ring"},
+      {"tree;allreduce: ;", "' '", "ring"},
+      {"allreduce:,;tree", "','", "ring"},
       {":ring", "''", "allreduce"},
       {"ring:tree:x", "'ring'", "allreduce"},
       {"allreduce:tree:x", "'tree:x'", "tree"},
