@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "src/base/log.h"
 #include "src/base/param.h"
 
 namespace axccl::api {
@@ -63,17 +64,21 @@ Status CheckHeader(const char* call, const ncclConfig_t* config) {
   return Status();
 }
 
+void Override(int* value, const char* parameter) {
+  param::Source source;
+  if (param::Get(parameter, &source); source != param::Source::kDefault)
+    *value = static_cast<int>(param::GetInt(parameter));
+}
+
 // The environment has precedence over the program's values.
 void ApplyEnvironment(int* blocking, int* least, int* most, int* policy) {
-  param::Source source;
-  if (param::Get("NCCL_COMM_BLOCKING", &source); source != param::Source::kDefault)
-    *blocking = param::GetInt("NCCL_COMM_BLOCKING") != 0;
-  if (param::Get("NCCL_MIN_CTAS", &source); source != param::Source::kDefault)
-    *least = static_cast<int>(param::GetInt("NCCL_MIN_CTAS"));
-  if (param::Get("NCCL_MAX_CTAS", &source); source != param::Source::kDefault)
-    *most = static_cast<int>(param::GetInt("NCCL_MAX_CTAS"));
-  if (param::Get("NCCL_CTA_POLICY", &source); source != param::Source::kDefault)
-    *policy = static_cast<int>(param::GetInt("NCCL_CTA_POLICY"));
+  Override(blocking, "NCCL_COMM_BLOCKING");
+  Override(least, "NCCL_MIN_CTAS");
+  Override(most, "NCCL_MAX_CTAS");
+  Override(policy, "NCCL_CTA_POLICY");
+  if (*least == kUndefined || *most == kUndefined || *least <= *most) return;
+  AXCCL_INFO(kEnv, "minCTAs %d is larger than maxCTAs %d, so both are %d", *least, *most, *most);
+  *least = *most;
 }
 
 }  // namespace
@@ -107,10 +112,14 @@ Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, co
         version >= NCCL_VERSION(2, 27, 0) && offsetof(ncclConfig_t, commName) + sizeof(char*) <= config->size;
     if (has_name && known.commName != nullptr) out.name = known.commName;
   }
+  if (least != kUndefined && most != kUndefined && least > most)
+    return MakeStatus(
+        Code::kInvalidArgument,
+        "%s: argument config has minCTAs %d and maxCTAs %d; pass a minimum up to the maximum, or leave one "
+        "undefined",
+        call, least, most);
   ApplyEnvironment(&blocking, &least, &most, &policy);
   if (policy != kUndefined) out.spares_blocks = (policy & NCCL_CTA_POLICY_ZERO) != 0;
-  if (least != kUndefined && most != kUndefined && least > most)
-    return MakeStatus(Code::kInvalidArgument, "%s: minCTAs %d is larger than maxCTAs %d", call, least, most);
   out.blocking = blocking != 0;
   if (most != kUndefined) out.lanes.most = std::clamp(most, 1, kMaxCtas);
   if (least != kUndefined) out.lanes.least = std::clamp(least, 1, kMaxCtas);

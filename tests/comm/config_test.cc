@@ -3,8 +3,12 @@
 
 #include <cstring>
 #include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/harness/case_runner.h"
+#include "tests/harness/rank_logs.h"
 #include "tests/harness/timing.h"
 
 namespace axccl::tests {
@@ -118,6 +122,38 @@ TEST(Config, CallersStructIsNotChanged) {
     ExpectAccepted(&config);
     EXPECT_EQ(std::memcmp(&config, &before, sizeof config), 0);
   });
+}
+
+// What the user sets is no error of the program: the maximum counts, whoever set which.
+TEST(Config, AMinimumOfTheEnvironmentIsLoweredToTheMaximum) {
+  struct {
+    int least, most;  // of the program
+    std::vector<std::pair<std::string, std::string>> environment;
+    const char* logged;
+  } const kCases[] = {
+      {NCCL_CONFIG_UNDEF_INT, 4, {{"NCCL_MIN_CTAS", "8"}}, "minCTAs 8 is larger than maxCTAs 4, so both are 4"},
+      {16, NCCL_CONFIG_UNDEF_INT, {{"NCCL_MAX_CTAS", "2"}}, "minCTAs 16 is larger than maxCTAs 2, so both are 2"},
+      {2, 4, {{"NCCL_MIN_CTAS", "9"}, {"NCCL_MAX_CTAS", "7"}}, "minCTAs 9 is larger than maxCTAs 7, so both are 7"},
+      {2, 4, {{"NCCL_MIN_CTAS", "4"}}, nullptr},
+  };
+  for (const auto& c : kCases) {
+    const harness::RankLogs logs;
+    harness::RunOptions options;
+    options.environment = logs.environment();
+    options.environment.emplace_back("NCCL_DEBUG_SUBSYS", "ENV");
+    options.environment.insert(options.environment.end(), c.environment.begin(), c.environment.end());
+    const auto body = [&](RankContext&) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.minCTAs = c.least;
+      config.maxCTAs = c.most;
+      ExpectAccepted(&config);
+      EXPECT_EQ(logs.Count("is larger than maxCTAs"), c.logged != nullptr ? 1u : 0u) << logs.Own();
+      if (c.logged != nullptr) {
+        EXPECT_EQ(logs.Count(c.logged), 1u) << logs.Own();
+      }
+    };
+    RunRanks(Processes(1), body, options);
+  }
 }
 
 }  // namespace
