@@ -73,7 +73,9 @@ void Override(int* value, const char* parameter) {
 // The environment has precedence over the program's values.
 void ApplyEnvironment(int* blocking, int* least, int* most, int* policy) {
   Override(blocking, "NCCL_COMM_BLOCKING");
+  Override(least, "NCCL_MIN_NCHANNELS");  // the older name
   Override(least, "NCCL_MIN_CTAS");
+  Override(most, "NCCL_MAX_NCHANNELS");
   Override(most, "NCCL_MAX_CTAS");
   Override(policy, "NCCL_CTA_POLICY");
   if (*least == kUndefined || *most == kUndefined || *least <= *most) return;

@@ -60,6 +60,8 @@ std::vector<Info> CommonParameters() {
            "to exclude; empty: all that are active"),
       Int("NCCL_MIN_CTAS", "1", 1, 64, "lanes that an operation may use at least, and on GPUs uses if it is large"),
       Int("NCCL_MAX_CTAS", "64", 1, 64, "lanes an operation uses at most, on GPUs blocks; at least NCCL_MIN_CTAS"),
+      Int("NCCL_MIN_NCHANNELS", "1", 1, 64, "older name of NCCL_MIN_CTAS, which has precedence where both are set"),
+      Int("NCCL_MAX_NCHANNELS", "64", 1, 64, "older name of NCCL_MAX_CTAS, which has precedence where both are set"),
       Int("NCCL_CTA_POLICY", "0", 0, 3, "the CTAPolicy of communicators, whatever their config says; 2: copy engines"),
       Text("NCCL_TOPO_FILE", "",
            "file that describes this machine, in AxCCL's form or NCCL's (docs/topology.md); empty: the library looks "

@@ -135,6 +135,10 @@ TEST(Config, AMinimumOfTheEnvironmentIsLoweredToTheMaximum) {
       {16, NCCL_CONFIG_UNDEF_INT, {{"NCCL_MAX_CTAS", "2"}}, "minCTAs 16 is larger than maxCTAs 2, so both are 2"},
       {2, 4, {{"NCCL_MIN_CTAS", "9"}, {"NCCL_MAX_CTAS", "7"}}, "minCTAs 9 is larger than maxCTAs 7, so both are 7"},
       {2, 4, {{"NCCL_MIN_CTAS", "4"}}, nullptr},
+      {2, 4, {{"NCCL_MIN_NCHANNELS", "8"}}, "minCTAs 8 is larger than maxCTAs 4, so both are 4"},
+      {2, 4, {{"NCCL_MIN_NCHANNELS", "8"}, {"NCCL_MIN_CTAS", "4"}}, nullptr},
+      {2, 4, {{"NCCL_MAX_NCHANNELS", "1"}}, "minCTAs 2 is larger than maxCTAs 1, so both are 1"},
+      {2, 4, {{"NCCL_MAX_NCHANNELS", "1"}, {"NCCL_MAX_CTAS", "2"}}, nullptr},
   };
   for (const auto& c : kCases) {
     const harness::RankLogs logs;

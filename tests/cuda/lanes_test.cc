@@ -152,16 +152,18 @@ TEST(Lanes, AreAtLeastMinCtasIfTheCallIsLarge) {
 }
 
 TEST(Lanes, TheEnvironmentHasPrecedence) {
-  RunOptions options = Gpus(2);
-  options.environment.emplace_back("NCCL_MAX_CTAS", "2");
-  const auto body = [](RankContext& context) {
-    ASSERT_NE(EnterGpu(context.rank()), nullptr);
-    Clique clique;
-    ASSERT_NO_FATAL_FAILURE(MakeClique(context, 1, 7, &clique));
-    EXPECT_EQ(BlocksOfSum(clique, kLarge), 2);
-    ASSERT_TRUE(context.Barrier());
-  };
-  RunRanks(harness::Processes(2), body, options);
+  for (const char* name : {"NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS"}) {
+    RunOptions options = Gpus(2);
+    options.environment.emplace_back(name, "2");
+    const auto body = [](RankContext& context) {
+      ASSERT_NE(EnterGpu(context.rank()), nullptr);
+      Clique clique;
+      ASSERT_NO_FATAL_FAILURE(MakeClique(context, 1, 7, &clique));
+      EXPECT_EQ(BlocksOfSum(clique, kLarge), 2);
+      ASSERT_TRUE(context.Barrier());
+    };
+    RunRanks(harness::Processes(2), body, options);
+  }
 }
 
 // A child has what its parent has, unless its own configuration says otherwise.
