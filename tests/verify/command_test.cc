@@ -291,6 +291,13 @@ TEST(ExplainTest, AppliesTheSettingsOfRankZero) {
   o = explain("AXCCL_ORDER=group");
   EXPECT_TRUE(Has(o.text, "\nsums in group order\n")) << o.text;
   EXPECT_TRUE(Has(Rows(o.text)["ring 1"], "does not fold in group order")) << o.text;
+  // It does not matter for the sums of integers, nor where nothing is reduced.
+  for (const char* other : {"explain --op all_reduce --dtype int32", "explain --op all_gather"}) {
+    const std::string order = std::string(other) + " --bytes 16M --ranks 4 --access none --machine " + machine.path();
+    o = RunProgram(" " + order, "AXCCL_ORDER=group");
+    EXPECT_FALSE(Has(o.text, "group order")) << o.text;
+    EXPECT_EQ(o.text, RunProgram(" " + order).text);
+  }
 }
 
 TEST(ExplainTest, KnowsTheNetwork) {

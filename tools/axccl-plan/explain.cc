@@ -12,6 +12,7 @@
 #include "src/base/processors.h"
 #include "src/cost/machine.h"
 #include "src/cost/network.h"
+#include "src/exec/call/call.h"
 #include "src/plan/schedule.h"
 #include "src/tune/tune.h"
 
@@ -45,13 +46,21 @@ uint64_t BlockBytes(const Options& o) {
   return blocks == 0 ? 0 : o.bytes / ElementSize(o.type) * ElementSize(o.type);
 }
 
-tune::Query QueryOf(const Options& o, bool group_order) {
+// The question is about sums.
+bool InGroupOrder(const Options& o) {
+  exec::Call sum;
+  sum.kind = o.contract.kind;
+  sum.type = o.type;
+  return param::Get("AXCCL_ORDER") == "group" && sum.OrderMatters();
+}
+
+tune::Query QueryOf(const Options& o) {
   tune::Query query;
   query.contract = o.contract;
   query.block_bytes = BlockBytes(o);
   query.type = o.type;
   query.access = o.access.value_or(o.placement.is_flat() ? tune::Access::kMapped : tune::Access::kNone);
-  query.group_order = group_order;
+  query.group_order = InGroupOrder(o);
   query.short_runs = o.short_runs;
   query.split_rows = o.split_rows;
   query.placement = o.placement;
@@ -309,7 +318,7 @@ Result<std::string> Explain(const Options& o) {
   const std::string filter = param::Get("NCCL_ALGO");
   const auto scratch = static_cast<uint64_t>(param::GetInt("AXCCL_SCRATCH_BYTES")) / plan::kRotation;
   AXCCL_ASSIGN_OR_RETURN(const auto chooser, tune::Chooser::Create(figures.machine, filter, scratch, MaxLanes(o)));
-  const tune::Query query = QueryOf(o, param::Get("AXCCL_ORDER") == "group");
+  const tune::Query query = QueryOf(o);
   const tune::Decision decision = chooser->Explain(query);
   if (o.json) return AsJson(o, figures, *chooser, query, decision);
   std::string out;
