@@ -34,26 +34,21 @@ std::string Rough(double value) {
   return text;
 }
 
-// Converts the bytes of nccl-tests to a number of blocks.
-double BlocksOf(const Contract& c) {
-  switch (c.kind) {
-    case Kind::kAllGather:
-    case Kind::kReduceScatter:
-    case Kind::kAllToAll:
-    case Kind::kGather:
-    case Kind::kScatter:
-      return c.ranks;
-    default:
-      return 1;
-  }
+// Whether the bytes of nccl-tests are those of a block for each rank.
+bool HasBlockForEach(Kind kind) {
+  return kind == Kind::kAllGather || kind == Kind::kReduceScatter || kind == Kind::kAllToAll || kind == Kind::kGather ||
+         kind == Kind::kScatter;
 }
+
+// Converts the bytes of nccl-tests to a number of blocks.
+double BlocksOf(const Contract& c) { return HasBlockForEach(c.kind) ? c.ranks : 1; }
 
 // Bytes that count for the bus bandwidth, per byte of the size.
 double BusFactor(const Contract& c) {
   const double others = (c.ranks - 1.0) / c.ranks;
   if (c.kind == Kind::kBarrier) return 0;
   if (c.kind == Kind::kAllReduce) return 2 * others;
-  return BlocksOf(c) > 1 ? others : 1;
+  return HasBlockForEach(c.kind) ? others : 1;
 }
 
 size_t CountOps(const Schedule& s, int rank) {
@@ -167,7 +162,7 @@ double LinkLimit(const Contract& c, const Placement& placement, const Fabric& fa
     } else if (c.kind == Kind::kGather || c.kind == Kind::kScatter) {
       cross((m == placement.MachineOf(c.root) ? n - here : here) / n, here);
     } else {
-      cross(BlocksOf(c) > 1 ? (n - here) / n : 1, here);
+      cross(HasBlockForEach(c.kind) ? (n - here) / n : 1, here);
     }
   }
   const double link = placement.Most(c.ranks) > 1 ? fabric.link_bytes_per_second : 0;

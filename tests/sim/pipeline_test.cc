@@ -51,6 +51,18 @@ TEST(Pipeline, LinksCarryTheSameForAnyNumberOfSlices) {
   }
 }
 
+// One rank has nothing to exchange, so no bytes count for the bus bandwidth.
+TEST(Pipeline, OfOneRankHasNoBusBandwidth) {
+  for (const Kind kind : {Kind::kAllGather, Kind::kReduceScatter, Kind::kAllToAll, Kind::kAllReduce}) {
+    Request q = Make(kind, 2);
+    q.contract.ranks = 1;
+    const Report report = Simulate(q).value();
+    EXPECT_GT(report.seconds, 0) << plan::KindName(kind);
+    EXPECT_EQ(report.bus_bytes_per_second, 0) << plan::KindName(kind);
+    EXPECT_EQ(report.limit_bytes_per_second, 0) << plan::KindName(kind);
+  }
+}
+
 TEST(Pipeline, HidesTheShorterOne) {
   Request q = Make(Kind::kAllGather, 8);
   const double alone = Simulate(q).value().seconds;
