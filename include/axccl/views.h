@@ -153,8 +153,9 @@ ncclResult_t axcclReduce(int count, const axcclView_t* in, const axcclView_t* ou
  * first row on, and the rest is neither read nor written. Extents are read before a call returns, except where its
  * comment says otherwise. If ranks give extents that do not match, all of them get ncclInvalidUsage before anything is
  * written. bucket_bytes and NCCL_ALGO have no effect: the library moves data directly where memory is mapped, and by
- * `oneshot` elsewhere. Source: MPI-4.1, sections 6.5-6.10 (MPI_Allgatherv and its siblings), with rows of a view in
- * place of elements. */
+ * `oneshot` elsewhere; all-gathers between machines by `hierarchical`. Between machines, each part travels as if it
+ * were as long as the longest of the call, and a reduce-scatter sends the parts of every rank, not their sums. Source:
+ * MPI-4.1, sections 6.5-6.10 (MPI_Allgatherv and its siblings), with rows of a view in place of elements. */
 
 /* Rank r has extents[r] rows, and all of them go to every rank. In place: the input is this rank's rows of the output.
  * Example, n = 2, dim = 0, extents {1, 2}:

@@ -205,6 +205,11 @@ std::string_view BarrierAlgorithm(const plan::Placement& placement) {
   return placement.machines() >= kMachinesToRelay ? "hierarchical_bruck" : algo::kHierarchical;
 }
 
+std::string_view UnevenAlgorithm(Kind kind, Access access, const plan::Placement& placement) {
+  if (access == Access::kMapped) return algo::kDirect;
+  return kind == Kind::kAllGather && placement.has_levels() ? algo::kHierarchical : kOneshot;
+}
+
 uint64_t NumCosted() { return g_costed.load(std::memory_order_relaxed); }
 
 // The costs of algorithms on a machine, computed on demand; thread-safe. Those of the most recently used machines are

@@ -73,6 +73,10 @@ std::string_view AlgorithmOf(unsigned number);
 // The algorithm of the barrier between two operations that need one, for ranks with this placement.
 std::string_view BarrierAlgorithm(const plan::Placement& placement);
 
+// The algorithm for blocks of different sizes. Its moves are of a whole block of some rank, and have that rank's or the
+// mover's input or output among their operands, so the length of each is known.
+std::string_view UnevenAlgorithm(plan::Kind kind, Access access, const plan::Placement& placement);
+
 // Why something may not be chosen.
 enum class Exclusion : uint8_t {
   kNone,

@@ -183,8 +183,7 @@ Result<Prepared> PlanCache::Build(const Call& call, tune::Access access, bool sh
   const plan::Contract contract{call.kind, members_.size(), call.root};
   tune::Choice choice;
   if (call.uneven()) {
-    // In these algorithms every move is of one block of some rank, so its length is known.
-    choice.algorithm = access == tune::Access::kMapped ? "direct" : "oneshot";
+    choice.algorithm = tune::UnevenAlgorithm(call.kind, access, members_.placement());
   } else {
     choice = members_.owner()->chooser().Choose(QueryOf(call, access, short_runs, split_rows));
   }
