@@ -18,6 +18,7 @@
 
 #include "src/base/format.h"
 #include "src/base/param.h"
+#include "src/base/service_fd.h"
 
 namespace axccl::log {
 namespace {
@@ -42,12 +43,14 @@ constexpr struct {
 };
 
 // The file that lines go to. Shared, so that a thread that is writing a line keeps its file open while Reset replaces
-// it.
+// it. No service::Fd, because forked children write there, too.
 struct Sink {
   int fd = STDOUT_FILENO;
-  bool owned = false;
+  uint64_t file = 0;  // the FileId of a descriptor that the library has opened
+  // Whether the program has closed that descriptor; the number may be that of a file of its own.
+  bool Lost() const { return file != 0 && service::FileId(fd) != file; }
   ~Sink() {
-    if (owned) close(fd);
+    if (file != 0 && !Lost()) close(fd);
   }
 };
 
@@ -129,18 +132,19 @@ std::shared_ptr<Sink> Open(const std::string& pattern, std::string* error) {
   if (pattern == "stderr") sink->fd = STDERR_FILENO;
   if (pattern == "stdout" || pattern == "stderr") return sink;
   const std::string path = Expand(pattern);
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int fd = service::AboveStandardStreams(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (fd < 0) {
     *error = "NCCL_DEBUG_FILE=" + pattern + ": cannot open " + path + " (errno " + std::to_string(errno) +
              "), logging to stdout";
     return sink;
   }
   sink->fd = fd;
-  sink->owned = true;
+  sink->file = service::FileId(fd);
   return sink;
 }
 
-// Opens the file when the first line is written: most processes never log, and should not leave an empty file.
+// Opens the file when the first line is written: most processes never log, and should not leave an empty file. Opens it
+// again if the program has closed it.
 std::shared_ptr<Sink> GetSink() {
   SinkHolder& holder = TheSink();
   std::string error;
@@ -148,7 +152,7 @@ std::shared_ptr<Sink> GetSink() {
   std::shared_ptr<Sink> sink;
   {
     std::lock_guard lock(holder.mutex);
-    if (holder.sink == nullptr) holder.sink = Open(pattern, &error);
+    if (holder.sink == nullptr || holder.sink->Lost()) holder.sink = Open(pattern, &error);
     sink = holder.sink;
   }
   if (!error.empty()) AXCCL_WARN("%s", error.c_str());

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -65,7 +64,7 @@ Result<Loop*> Loop::Get() {
     loops->push_back(fresh.release());
   }
   Loop* const loop = loops->back();
-  if (!loop->HasDescriptors()) return loop->Lost();
+  if (!loop->wake_.IsOurs()) return loop->Lost();
   return loop;
 }
 
@@ -103,26 +102,10 @@ Status Loop::OpenWake() {
   name.sun_family = AF_UNIX;
   auto* const address = reinterpret_cast<sockaddr*>(&name);
   socklen_t bytes = sizeof(sa_family_t);  // the system picks a name
-  struct stat found {};
   if (bind(wake_.get(), address, bytes) != 0 || (bytes = sizeof name, getsockname(wake_.get(), address, &bytes)) != 0 ||
-      connect(wake_.get(), address, bytes) != 0 || fstat(wake_.get(), &found) != 0)
+      connect(wake_.get(), address, bytes) != 0)
     return SystemError(errno, "service thread: a socket that is connected to itself");
-  wake_inode_ = found.st_ino;
   return Status();
-}
-
-bool Loop::HasDescriptors() const {
-  struct stat found {};
-  return fstat(wake_.get(), &found) == 0 && S_ISSOCK(found.st_mode) && found.st_ino == wake_inode_;
-}
-
-Status Loop::Lost() const {
-  return MakeStatus(
-      Code::kInvalidUsage,
-      "service thread: the program closed descriptor %d, which belongs to the library (closefrom, or "
-      "a daemon's start?); ranks meet and attach over its descriptors: close only what the program has opened, or "
-      "close all before it uses the library",
-      wake_.get());
 }
 
 // Never returns: the thread must hold the liveness mutex until the process ends.
@@ -150,8 +133,8 @@ void* Loop::ThreadMain(void* self) {
 void Loop::Main() {
   for (;;) {
     epoll_event events[32];
-    const int n = HasDescriptors() ? epoll_wait(epoll_.get(), events, 32, TimeoutMs()) : -1;
-    if (n < 0 && (errno != EINTR || !HasDescriptors())) return StayBehind();
+    const int n = wake_.IsOurs() ? epoll_wait(epoll_.get(), events, 32, TimeoutMs()) : -1;
+    if (n < 0 && (errno != EINTR || !wake_.IsOurs())) return StayBehind();
     Serve(std::span(events, static_cast<size_t>(std::max(n, 0))));
   }
 }
@@ -250,7 +233,7 @@ Status Loop::Post(Task task) {
 
 Status Loop::Enqueue(Posted* posted) {
   std::lock_guard lock(mutex_);
-  if (lost_ || !HasDescriptors()) return Lost();
+  if (lost_ || !wake_.IsOurs()) return Lost();
   AXCCL_RETURN_IF_ERROR(Ring());
   Posted** last = &first_posted_;
   while (*last != nullptr) last = &(*last)->next;

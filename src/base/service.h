@@ -80,8 +80,7 @@ class Loop {
   Status CheckUsable() const;
   Status Enqueue(Posted* posted);
   Status OpenWake();
-  bool HasDescriptors() const;
-  Status Lost() const;
+  Status Lost() const { return wake_.Lost("service thread"); }
   // Wakes the thread.
   Status Ring() const;
   void StayBehind();
@@ -98,7 +97,6 @@ class Loop {
   // A socket that is connected to itself. Unlike an eventfd, it can be distinguished from a descriptor that gets its
   // number after the application has closed it.
   Fd wake_;
-  uint64_t wake_inode_ = 0;
   pthread_t thread_{};
   uint32_t next_generation_ = 1;
   uint64_t next_timer_ = 1;

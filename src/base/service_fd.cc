@@ -2,13 +2,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <utility>
 
@@ -17,10 +18,9 @@ namespace {
 
 // Covers every descriptor number below Linux's default limit of open files. Zero pages until used.
 constexpr int kMaxTracked = 1 << 20;
-constexpr int kWordBits = 64;
 
-std::atomic<uint64_t> g_open[kMaxTracked / kWordBits];
-std::atomic<int> g_words{0};  // number of words of g_open that were ever used
+std::atomic<uint64_t> g_files[kMaxTracked];  // the FileId of each descriptor that is open, by its number
+std::atomic<int> g_end{0};                   // above all numbers that were ever used
 std::atomic<bool> g_bound{false};
 constinit std::mutex g_serving;
 constinit thread_local bool t_forking = false;  // this thread forks and holds g_serving
@@ -40,11 +40,12 @@ void InForkedChild() {
   AfterFork();
   internal::g_forked.store(g_bound.load(std::memory_order_relaxed), std::memory_order_relaxed);
   internal::g_generation.fetch_add(1, std::memory_order_relaxed);
-  const int words = g_words.load(std::memory_order_acquire);
-  for (int w = 0; w < words; ++w) {
-    for (uint64_t bits = g_open[w].exchange(0, std::memory_order_relaxed); bits != 0; bits &= bits - 1) {
-      close(w * kWordBits + std::countr_zero(bits));
-    }
+  const int end = g_end.load(std::memory_order_acquire);
+  for (int fd = 0; fd < end; ++fd) {
+    const uint64_t file = g_files[fd].load(std::memory_order_relaxed);
+    if (file == 0) continue;
+    g_files[fd].store(0, std::memory_order_relaxed);
+    if (FileId(fd) == file) close(fd);
   }
 }
 
@@ -53,21 +54,18 @@ void WatchForks() {
   (void)registered;  // fails only when memory runs out; then children keep the descriptors until they exec
 }
 
-void Track(int fd) {
+void Track(int fd, uint64_t file) {
   WatchForks();
   if (fd >= kMaxTracked) return;
-  const int word = fd / kWordBits;
-  int words = g_words.load(std::memory_order_relaxed);
-  while (words <= word && !g_words.compare_exchange_weak(words, word + 1, std::memory_order_release)) {
+  int end = g_end.load(std::memory_order_relaxed);
+  while (end <= fd && !g_end.compare_exchange_weak(end, fd + 1, std::memory_order_release)) {
   }
-  g_open[word].fetch_or(uint64_t{1} << (fd % kWordBits), std::memory_order_release);
+  g_files[fd].store(file, std::memory_order_release);
 }
 
-// Returns whether the descriptor is still ours to close.
-bool Untrack(int fd) {
-  if (fd >= kMaxTracked) return true;
-  const uint64_t bit = uint64_t{1} << (fd % kWordBits);
-  return (g_open[fd / kWordBits].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0;
+// Unless the number is that of a later descriptor of the library.
+void Untrack(int fd, uint64_t file) {
+  if (fd < kMaxTracked) g_files[fd].compare_exchange_strong(file, 0, std::memory_order_acq_rel);
 }
 
 Status NoRoom(int64_t needed, int64_t open, const rlimit& limit, const std::string& what) {
@@ -82,25 +80,59 @@ Status NoRoom(int64_t needed, int64_t open, const rlimit& limit, const std::stri
 
 }  // namespace
 
-Fd::Fd(int fd) : fd_(fd), generation_(Generation()) {
-  if (fd_ >= 0) Track(fd_);
+uint64_t FileId(uint64_t device, uint64_t inode) {
+  // Of one device, all differ; of several, those that are alike are as rare as in a hash of 64 bits.
+  return std::max<uint64_t>((device + 1) * 0x9E3779B97F4A7C15u ^ inode, 1);
 }
 
-Fd::Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), generation_(other.generation_) {}
+uint64_t FileId(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 ? FileId(info.st_dev, info.st_ino) : 0;
+}
+
+int AboveStandardStreams(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return moved;
+}
+
+Fd::Fd(int fd) : fd_(AboveStandardStreams(fd)), generation_(Generation()) {
+  if (fd_ < 0) return;
+  file_ = FileId(fd_);
+  Track(fd_, file_);
+}
+
+Fd::Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), generation_(other.generation_), file_(other.file_) {}
 
 Fd& Fd::operator=(Fd&& other) noexcept {
   if (this != &other) {
     Close();
     fd_ = std::exchange(other.fd_, -1);
     generation_ = other.generation_;
+    file_ = other.file_;
   }
   return *this;
 }
 
+// In a forked child, the number of a parent's descriptor may belong to another one.
+bool Fd::IsOurs() const { return fd_ >= 0 && generation_ == Generation() && FileId(fd_) == file_; }
+
+Status Fd::Lost(const char* what) const {
+  return MakeStatus(Code::kInvalidUsage,
+                    "%s: the program closed descriptor %d, which belongs to the library (closefrom, or a daemon's "
+                    "start?); close only what the program has opened, or close all before it uses the library",
+                    what, fd_);
+}
+
 void Fd::Close() {
+  const bool ours = IsOurs();
   const int fd = std::exchange(fd_, -1);
-  // After a fork, the number of a parent's descriptor may belong to another descriptor.
-  if (fd >= 0 && generation_ == Generation() && Untrack(fd)) close(fd);
+  if (fd < 0 || generation_ != Generation()) return;
+  Untrack(fd, file_);
+  if (ours) close(fd);
 }
 
 void BindToProcess() {

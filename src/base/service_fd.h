@@ -1,9 +1,14 @@
 // Descriptors of the library, their behaviour at a fork, and the one way to wait for them.
 //
-// Fd owns a descriptor and remembers it in a process-wide bitmap. A forked child closes all of them before fork()
+// Fd owns a descriptor and remembers it in a process-wide table. A forked child closes all of them before fork()
 // returns in it, so that it neither hides the end of one of its parent's connections nor keeps an address bound. The
 // child's copies of the Fd objects then close nothing. The code that opens a descriptor must open it close-on-exec. Fd
 // is movable and not thread-safe; the free functions are thread-safe.
+//
+// Programs close descriptors that are not theirs (closefrom(3), as daemons do when they start), and the files that they
+// open next get the same numbers. So Fd knows which file it was made for: it closes no other one, and who is about to
+// change a file by a descriptor asks first whether it is still that one (IsOurs, Check). Descriptors that share the one
+// inode of the kernel's anonymous files (epoll, eventfd) cannot be told apart.
 //
 // A process that has only made unique ids may fork ranks: a child starts afresh, with a service thread of its own if it
 // needs one, while the parent goes on serving the ids. Everything else that a process does binds the library to it
@@ -24,21 +29,39 @@ namespace axccl::service {
 
 using Clock = std::chrono::steady_clock;
 
+// A number for the file that the descriptor is of: that of its device and inode. 0: there is none. Async-signal-safe.
+uint64_t FileId(int fd);
+uint64_t FileId(uint64_t device, uint64_t inode);
+
+// Moves a descriptor out of the numbers 0 to 2: they belong to the standard streams even of a program that has closed
+// these, and what it prints must not get into files of the library. Returns the new one, or -1 with errno; -1 stays -1.
+int AboveStandardStreams(int fd);
+
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd);  // takes ownership; -1: none
+  // Takes ownership, and moves the descriptor above those of the standard streams. -1: none, and errno stays; so it is,
+  // with its own errno, if the descriptor cannot be moved.
+  explicit Fd(int fd);
   Fd(Fd&& other) noexcept;
   Fd& operator=(Fd&& other) noexcept;
   ~Fd() { Close(); }
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
+  // Whether the descriptor is still that of the file for which this object was made. Costs a system call.
+  bool IsOurs() const;
+  uint64_t file() const { return file_; }  // the FileId of that file
+  // Returns Lost if it is not.
+  Status Check(const char* what) const { return IsOurs() ? Status() : Lost(what); }
+  // kInvalidUsage: the program has closed the descriptor. `what` begins the message.
+  Status Lost(const char* what) const;
   void Close();
 
  private:
   int fd_ = -1;
   uint32_t generation_ = 0;  // of the process that opened the descriptor
+  uint64_t file_ = 0;        // its FileId
 };
 
 namespace internal {
@@ -53,8 +76,8 @@ void BindToProcess();
 inline bool Forked() { return internal::g_forked.load(std::memory_order_relaxed); }
 // Returns kInvalidUsage in such a child; `call` is the function that the user called.
 Status CheckNotForked(const char* call);
-// The number of forks between this process and the first one that used the library. Objects made in another generation
-// belong to a parent.
+// The number of forks between this process and the first one that used the library. Objects made in another
+// generation belong to a parent.
 inline uint32_t Generation() { return internal::g_generation.load(std::memory_order_relaxed); }
 // The lock that the service thread holds whenever it is awake, and that fork() takes if the process is not bound. It
 // ensures that a child finds no lock of the library held by a thread that does not exist in it.

@@ -1,5 +1,6 @@
 #include "src/base/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -107,6 +108,42 @@ TEST(Log, UnusableFileFallsBackToStdoutWithAWarning) {
   const std::string text = testing::internal::GetCapturedStdout();
   EXPECT_NE(text.find("cannot open /nonexistent/folder/log"), text.npos) << text;
   EXPECT_NE(text.find("NCCL WARN still written\n"), text.npos) << text;
+}
+
+// The number of the log's descriptor; -1 if it has none.
+int NumberOf(const std::string& path) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path(), gone) == path) return std::stoi(entry.path().filename().string());
+  }
+  return -1;
+}
+
+TEST(Log, AFileThatTheProgramHasClosedIsOpenedAgain) {
+  Environment environment{{"NCCL_DEBUG", "WARN"}};
+  Write(Level::kWarn, kInit, 0, "first");
+  const int number = NumberOf(environment.folder() + "/log");
+  ASSERT_GE(number, 0);
+  const int file = open(environment.folder().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  ASSERT_EQ(dup2(file, number), number);  // a file of the program
+  close(file);
+  Write(Level::kWarn, kInit, 0, "second");
+  EXPECT_EQ(environment.CountLog({"first"}), 1);
+  EXPECT_EQ(environment.CountLog({"second"}), 1);
+  EXPECT_EQ(lseek(number, 0, SEEK_END), 0);
+  environment.Forget();
+  EXPECT_EQ(close(number), 0);
+}
+
+TEST(Log, FileIsNoStandardStream) {
+  const int input = dup(STDIN_FILENO);
+  close(STDIN_FILENO);
+  Environment environment{{"NCCL_DEBUG", "WARN"}};
+  Write(Level::kWarn, kInit, 0, "line");
+  EXPECT_GT(NumberOf(environment.folder() + "/log"), STDERR_FILENO);
+  if (input < 0) return;
+  dup2(input, STDIN_FILENO);
+  close(input);
 }
 
 TEST(Log, StderrIsADestination) {
