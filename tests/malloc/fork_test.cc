@@ -271,6 +271,22 @@ TEST_P(FamilyTest, HandlersOfTheProgramHoldTheirLocks) {
   });
 }
 
+// The program closes all descriptors, as daemons do, and other files may get the numbers.
+TEST_P(FamilyTest, ForkNeedsNoDescriptor) {
+  for (const bool taken : {false, true}) {
+    WithHeap([&](ncclComm_t) {
+      const Family& f = GetParam();
+      const std::vector<Piece> pieces = MakePieces(f, 1);
+      closefrom(3);
+      for (int file = 3; taken && file < 30; ++file) ASSERT_EQ(memfd_create("program", MFD_CLOEXEC), file);
+      EXPECT_EQ(InChild([&] { return Have(pieces, 1) ? 0 : 1; }, [&] { FillAll(pieces, 2); }), 0);
+      EXPECT_TRUE(Have(pieces, 2));
+      FreeAll(f, pieces);
+      for (int file = 3; taken && file < 30; ++file) EXPECT_EQ(lseek(file, 0, SEEK_END), 0);
+    });
+  }
+}
+
 // Handlers may allocate and free, on the thread that has just copied everything.
 const Family* g_family = nullptr;
 void* g_of_handler = nullptr;

@@ -35,7 +35,7 @@ constexpr size_t kMaxGuests = 64;
 // What all guests share. Lives as long as the process.
 struct Offer {
   ProcessAddress address;
-  int heap_fd;
+  const HeapFile* heap;
 };
 
 bool SameUser(int fd) {
@@ -94,7 +94,11 @@ class Client : public Guest {
       return Verdict::kDrop;
     }
     if (sodium_memcmp(request.token.data(), offer_->address.token.data(), request.token.size()) == 0) {
-      SendFile(fd(), *offer_, offer_->heap_fd);
+      if (const Status open = offer_->heap->Check(); !open.ok()) {
+        Refuse(fd(), open.message());
+        return Verdict::kDrop;
+      }
+      SendFile(fd(), *offer_, offer_->heap->fd());
     } else if (!UseOfferedFile(request.token, [this](int file) { SendFile(fd(), *offer_, file); })) {
       AXCCL_INFO(kShm, "shared heap: a process of this user asked with a wrong token");
       Refuse(fd());
@@ -151,7 +155,7 @@ Result<ProcessAddress> StartHandover() {
   randombytes_buf(name, sizeof name);
   std::snprintf(address.socket.data(), address.socket.size(), "axccl-%016llx%016llx",
                 static_cast<unsigned long long>(name[0]), static_cast<unsigned long long>(name[1]));
-  offer->heap_fd = heap->fd();
+  offer->heap = &heap->file();
   AXCCL_ASSIGN_OR_RETURN(Fd listener, ListenAbstract(address.socket.data()));
 
   const Offer* const shared = offer.get();

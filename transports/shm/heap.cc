@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -202,7 +201,8 @@ Status Heap::Free(void* p) {
 Status Heap::TakeBack(const void* p, size_t bytes) {
   AXCCL_RETURN_IF_ERROR(service::CheckNotForked("taking shared memory back"));
   const uint64_t distance = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(base_);
-  if (fd() < 0 || bytes == 0 || distance >= bytes_ || bytes > bytes_ - distance) return Status();
+  if (file_.kind() == transport::HeapKind::kPrivate || bytes == 0 || distance >= bytes_ || bytes > bytes_ - distance)
+    return Status();
   const uint64_t end = (distance + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   std::lock_guard lock(mutex_);
   for (uint64_t at = distance / kPageBytes * kPageBytes; at < end;) {
@@ -222,6 +222,7 @@ Status Heap::MapPrivately(uint64_t offset, uint64_t bytes) {
   any_taken_back_.store(true, std::memory_order_seq_cst);
   Mark(offset, bytes, false);
   std::byte* const at = base_ + offset;
+  AXCCL_RETURN_IF_ERROR(file_.Check());
   if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd(),
            static_cast<off_t>(offset)) == MAP_FAILED)
     return SystemError(errno, "taking %llu bytes of shared memory back", static_cast<unsigned long long>(bytes));
@@ -238,26 +239,18 @@ bool Heap::AnyTakenBack(const void* p, size_t bytes) const {
   return next != taken_back_.begin() && std::prev(next)->second > distance;
 }
 
-// Memory that is returned to the system comes back as zeros. If both ways of returning it are forbidden (by a system
-// call filter; the second does not work for locked memory), it is overwritten, because its content must not remain.
+// Memory that is returned to the system comes back as zeros. The first way needs no descriptor, but works neither for
+// locked memory nor for pages that were taken back. If both ways are forbidden (by a system call filter), the memory is
+// overwritten, because its content must not remain.
 void Heap::Zero(uint64_t offset, uint64_t bytes) {
-  const auto at = static_cast<off_t>(offset), length = static_cast<off_t>(bytes);
-  if (fd() >= 0 && fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, length) == 0) return;
-  if (madvise(base_ + offset, bytes, MADV_REMOVE) != 0) ZeroTouched(offset, bytes);
-}
-
-// Skips pages that were never touched. The file knows which ones; without a file that is unknown (mincore does not
-// cover swapped-out pages).
-void Heap::ZeroTouched(uint64_t offset, uint64_t bytes) {
+  if (madvise(base_ + offset, bytes, MADV_REMOVE) == 0 || file_.PunchHole(offset, bytes)) return;
+  // Skips pages that were never touched. The file knows which ones; without a file that is unknown (mincore does not
+  // cover swapped-out pages).
   const uint64_t end = offset + bytes;
   for (uint64_t at = offset; at < end;) {
-    const off_t data = fd() < 0 ? static_cast<off_t>(at) : lseek(fd(), static_cast<off_t>(at), SEEK_DATA);
-    if (data < 0 && errno == ENXIO) return;  // no more touched pages
-    const uint64_t begin = data < 0 ? at : static_cast<uint64_t>(data);
-    if (begin >= end) return;
-    const off_t hole = data < 0 || fd() < 0 ? -1 : lseek(fd(), data, SEEK_HOLE);
-    at = hole < 0 ? end : std::min(end, static_cast<uint64_t>(hole));
-    std::memset(base_ + begin, 0, at - begin);
+    const auto [begin, until] = file_.Touched(at, end);
+    std::memset(base_ + begin, 0, until - begin);
+    at = until;
   }
 }
 

@@ -77,7 +77,6 @@ class Heap {
   bool AnyTakenBack(const void* p, size_t bytes) const;
   Status MapPrivately(uint64_t offset, uint64_t bytes);
   void Zero(uint64_t offset, uint64_t bytes);
-  void ZeroTouched(uint64_t offset, uint64_t bytes);
 
   const HeapFile file_;
   std::byte* const base_;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -88,6 +89,7 @@ Result<HeapFile> HeapFile::Create(size_t least, size_t wanted) {
 
 Status HeapFile::Commit(uint64_t offset, uint64_t bytes) const {
   if (kind_ != HeapKind::kTmpfs) return Status();
+  AXCCL_RETURN_IF_ERROR(Check());
   int error = 0;
   if (fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) error = errno;
   // fallocate is not supported here, but writing reserves memory, too. Free pages are zero and stay so.
@@ -105,6 +107,19 @@ Status HeapFile::Commit(uint64_t offset, uint64_t bytes) const {
                      "shared memory: need %llu KiB, %s has %llu KiB of %llu KiB free; give it more room (docker run "
                      "--shm-size) or allow memfd_create, which needs none of it",
                      static_cast<unsigned long long>(bytes) >> 10, kFolder, free >> 10, all >> 10);
+}
+
+bool HeapFile::PunchHole(uint64_t offset, uint64_t bytes) const {
+  return fd_.IsOurs() && fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                                   static_cast<off_t>(bytes)) == 0;
+}
+
+HeapFile::Stretch HeapFile::Touched(uint64_t begin, uint64_t end) const {
+  if (!fd_.IsOurs()) return {begin, end};
+  const off_t data = lseek(fd(), static_cast<off_t>(begin), SEEK_DATA);
+  if (data < 0) return {errno == ENXIO ? end : begin, end};  // ENXIO: there is no data up to the end of the file
+  const off_t hole = lseek(fd(), data, SEEK_HOLE);
+  return {std::min(static_cast<uint64_t>(data), end), hole < 0 ? end : std::min(static_cast<uint64_t>(hole), end)};
 }
 
 const char* WhyUnsafe(int fd, HeapKind kind) {

@@ -24,7 +24,10 @@ class HeapFile {
   // Creates a file of at least `least` and at most `wanted` bytes, as `ulimit -f` allows.
   static Result<HeapFile> Create(size_t least, size_t wanted);
 
-  int fd() const { return fd_.get(); }  // -1: private
+  int fd() const { return fd_.get(); }  // -1: private. For what changes or sends the file: after Check
+  // An error that says so if the program has closed the descriptor. It may be that of a file of the program by now.
+  Status Check() const { return fd_.Check("shared heap"); }
+  uint64_t id() const { return fd_.file(); }  // see service::FileId
   size_t bytes() const { return bytes_; }
   transport::HeapKind kind() const { return kind_; }
   int memfd_error() const { return memfd_error_; }
@@ -32,6 +35,14 @@ class HeapFile {
 
   // Must precede touching [offset, offset + bytes). kSystemError, with a text that says so, if there is no room.
   Status Commit(uint64_t offset, uint64_t bytes) const;
+  // Returns zeroed pages of [offset, offset + bytes) to the system; false if that is not possible by the descriptor.
+  bool PunchHole(uint64_t offset, uint64_t bytes) const;
+  // Returns the first stretch of [begin, end) that may have been touched; empty, at `end`, if there is none. All of it
+  // where the file cannot tell.
+  struct Stretch {
+    uint64_t begin, end;
+  };
+  Stretch Touched(uint64_t begin, uint64_t end) const;
 
  private:
   HeapFile() = default;

@@ -327,13 +327,11 @@ std::byte* MallocHeap::Copy(const Block& block) const {
     std::memcpy(copy, block.start, block.bytes);
     return copy;
   }
-  const off_t begin = block.start - heap_->base(), end = begin + static_cast<off_t>(block.bytes);
-  for (off_t at = begin; at < end;) {
-    const off_t data = lseek(heap_->fd(), at, SEEK_DATA);
-    if (data < 0 || data >= end) break;
-    const off_t hole = lseek(heap_->fd(), data, SEEK_HOLE);
-    at = hole < 0 ? end : std::min(hole, end);
-    std::memcpy(copy + (data - begin), heap_->base() + data, static_cast<size_t>(at - data));
+  const auto start = static_cast<uint64_t>(block.start - heap_->base()), end = start + block.bytes;
+  for (uint64_t at = start; at < end;) {
+    const auto [begin, until] = heap_->file().Touched(at, end);
+    std::memcpy(copy + (begin - start), heap_->base() + begin, until - begin);
+    at = until;
   }
   return copy;
 }
