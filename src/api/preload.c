@@ -143,12 +143,14 @@ static void* TryLarge(size_t size, size_t alignment, int zeroed) {
   return mapped == NULL || size == SIZE_MAX ? NULL : mapped->allocate(size, alignment, zeroed);
 }
 
-EXPORT void AXCCL_MALLOC_ATTACH(const AxcclMappedMemory* mapped);
-void AXCCL_MALLOC_ATTACH(const AxcclMappedMemory* mapped) {
-  atomic_store_explicit(&g_mapped, mapped, memory_order_release);
+EXPORT int AXCCL_MALLOC_ATTACH(const AxcclMappedMemory* mapped);
+int AXCCL_MALLOC_ATTACH(const AxcclMappedMemory* mapped) {
+  const AxcclMappedMemory* none = NULL;
+  if (!atomic_compare_exchange_strong(&g_mapped, &none, mapped)) return 0;
   atomic_store_explicit(&g.base, mapped->base, memory_order_relaxed);
   atomic_store_explicit(&g.bytes, mapped->bytes, memory_order_release);
   atomic_store_explicit(&g.threshold, mapped->threshold, memory_order_release);
+  return 1;
 }
 
 static void BeforeFork(void) {

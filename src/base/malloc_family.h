@@ -9,9 +9,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The function of libaxccl-malloc.so that libaxccl.so calls once, when the process has a heap. */
-#define AXCCL_MALLOC_ATTACH axccl_malloc_attach_1
-#define AXCCL_MALLOC_ATTACH_NAME "axccl_malloc_attach_1"
+/* The function of libaxccl-malloc.so that libaxccl.so calls once, when the process has a heap. It returns 1; or 0 if
+ * another copy of libaxccl.so was there before, because memory that malloc gave must get back to the heap it is from.
+ */
+#define AXCCL_MALLOC_ATTACH axccl_malloc_attach_2
+#define AXCCL_MALLOC_ATTACH_NAME "axccl_malloc_attach_2"
 
 /* Memory of the mapped heap. All functions are thread-safe and keep errno, and none of them throws. */
 typedef struct AxcclMappedMemory {

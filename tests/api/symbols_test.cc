@@ -147,7 +147,7 @@ using Names = std::set<std::string>;
 TEST(Symbols, PreloadedMallocIsTheMallocFamily) {
   Names exported;
   for (const auto& [name, symbol] : ReadSymbols(AXCCL_TEST_MALLOC)) exported.insert(name);
-  EXPECT_EQ(exported, (Names{"aligned_alloc", "axccl_malloc_attach_1", "calloc", "free", "malloc", "malloc_trim",
+  EXPECT_EQ(exported, (Names{"aligned_alloc", "axccl_malloc_attach_2", "calloc", "free", "malloc", "malloc_trim",
                              "malloc_usable_size", "memalign", "posix_memalign", "pvalloc", "realloc", "valloc"}));
   EXPECT_EQ(ReadDynamic(AXCCL_TEST_MALLOC, "SONAME"), Names{"libaxccl-malloc.so.0"});
   EXPECT_EQ(ReadDynamic(AXCCL_TEST_MALLOC, "NEEDED"), Names{"libc.so.6"});

@@ -19,7 +19,7 @@ using harness::RankContext;
 using harness::RunOptions;
 
 bool IsPreloaded() {
-  static const bool preloaded = dlsym(RTLD_DEFAULT, "axccl_malloc_attach_1") != nullptr;
+  static const bool preloaded = dlsym(RTLD_DEFAULT, "axccl_malloc_attach_2") != nullptr;
   return preloaded;
 }
 

@@ -1,12 +1,14 @@
 // Programs written for malloc, with ranks in several processes, under libaxccl-malloc.so: their buffers are memory that
 // peers map. And programs that do not communicate: nothing is different for them.
 #include <dirent.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -131,6 +133,38 @@ TEST_F(Preloaded, AProgramThatOnlyAllocatesIsLeftAlone) {
     };
     EXPECT_EQ(InChild(child), 0);
     EXPECT_EQ(InChild(child), 0);
+  });
+}
+
+// Memory of malloc stays with the copy of the library that gave it when another one gets a heap, too.
+TEST_F(Preloaded, ASecondCopyOfTheLibraryLeavesTheFirstOnesMemoryAlone) {
+  RunRanks(Processes(1), [](RankContext&) {
+    Dl_info library{};
+    ASSERT_NE(dladdr(reinterpret_cast<void*>(&ncclGetVersion), &library), 0);
+    char folder[] = "/tmp/axccl_test_XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    const std::string copy = std::string(folder) + "/libother.so";
+    std::filesystem::copy_file(library.dli_fname, copy);
+    void* first = nullptr;
+    ASSERT_OK(ncclMemAlloc(&first, kMega));
+    void* memory = std::memset(std::malloc(kMega), 1, kMega);
+    void* const other = dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(other, nullptr) << dlerror();
+    std::filesystem::remove_all(folder);
+    const auto allocate = reinterpret_cast<decltype(&ncclMemAlloc)>(dlsym(other, "ncclMemAlloc"));
+    ASSERT_NE(allocate, &ncclMemAlloc);
+    void* second = nullptr;
+    ASSERT_OK(allocate(&second, kMega));
+    memory = std::realloc(memory, 2 * kMega);
+    void* const later = std::malloc(kMega);
+    EXPECT_EQ(InChild([&] { return static_cast<char*>(memory)[kMega - 1] == 1 ? 0 : 1; }), 0);
+    ncclComm_t comm = nullptr;
+    ASSERT_OK(ncclCommInitAll(&comm, 1, nullptr));
+    EXPECT_TRUE(CanBeMapped(comm, memory, kMega));
+    EXPECT_TRUE(CanBeMapped(comm, later, kMega));
+    std::free(memory);
+    std::free(later);
+    EXPECT_OK(ncclCommDestroy(comm));
   });
 }
 

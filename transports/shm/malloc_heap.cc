@@ -68,7 +68,7 @@ constinit MallocHeap g_malloc_heap;
 constinit AxcclMappedMemory g_table{};
 constinit std::atomic<const AxcclMappedMemory*> g_started{nullptr};
 
-using AttachFunction = void(const AxcclMappedMemory*);
+using AttachFunction = int(const AxcclMappedMemory*);
 AttachFunction* FindAttach() {
   return reinterpret_cast<AttachFunction*>(dlsym(RTLD_DEFAULT, AXCCL_MALLOC_ATTACH_NAME));
 }
@@ -128,8 +128,8 @@ void MallocHeap::Start(Heap* heap) {
   g_table.before_fork = PrepareFork;
   g_table.after_fork = [](int in_child) { g_malloc_heap.AfterFork(in_child != 0); };
   g_started.store(&g_table, std::memory_order_release);
-  if (AttachFunction* const attach = FindAttach()) {
-    attach(&g_table);  // it watches forks
+  AttachFunction* const attach = FindAttach();
+  if (attach != nullptr && attach(&g_table) != 0) {  // it watches forks
     AXCCL_INFO(kAlloc, "malloc gives memory of %zu bytes and more from the shared heap", Threshold());
   } else {
     (void)pthread_atfork(PrepareFork, AfterForkInParent, AfterForkInChild);  // fails only when memory runs out
