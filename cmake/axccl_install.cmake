@@ -58,7 +58,8 @@ function(axccl_malloc source)
   # -O2: every malloc of the program takes this way. The compiler knows malloc and would make calls of one function of the
   # family from those of another.
   target_compile_options(axccl_malloc PRIVATE -O2 -fno-builtin -fvisibility=hidden)
-  target_link_options(axccl_malloc PRIVATE -Wl,--no-undefined -Wl,-z,nodelete)
+  # initfirst: its fork handlers must be the first that a process has.
+  target_link_options(axccl_malloc PRIVATE -Wl,--no-undefined -Wl,-z,nodelete -Wl,-z,initfirst)
   set_target_properties(axccl_malloc PROPERTIES OUTPUT_NAME axccl-malloc VERSION ${PROJECT_VERSION} SOVERSION 0
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   # No program links with it.

@@ -169,7 +169,7 @@ static void AfterForkInChild(void) {
 }
 
 /* Handlers that are registered first run last before the fork and first after it. So the program's own ones hold their
- * locks while memory is copied. */
+ * locks while memory is copied: the library is linked such that its constructor runs before those of all others. */
 __attribute__((constructor)) static void WatchForks(void) {
   (void)pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
 }

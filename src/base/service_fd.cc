@@ -49,13 +49,11 @@ void InForkedChild() {
   }
 }
 
-void WatchForks() {
-  static const int registered = pthread_atfork(BeforeFork, AfterFork, InForkedChild);
-  (void)registered;  // fails only when memory runs out; then children keep the descriptors until they exec
-}
+// When the library is loaded: the handlers that the program registers later then take its locks before these take the
+// library's. It fails only when memory runs out; then children keep the descriptors until they exec.
+[[gnu::constructor]] void WatchForks() { (void)pthread_atfork(BeforeFork, AfterFork, InForkedChild); }
 
 void Track(int fd, uint64_t file) {
-  WatchForks();
   if (fd >= kMaxTracked) return;
   int end = g_end.load(std::memory_order_relaxed);
   while (end <= fd && !g_end.compare_exchange_weak(end, fd + 1, std::memory_order_release)) {
@@ -135,10 +133,7 @@ void Fd::Close() {
   if (ours) close(fd);
 }
 
-void BindToProcess() {
-  WatchForks();
-  g_bound.store(true, std::memory_order_relaxed);
-}
+void BindToProcess() { g_bound.store(true, std::memory_order_relaxed); }
 
 std::mutex& Serving() { return g_serving; }
 

@@ -76,7 +76,7 @@ void BindToProcess();
 inline bool Forked() { return internal::g_forked.load(std::memory_order_relaxed); }
 // Returns kInvalidUsage in such a child; `call` is the function that the user called.
 Status CheckNotForked(const char* call);
-// The number of forks between this process and the first one that used the library. Objects made in another
+// The number of forks between this process and the first one that loaded the library. Objects made in another
 // generation belong to a parent.
 inline uint32_t Generation() { return internal::g_generation.load(std::memory_order_relaxed); }
 // The lock that the service thread holds whenever it is awake, and that fork() takes if the process is not bound. It

@@ -5,6 +5,7 @@
 // meanwhile there and beside it, and afterwards the memory is what it was. /proc/self/maps tells which it is.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +20,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -319,6 +321,33 @@ TEST_F(Registered, AChildHasMemoryOfItsOwn) {
     close(pipes[0]);
     close(pipes[1]);
     EXPECT_OK(ncclCommDeregister(clique.comm(), handle));
+  });
+}
+
+// A thread registers memory under a lock that the program's fork handlers take.
+TEST_F(Registered, HandlersOfTheProgramHoldTheirLocks) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    static std::mutex lock;
+    pthread_atfork([] { lock.lock(); }, [] { lock.unlock(); }, [] { lock.unlock(); });
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<float> data(kMega, 1);
+    std::atomic<bool> stop{false};
+    std::thread other([&] {
+      while (!stop) {
+        const std::lock_guard locked(lock);
+        void* handle = nullptr;
+        EXPECT_OK(ncclCommRegister(clique.comm(), data.data(), 4 * kMega, &handle));
+        EXPECT_OK(ncclCommDeregister(clique.comm(), handle));
+      }
+    });
+    for (int round = 0; round < 50; ++round) {
+      const pid_t child = fork();
+      if (child == 0) _exit(data[0] == 1 && data[kMega - 1] == 1 ? 0 : 1);
+      EXPECT_EQ(StatusOf(child), 0);
+    }
+    stop = true;
+    other.join();
   });
 }
 

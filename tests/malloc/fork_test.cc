@@ -20,6 +20,8 @@
 #include "tests/malloc/family.h"
 
 extern char** environ;
+extern "C" void AxcclTestLock();  // handlers.c
+extern "C" void AxcclTestUnlock();
 
 namespace axccl::test {
 namespace {
@@ -236,11 +238,9 @@ void RegisterHandlers() {
 }
 
 TEST_P(FamilyTest, HandlersOfTheProgramHoldTheirLocks) {
-  // Preloaded, the library has registered its own long before. Else it does so when there is a heap.
-  if (IsPreloaded()) RegisterHandlers();
+  RegisterHandlers();  // the library has registered its own when it was loaded
   WithHeap([&](ncclComm_t) {
     const Family& f = GetParam();
-    RegisterHandlers();
     struct {
       uint64_t number = 0;
       void* memory = nullptr;
@@ -269,6 +269,35 @@ TEST_P(FamilyTest, HandlersOfTheProgramHoldTheirLocks) {
     for (std::thread& other : others) other.join();
     f.release(both.memory);
   });
+}
+
+// A fork waits for a program's lock before it takes one that a thread with that lock needs to go on.
+void AllocateUnder(const Family& f, void (*lock)(), void (*unlock)()) {
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) {
+      lock();
+      f.release(f.allocate(kMega));
+      unlock();
+    }
+  });
+  for (int round = 0; round < 200; ++round) EXPECT_EQ(InChild([] { return 0; }), 0);
+  stop = true;
+  other.join();
+}
+
+TEST_P(FamilyTest, ThreadsWithLocksOfHandlersMayAllocate) {
+  RegisterHandlers();
+  WithHeap([&](ncclComm_t) {
+    AllocateUnder(
+        GetParam(), [] { g_protects.lock(); }, [] { g_protects.unlock(); });
+  });
+}
+
+// Preloaded, the library's handlers are older than those that other libraries register when they are loaded.
+TEST_P(FamilyTest, ThreadsWithLocksOfLibrariesMayAllocate) {
+  if (!IsPreloaded()) GTEST_SKIP() << "nothing is promised without libaxccl-malloc.so";
+  WithHeap([&](ncclComm_t) { AllocateUnder(GetParam(), AxcclTestLock, AxcclTestUnlock); });
 }
 
 // The program closes all descriptors, as daemons do, and other files may get the numbers.

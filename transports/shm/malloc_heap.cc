@@ -15,6 +15,7 @@
 #include "src/base/log.h"
 #include "src/base/param.h"
 #include "transports/shm/mapping.h"
+#include "transports/shm/registered_memory.h"
 
 namespace axccl::shm {
 namespace {
@@ -73,10 +74,31 @@ AttachFunction* FindAttach() {
   return reinterpret_cast<AttachFunction*>(dlsym(RTLD_DEFAULT, AXCCL_MALLOC_ATTACH_NAME));
 }
 
-// For the table and for pthread_atfork.
-void PrepareFork() { g_malloc_heap.BeforeFork(); }
-void AfterForkInParent() { g_malloc_heap.AfterFork(false); }
-void AfterForkInChild() { g_malloc_heap.AfterFork(true); }
+constinit std::atomic<bool> g_attached{false};   // libaxccl-malloc.so has the table, and calls its fork handlers
+constinit thread_local bool t_prepared = false;  // this thread forks, and the heap is older than the fork
+
+// Of all memory on pages of the heap, in the order of the locks.
+void PrepareFork() {
+  if (MallocHeap::Find() == nullptr || t_prepared) return;
+  t_prepared = true;
+  RegisteredMemory::Process().BeforeFork();
+  g_malloc_heap.BeforeFork();
+}
+
+void FinishFork(int in_child) {
+  if (MallocHeap::Find() == nullptr) return;
+  g_malloc_heap.AfterFork(in_child != 0);
+  if (std::exchange(t_prepared, false)) RegisteredMemory::Process().AfterFork(in_child != 0);
+}
+
+// Handlers that are registered first run last before the fork and first after it. So these are registered when the
+// library is loaded: those that the program registers later hold its locks while memory is copied.
+[[gnu::constructor]] void WatchForks() {
+  // Fails only when memory runs out.
+  (void)pthread_atfork([] { return g_attached ? void() : PrepareFork(); },
+                       [] { return g_attached ? void() : FinishFork(0); },
+                       [] { return g_attached ? void() : FinishFork(1); });
+}
 
 }  // namespace
 
@@ -126,13 +148,15 @@ void MallocHeap::Start(Heap* heap) {
   g_table.shrink = [](void* memory, size_t bytes) { g_malloc_heap.Shrink(memory, bytes); };
   g_table.trim = [] { g_malloc_heap.Trim(); };
   g_table.before_fork = PrepareFork;
-  g_table.after_fork = [](int in_child) { g_malloc_heap.AfterFork(in_child != 0); };
+  g_table.after_fork = FinishFork;
   g_started.store(&g_table, std::memory_order_release);
   AttachFunction* const attach = FindAttach();
-  if (attach != nullptr && attach(&g_table) != 0) {  // it watches forks
+  if (attach == nullptr) return;
+  if (attach(&g_table) != 0) {
+    g_attached = true;
     AXCCL_INFO(kAlloc, "malloc gives memory of %zu bytes and more from the shared heap", Threshold());
   } else {
-    (void)pthread_atfork(PrepareFork, AfterForkInParent, AfterForkInChild);  // fails only when memory runs out
+    AXCCL_INFO(kAlloc, "malloc gives large memory from the heap of another copy of this library");
   }
 }
 

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -175,15 +176,11 @@ auto FindAround(auto& areas, const std::byte* begin, const std::byte* end) {
 
 }  // namespace
 
+// Takes no memory: a fork may be the first to ask, and there may be none. Never destroyed.
 RegisteredMemory& RegisteredMemory::Process() {
-  static auto* const process = new RegisteredMemory;
+  alignas(RegisteredMemory) static std::byte place[sizeof(RegisteredMemory)];
+  static auto* const process = new (place) RegisteredMemory;
   return *process;
-}
-
-RegisteredMemory::RegisteredMemory() {
-  // Fails only when memory runs out.
-  (void)pthread_atfork([] { Process().BeforeFork(); }, [] { Process().AfterFork(false); },
-                       [] { Process().AfterFork(true); });
 }
 
 bool RegisteredMemory::FindOffset(const void* p, size_t bytes, uint64_t* offset) const {
@@ -315,7 +312,11 @@ void RegisteredMemory::AfterFork(bool in_child) noexcept {
     }
   }
   copies_.clear();
-  mutex_.unlock();
+  if (in_child) {
+    new (&mutex_) std::shared_mutex;  // the child's thread has another number than the one that locked it
+  } else {
+    mutex_.unlock();
+  }
   changing_.unlock();
 }
 

@@ -6,7 +6,7 @@
 // correct, and reached by copies.
 //
 // A forked child has private memory with the content as of the fork, for which the thread that forks copies what is
-// registered.
+// registered; malloc_heap.cc calls BeforeFork and AfterFork.
 //
 // Thread-safe. Lock order: changing_, mutex_, those of the heap and of malloc.
 #pragma once
@@ -67,7 +67,6 @@ class RegisteredMemory {
   };
   using Areas = std::map<std::byte*, Area>;
 
-  RegisteredMemory();
   bool FindOffset(const void* p, size_t bytes, uint64_t* offset) const;
   bool AnyTakenBack(const void* p, size_t bytes) const;
   Areas::node_type Take(Areas::iterator area);
