@@ -324,6 +324,107 @@ TEST_F(Registered, AChildHasMemoryOfItsOwn) {
   });
 }
 
+// Large memory of malloc is a mapping, which realloc enlarges in another place if it can. NCCL wants the buffer to be
+// deregistered first; a program that does not must lose nothing, and share nothing.
+TEST_F(Registered, ReallocLeavesNothingShared) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    constexpr size_t kBytes = 4 * kMega;
+    auto* memory = static_cast<char*>(std::malloc(kBytes));
+    std::memset(memory, 1, kBytes);
+    void *handle = nullptr, *allocated = nullptr;
+    EXPECT_OK(ncclCommRegister(clique.comm(), memory, kBytes, &handle));
+    EXPECT_TRUE(IsMapped(memory, kBytes));
+    ASSERT_OK(ncclMemAlloc(&allocated, 16 * kBytes));  // behind the buffer's pages, if not before
+    std::memset(allocated, 2, 16 * kBytes);
+    memory = static_cast<char*>(std::realloc(memory, 16 * kBytes));
+    ASSERT_NE(memory, nullptr);
+    std::memset(memory + kBytes, 3, 15 * kBytes);
+    const auto all = [](const void* p, size_t bytes, char value) {
+      return std::all_of(static_cast<const char*>(p), static_cast<const char*>(p) + bytes,
+                         [value](char byte) { return byte == value; });
+    };
+    EXPECT_TRUE(all(allocated, 16 * kBytes, 2));
+    EXPECT_OK(ncclCommDeregister(clique.comm(), handle));
+    EXPECT_TRUE(all(memory, kBytes, 1));
+    EXPECT_TRUE(IsPrivate(memory, 16 * kBytes));
+    EXPECT_OK(ncclMemFree(allocated));
+    std::free(memory);
+  });
+}
+
+// Wherever the program has moved its pages, they are its own when the registration ends, or is forgotten.
+TEST_F(Registered, MemoryThatWasMovedBecomesPrivateThere) {
+  for (const bool forgotten : {false, true}) {
+    RunRanks(Processes(2), [forgotten](RankContext& context) {
+      Clique clique;
+      ASSERT_TRUE(clique.Init(context));
+      const auto map = [] { return mmap(nullptr, kMega, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); };
+      auto* const memory = static_cast<char*>(map());
+      auto* const place = static_cast<char*>(map());
+      std::memset(memory, 1, kMega);
+      void *handle = nullptr, *again = nullptr, *allocated = nullptr;
+      EXPECT_OK(ncclCommRegister(clique.comm(), memory, kMega, &handle));
+      const size_t first = forgotten ? 0 : kMega / 2;
+      for (size_t at = first; at < kMega; at += kPage) {
+        ASSERT_EQ(mremap(memory + at, kPage, kPage, MREMAP_MAYMOVE | MREMAP_FIXED, place + at), place + at);
+      }
+      const pid_t child = fork();
+      if (child == 0) _exit(IsPrivate(place, kMega) && place[first] == 1 && place[kMega - 1] == 1 ? 0 : 1);
+      EXPECT_EQ(StatusOf(child), 0);
+      if (forgotten) {
+        ASSERT_EQ(mmap(memory, kMega, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), memory);
+        EXPECT_OK(ncclCommRegister(clique.comm(), memory, kMega, &again));
+        EXPECT_TRUE(IsMapped(memory, kMega));
+      } else {
+        EXPECT_OK(ncclCommDeregister(clique.comm(), handle));
+        EXPECT_TRUE(IsPrivate(memory, kMega / 2));
+      }
+      EXPECT_TRUE(IsPrivate(place, kMega));
+      ASSERT_OK(ncclMemAlloc(&allocated, kMega));
+      std::memset(allocated, 2, kMega);
+      EXPECT_EQ(std::count(place + first, place + kMega, 1), static_cast<long>(kMega - first));
+      EXPECT_OK(ncclMemFree(allocated));
+    });
+  }
+}
+
+// A program that has closed all descriptors, as a daemon does when it starts, has other files under the numbers.
+TEST_F(Registered, NoDescriptorIsNeeded) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<float> data(kMega), out(kMega);
+    Fill(context.rank(), data.data(), out.data(), kMega);
+    Reduce(clique, data.data(), out.data(), kMega);  // ranks attach before, which needs descriptors
+    void *first = nullptr, *second = nullptr;
+    EXPECT_OK(ncclCommRegister(clique.comm(), data.data(), 4 * kMega, &first));
+    closefrom(3);
+    const std::vector<char> content(8 * kMega, 'x');
+    for (int file = 3; file < 20; ++file) {
+      ASSERT_EQ(memfd_create("program", MFD_CLOEXEC), file);
+      ASSERT_EQ(write(file, content.data(), content.size()), static_cast<ssize_t>(content.size()));
+    }
+    EXPECT_OK(ncclCommRegister(clique.comm(), out.data(), 4 * kMega, &second));
+    EXPECT_TRUE(IsMapped(out.data(), 4 * kMega));
+    Reduce(clique, data.data(), out.data(), kMega);
+    const std::vector<float> result = out;
+    const pid_t child = fork();
+    if (child == 0) _exit(out == result && IsPrivate(out.data(), 4 * kMega) ? 0 : 1);
+    EXPECT_EQ(StatusOf(child), 0);
+    EXPECT_OK(ncclCommDeregister(clique.comm(), first));
+    EXPECT_OK(ncclCommDeregister(clique.comm(), second));
+    EXPECT_TRUE(IsPrivate(data.data(), 4 * kMega));
+    EXPECT_EQ(out, result);
+    for (int file = 3; file < 20; ++file) {
+      std::vector<char> now(content.size() + 1);
+      EXPECT_EQ(pread(file, now.data(), now.size(), 0), static_cast<ssize_t>(content.size())) << file;
+      EXPECT_TRUE(std::equal(content.begin(), content.end(), now.begin())) << file;
+    }
+  });
+}
+
 // A thread registers memory under a lock that the program's fork handlers take.
 TEST_F(Registered, HandlersOfTheProgramHoldTheirLocks) {
   RunRanks(Processes(2), [](RankContext& context) {

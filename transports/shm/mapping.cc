@@ -74,6 +74,13 @@ Result<std::byte*> MapHeap(int fd, size_t bytes) {
 
 void UnmapHeap(std::byte* base, size_t bytes) { munmap(base, bytes); }
 
+// With an old size of 0, mremap makes another mapping of the same file, of the requested length: see mremap(2). Uses
+// the system call, because UCX (1.13) replaces the C library's function with one that ignores the fifth argument.
+void* MapAgain(std::byte* start, size_t bytes, std::byte* at) {
+  const int flags = at == nullptr ? MREMAP_MAYMOVE : MREMAP_MAYMOVE | MREMAP_FIXED;
+  return reinterpret_cast<void*>(syscall(SYS_mremap, start, 0, bytes, flags, at));
+}
+
 void* MapPrivate(size_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
@@ -104,9 +111,7 @@ Status Windows::Open(int fd) {
 Result<std::byte*> Windows::Map(size_t bytes) {
   if (count_ == kMost) return MakeStatus(Code::kInternalError, "mapping a shared heap: more than %d windows", kMost);
   AXCCL_ASSIGN_OR_RETURN(std::byte * base, Reserve(bytes));
-  // With an old size of 0, mremap makes another mapping of the same file, of the requested length: see mremap(2). Uses
-  // the system call, because UCX (1.13) replaces the C library's function with one that ignores the fifth argument.
-  if (syscall(SYS_mremap, seed_, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, base) == -1) {
+  if (MapAgain(seed_, bytes, base) == MAP_FAILED) {
     const int error = errno;
     munmap(base, bytes);
     return Refused(error, bytes);

@@ -23,6 +23,10 @@ inline constexpr size_t kHugeBytes = size_t{2} << 20;
 Result<std::byte*> MapHeap(int fd, size_t bytes);
 void UnmapHeap(std::byte* base, size_t bytes);
 
+// Maps the pages of the shared mapping at `start` once more, `bytes` of them, at `at` or, if that is null, anywhere.
+// Needs no descriptor. MAP_FAILED, with errno, if that is refused. Unmap with munmap.
+void* MapAgain(std::byte* start, size_t bytes, std::byte* at);
+
 // Maps memory of this process alone; null, with errno, if that is refused. Unmap with munmap.
 void* MapPrivate(size_t bytes);
 // For a forked child: puts the copy in place of memory that its parent has, too. If there is none, the memory becomes

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include <algorithm>
@@ -18,11 +17,14 @@
 #include <vector>
 
 #include "src/base/files.h"
+#include "src/base/service_fd.h"
 #include "transports/shm/exchange.h"
 #include "transports/shm/mapping.h"
 
 namespace axccl::shm {
 namespace {
+
+const auto* const kEverywhere = reinterpret_cast<const std::byte*>(~uintptr_t{0});
 
 // A line of /proc/self/maps.
 struct Mapping {
@@ -90,15 +92,9 @@ Status CheckPrivate(const std::byte* begin, const std::byte* end) {
   return MakeStatus(Code::kInvalidUsage, "it is not private, anonymous, readable and writable in all of its pages");
 }
 
-// Maps the same pages once more by the function that MPI libraries and UCX watch, so that they pin anew what they keep
-// pinned for devices. If it fails, the first mapping stays.
-void Announce([[maybe_unused]] const Heap& heap, [[maybe_unused]] std::byte* at, [[maybe_unused]] size_t bytes,
-              [[maybe_unused]] uint64_t offset) {
-#ifndef __SANITIZE_THREAD__  // it takes a mapping for a write
-  (void)mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, heap.fd(),
-             static_cast<off_t>(offset));
-#endif
-}
+// For memory on pages of the heap, which keep their content: MPI libraries and UCX watch this function, and pin anew
+// what they keep pinned for devices.
+void Announce(std::byte* at, size_t bytes) { (void)madvise(at, bytes, MADV_DONTNEED); }
 
 Status ExchangeFor(std::byte* at, size_t bytes, void* replacement) {
   if (replacement == MAP_FAILED || replacement == nullptr)
@@ -114,10 +110,13 @@ Status ExchangeFor(std::byte* at, size_t bytes, void* replacement) {
 
 // Exchanges private memory for pages of the heap.
 Status MoveToHeap(const Heap& heap, std::byte* at, size_t bytes, uint64_t offset) {
-  void* const shared =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, heap.fd(), static_cast<off_t>(offset));
+  void* const shared = MapAgain(heap.base() + offset, bytes, nullptr);
+  if (shared != MAP_FAILED) (void)madvise(shared, bytes, MADV_DODUMP);  // which the heap's own mapping is not
   AXCCL_RETURN_IF_ERROR(ExchangeFor(at, bytes, shared));
-  Announce(heap, at, bytes, offset);
+  Announce(at, bytes);
+  // A mapping that realloc enlarges by mremap would get the pages of others, behind its own in the heap. Of one whose
+  // pages are of two kinds, the kernel refuses that, and realloc copies. The kind means little for a single page.
+  (void)madvise(at, kPageBytes, MADV_RANDOM);
   return Status();
 }
 
@@ -127,25 +126,36 @@ struct Part {
   uint64_t offset;
 };
 
-// Returns the parts of the memory where the pages of the heap from `offset` on are still mapped.
-Result<std::vector<Part>> PartsInHeap(const Heap& heap, std::byte* begin, size_t bytes, uint64_t offset) {
-  struct stat file {};
-  if (fstat(heap.fd(), &file) != 0) return SystemError(errno, "fstat of the shared heap");
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<Mapping> mappings, MappingsIn(begin, begin + bytes));
+// Returns where the `bytes` of the heap from `offset` on are still mapped for the application: at `home`, and wherever
+// it has moved them since (mremap). The heap's own mapping does not count, nor do those that begin before the pages:
+// they are windows of another copy of this library.
+Result<std::vector<Part>> PartsInHeap(const Heap& heap, const std::byte* home, size_t bytes, uint64_t offset) {
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<Mapping> mappings, MappingsIn(nullptr, kEverywhere));
+  const auto own = reinterpret_cast<uintptr_t>(heap.base());
   std::vector<Part> parts;
   for (const Mapping& m : mappings) {
-    const uint64_t distance = m.begin - reinterpret_cast<uintptr_t>(begin);
-    const bool same_file = m.inode == file.st_ino && m.major == major(file.st_dev) && m.minor == minor(file.st_dev);
-    if (same_file && m.access[3] == 's' && m.offset == offset + distance)
-      parts.push_back({begin + distance, m.end - m.begin, m.offset});
+    if (service::FileId(makedev(m.major, m.minor), m.inode) != heap.file().id() || m.access[3] != 's' ||
+        m.begin - own < heap.bytes())
+      continue;
+    const uint64_t first = std::max<uint64_t>(m.offset, offset);
+    const uint64_t last = std::min<uint64_t>(m.offset + (m.end - m.begin), offset + bytes);
+    if (first >= last) continue;
+    auto* const at = reinterpret_cast<std::byte*>(m.begin + (first - m.offset));
+    if (m.offset < offset && at != home + (first - offset)) continue;
+    Part* const before = parts.empty() ? nullptr : &parts.back();
+    if (before != nullptr && before->at + before->bytes == at && before->offset + before->bytes == first) {
+      before->bytes += last - first;
+    } else {
+      parts.push_back({at, last - first, first});
+    }
   }
   return parts;
 }
 
-Status MakePrivate(const Heap& heap, std::byte* begin, size_t bytes, uint64_t offset) {
-  AXCCL_ASSIGN_OR_RETURN(const std::vector<Part> parts, PartsInHeap(heap, begin, bytes, offset));
+Status MakePrivate(const Heap& heap, const std::byte* home, size_t bytes, uint64_t offset) {
+  AXCCL_ASSIGN_OR_RETURN(const std::vector<Part> parts, PartsInHeap(heap, home, bytes, offset));
   for (const Part& part : parts) {
-    Announce(heap, part.at, part.bytes, part.offset);
+    Announce(part.at, part.bytes);
     AXCCL_RETURN_IF_ERROR(ExchangeFor(part.at, part.bytes, MapPrivate(part.bytes)));
   }
   return Status();
@@ -213,13 +223,16 @@ void RegisteredMemory::Insert(Areas::node_type area) {
   count_.fetch_add(1, std::memory_order_release);
 }
 
-// Drops what the application has unmapped although it is registered; it has other memory there now.
+// Drops what the application has unmapped, or moved, although it is registered; it has other memory there now.
 void RegisteredMemory::ForgetUnmapped(const std::byte* begin, const std::byte* end) {
   for (auto area = FirstFrom(areas_, begin); area != areas_.end() && area->first < end;) {
     const auto next = std::next(area);
     const Area& a = area->second;
     const auto parts = PartsInHeap(*heap_, area->first, a.bytes, a.offset);
-    if (!a.taken_back && parts.ok() && parts.value().empty()) (void)heap_->Free(Take(area).mapped().pages).ok();
+    const auto at_home = [&](const Part& part) { return part.at >= area->first && part.at < area->first + a.bytes; };
+    if (!a.taken_back && parts.ok() && std::ranges::none_of(parts.value(), at_home) &&
+        MakePrivate(*heap_, area->first, a.bytes, a.offset).ok())
+      (void)heap_->Free(Take(area).mapped().pages).ok();
     area = next;
   }
 }

@@ -1,9 +1,9 @@
 // Plain memory that the application has registered, on pages of the heap, so that peers can map it.
 //
 // The pages that a buffer touches are exchanged for pages of the heap (exchange.h), and for private ones again when its
-// last registration ends. The application notices nothing: addresses and content stay, and other threads may use the
-// memory, and what else is in its first and last page, all the time. Memory that cannot be exchanged stays as it is:
-// correct, and reached by copies.
+// last registration ends, wherever the application has moved them by then (mremap). It notices nothing: addresses and
+// content stay, and other threads may use the memory, and what else is in its first and last page, all the time. Memory
+// that cannot be exchanged stays as it is: correct, and reached by copies.
 //
 // A forked child has private memory with the content as of the fork, for which the thread that forks copies what is
 // registered; malloc_heap.cc calls BeforeFork and AfterFork.
