@@ -1,4 +1,6 @@
 // Memory and registrations.
+#include <cstdint>
+
 #include "nccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
@@ -23,9 +25,15 @@ Status Free(const char* call, void* memory) {
 }
 
 Status CheckBuffer(const char* call, const void* buff, size_t size) {
-  if (buff != nullptr && size != 0) return Status();
-  return InvalidArgument("%s: argument %s; pass a buffer of at least one byte", call,
-                         buff == nullptr ? "buff is NULL" : "size is 0");
+  constexpr uintptr_t kNullPage = 4096;  // holds no memory of a program
+  const auto address = reinterpret_cast<uintptr_t>(buff);
+  if (buff == nullptr || size == 0)
+    return InvalidArgument("%s: argument %s; pass a buffer of at least one byte", call,
+                           buff == nullptr ? "buff is NULL" : "size is 0");
+  if (address < kNullPage || size > UINTPTR_MAX - address)
+    return InvalidArgument("%s: arguments buff %p and size %zu are no memory; pass the start and the bytes of a buffer",
+                           call, buff, size);
+  return Status();
 }
 
 }  // namespace

@@ -323,6 +323,8 @@ TEST(Memory, RegisterAndDeregister) {
     EXPECT_EQ(ncclCommDeregister(clique.comm(), &plain), ncclInvalidArgument);
     EXPECT_EQ(ncclCommRegister(clique.comm(), nullptr, 10, &handles[0]), ncclInvalidArgument);
     EXPECT_EQ(ncclCommRegister(clique.comm(), shared, 10, nullptr), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommRegister(clique.comm(), shared, SIZE_MAX, &handles[0]), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommRegister(clique.comm(), reinterpret_cast<void*>(16), 1 << 20, &handles[0]), ncclInvalidArgument);
     EXPECT_EQ(ncclCommRegister(nullptr, shared, 10, &handles[0]), ncclInvalidArgument);
     EXPECT_OK(ncclMemFree(shared));
   });
