@@ -371,8 +371,8 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t*
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 /* NULL: ncclSuccess. Not from ncclMemAlloc, or freed already: ncclInvalidArgument. Waits for no call that uses it. */
 ncclResult_t ncclMemFree(void* ptr);
-/* Announces a buffer to be used again and again. Local. Since 2.19. Plain memory of host ranks, of 32 KiB or more, is
-   on pages that peers map until it is deregistered or `comm` ends; do not free it before (docs/malloc.md). */
+/* Announces a buffer for many calls. Local. Since 2.19. Plain memory of host ranks, of 32 KiB or more, is on pages that
+   peers map until deregistered: free it later, and let no direct I/O be under way at either call (docs/malloc.md). */
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
 /* Collective: makes buffers, of host ranks those of ncclMemAlloc, known to all. winFlags: NCCL_WIN_*. Since 2.27. */
