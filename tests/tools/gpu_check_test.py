@@ -348,6 +348,42 @@ class Bars(unittest.TestCase):
         self.assertIn("has failed: bad", self.rows([steps.Outcome("benchmark", "failed", "bad\nvery")])[text][0])
         self.assertIn("do not fit", self.rows([steps.Outcome("benchmark", notes=["they do not fit"])])[text][0])
 
+    def packed_row(self, case, outcomes):
+        """Its row without the text, from the steps of a packed folder."""
+        planned = [step["name"] for step in plan.Plan([], [], 8, 1 << 30, False).steps()]
+        self.assertTrue({outcome.name for outcome in outcomes} <= set(planned))
+        text = next(bar.text for bar in bars.BARS if bar.case == case)
+        return next(row[1:] for row in bars.table(outcomes, False, planned).rows if row[0] == text)
+
+    def test_a_bar_is_reached_in_all_steps_of_a_packed_folder_or_not_known(self):
+        case = "floor of all_reduce"
+
+        def passed(ranks, value=0.85):
+            return steps.Outcome(f"benchmark of {ranks} ranks", figures=[steps.Figure(case, value, f"{ranks} ranks")])
+
+        failed = steps.Outcome("benchmark of 8 ranks", "failed", "did not end within 75 s")
+        self.assertEqual(self.packed_row(case, [passed(2), passed(4), passed(8)])[2], "yes")
+        self.assertEqual(self.packed_row(case, [passed(2), passed(4), failed])[2],
+                         "not known: step benchmark of 8 ranks has failed: did not end within 75 s")
+        self.assertEqual(self.packed_row(case, [passed(2), passed(8)])[2], "not known: step benchmark of 4 ranks was not run")
+        self.assertEqual(self.packed_row(case, [passed(2), passed(4), steps.Outcome("benchmark of 8 ranks")])[2],
+                         "not known: step benchmark of 8 ranks has no figure of this case")
+        self.assertEqual(self.packed_row(case, [passed(2, 0.1), failed])[2], "**no**")
+        self.assertEqual(self.packed_row("8 bytes in a graph", [passed(2), failed])[0],
+                         "not measured: step benchmark of 8 ranks has failed: did not end within 75 s")
+
+    def test_steps_of_a_packed_folder_that_do_not_measure_a_case_do_not_count(self):
+        def passed(pattern, engine):
+            return steps.Outcome(f"overlap of 2 ranks, {pattern}, {engine}",
+                                 figures=[steps.Figure("overlap, " + engine, 0.95, f"{pattern}, 2 ranks")])
+
+        copies = [passed(pattern, "copy") for pattern, engines in overlap.PATTERNS.items() if "copy" in engines]
+        self.assertEqual(self.packed_row("overlap, copy", copies)[2], "yes")
+        self.assertIn("was not run", self.packed_row("overlap, kernel", copies)[0])
+        latency = steps.Outcome("benchmark of 8 ranks", figures=[steps.Figure("8 bytes in a graph", 7.5, "8 ranks")])
+        self.assertEqual(self.packed_row("8 bytes in a graph", [latency])[2], "yes")
+        self.assertFalse(any("4 ranks" in bar.text for bar in bars.BARS))
+
 
 class Steps(unittest.TestCase):
     def setUp(self):

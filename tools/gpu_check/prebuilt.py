@@ -131,8 +131,9 @@ class Prebuilt:
     def write(self):
         order = [name for step in self.manifest["steps"] for name in (step["name"], after(step))]
         every = [self.outcomes[name] for name in order if name in self.outcomes]
-        software = self.setup.software
-        report.write(os.path.join(self.results, report.NAME), report.title(software), bars.table(every, software), every)
+        software, planned = self.setup.software, [step["name"] for step in self.manifest["steps"]]
+        table = bars.table(every, software, planned)
+        report.write(os.path.join(self.results, report.NAME), report.title(software), table, every)
         archive = os.path.join(self.results, FILES[2])
         with tarfile.open(archive + ".new", "w:gz") as file:
             file.add(self.setup.logs, "logs")
