@@ -20,20 +20,21 @@ inline constexpr size_t kChunk = size_t{2} << 20;  // the granularity of the sof
 class ChunkedMemory {
  public:
   ChunkedMemory(size_t chunks, bool shareable) : bytes_(chunks * kChunk) {
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = Device();
-    if (shareable) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    CUmemAccessDesc access{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties_.location.id = Device();
+    if (shareable) properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemAddressReserve)(&address_, bytes_, 0, 0, 0), CUDA_SUCCESS);
-    for (size_t i = 0; i < chunks; ++i) {
-      CUmemGenericAllocationHandle object = 0;
-      EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemCreate)(&object, kChunk, &properties, 0), CUDA_SUCCESS);
-      EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemMap)(address_ + i * kChunk, kChunk, 0, object, 0), CUDA_SUCCESS);
-      EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemRelease)(object), CUDA_SUCCESS);
-    }
-    EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemSetAccess)(address_, bytes_, &access, 1), CUDA_SUCCESS);
+    for (size_t i = 0; i < chunks; ++i) Map(i);
+  }
+  // Puts another object in the place of one.
+  void Replace(size_t chunk) {
+    EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemUnmap)(address_ + chunk * kChunk, kChunk), CUDA_SUCCESS);
+    Map(chunk);
+  }
+  void Allow(size_t chunk, int device) {
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemSetAccess)(address_ + chunk * kChunk, kChunk, &access, 1), CUDA_SUCCESS);
   }
   ~ChunkedMemory() {
     EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemUnmap)(address_, bytes_), CUDA_SUCCESS);
@@ -50,7 +51,17 @@ class ChunkedMemory {
     EXPECT_EQ(AXCCL_TEST_DRIVER(cuCtxGetDevice)(&device), CUDA_SUCCESS);
     return device;
   }
+  void Map(size_t chunk) {
+    const CUdeviceptr at = address_ + chunk * kChunk;
+    CUmemGenericAllocationHandle object = 0;
+    EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemCreate)(&object, kChunk, &properties_, 0), CUDA_SUCCESS);
+    EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemMap)(at, kChunk, 0, object, 0), CUDA_SUCCESS);
+    EXPECT_EQ(AXCCL_TEST_DRIVER(cuMemRelease)(object), CUDA_SUCCESS);
+    Allow(chunk, properties_.location.id);
+  }
+
   const size_t bytes_;
+  CUmemAllocationProp properties_{};
   CUdeviceptr address_ = 0;
 };
 

@@ -119,6 +119,22 @@ TEST(WarmCalls, OfOneRank) {
   RunRanks(harness::OneThread(1), body, Counting());
 }
 
+// Whether the allocations are still there, of which peers of the process use the buffers: one call for each.
+TEST(WarmCalls, OfARankWhosePeersUseItsBuffers) {
+  RunOptions options = Counting();
+  options.environment.emplace_back("SOFTGPU_DEVICES", "2");
+  options.environment.emplace_back("NCCL_ALGO", "direct");
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(100'000, 1), other(100'000);
+    ExpectAtMost(4 + 2, [&] { EXPECT_OK(Sum(&data, &other, clique.comm(), clique.stream())); });
+    ASSERT_TRUE(clique.Synchronize());
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Threads(2), body, options);
+}
+
 // A driver refuses to launch into a stream of a context that is not current. Calls work all the same.
 TEST(WarmCalls, FromAnyContext) {
   RunOptions options = Counting();

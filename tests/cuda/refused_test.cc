@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -111,8 +112,7 @@ TEST(Arguments, MemoryThatPeersMayNotAccess) {
     for (int r = 0; r < kRanks; ++r) {
       CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 1 - r}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
       ASSERT_EQ(AXCCL_TEST_DRIVER(cuMemPoolSetAccess)(pools[r], &access, 1), CUDA_SUCCESS);
-      const auto address = reinterpret_cast<CUdeviceptr>(of_objects[r]);
-      ASSERT_EQ(AXCCL_TEST_DRIVER(cuMemSetAccess)(address, kChunk, &access, 1), CUDA_SUCCESS);
+      mapped[r]->Allow(0, 1 - r);
     }
     for (void* const* data : {of_objects, of_pools}) expect_sum(data, kWords, true);
     for (int r = 0; r < kRanks; ++r) {
@@ -131,6 +131,58 @@ TEST(Arguments, MemoryThatPeersMayNotAccess) {
     RunRanks(
         harness::Processes(1), [=](RankContext&) { body(c.refused); }, options);
   }
+}
+
+// The check sees all of a buffer, and what is there now, whatever context the calling thread has.
+TEST(Arguments, ChunksThatPeersMayNotAccess) {
+  const auto body = [](RankContext&) {
+    constexpr int kRanks = 2, kDevices[kRanks] = {0, 1};
+    constexpr size_t kWordsOfChunk = kChunk / sizeof(int32_t);
+    ncclComm_t comms[kRanks] = {};
+    ASSERT_OK(ncclCommInitAll(comms, kRanks, kDevices));
+    std::unique_ptr<ChunkedMemory> memory[kRanks];
+    axcclStream_t streams[kRanks] = {};
+    for (int r = 0; r < kRanks; ++r) {
+      void* stream = nullptr;
+      ASSERT_EQ(EnterGpu(r)->create_stream(&stream, CU_STREAM_NON_BLOCKING), 0);
+      streams[r] = static_cast<axcclStream_t>(stream);
+      memory[r] = std::make_unique<ChunkedMemory>(2, false);
+    }
+    const auto sum = [&](size_t words) {
+      EXPECT_OK(ncclGroupStart());
+      for (int r = 0; r < kRanks; ++r)
+        (void)ncclAllReduce(memory[r]->at(), memory[r]->at(), words, ncclInt32, ncclSum, comms[r], Cuda(streams[r]));
+      return ncclGroupEnd();
+    };
+    const auto expect_refused = [&](size_t words) {
+      EXPECT_EQ(sum(words), ncclInvalidArgument);
+      ExpectLastErrorHas({"sendbuff", "may not access"});
+    };
+    const auto expect_sum = [&](size_t words) {
+      EXPECT_EQ(sum(words), ncclSuccess) << ncclGetLastError(nullptr);
+      for (int r = 0; r < kRanks; ++r) {
+        EXPECT_NE(EnterGpu(r), nullptr);
+        EXPECT_OK(harness::SynchronizeStream(streams[r]));
+      }
+    };
+    std::thread([&] { expect_refused(kWordsOfChunk); }).join();  // which has no context
+    for (int r = 0; r < kRanks; ++r) memory[r]->Allow(0, 1 - r);
+    expect_sum(kWordsOfChunk);
+    expect_refused(2 * kWordsOfChunk);
+    ExpectLastErrorHas({("from byte " + std::to_string(kChunk) + " on").c_str()});
+    for (int r = 0; r < kRanks; ++r) memory[r]->Allow(1, 1 - r);
+    expect_sum(2 * kWordsOfChunk);
+    for (int r = 0; r < kRanks; ++r) memory[r]->Replace(1);
+    expect_refused(2 * kWordsOfChunk);
+    expect_sum(kWordsOfChunk);
+    for (int r = 0; r < kRanks; ++r) {
+      ASSERT_NE(EnterGpu(r), nullptr);
+      EXPECT_OK(ncclCommDestroy(comms[r]));
+      EXPECT_EQ(EnterGpu(r)->destroy_stream(streams[r]), 0);
+      memory[r].reset();
+    }
+  };
+  RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DEVICES", "2"}, {"NCCL_ALGO", "direct"}}));
 }
 
 // A direct all-gather writes the output of others, and reads its own input alone.

@@ -168,10 +168,10 @@ Status CudaChannel::CheckBuffers(const Call& requested) {
   if (!prepared.ok()) return Status();
   const BuffersForOthers used = prepared.value()->program->for_others;
   if (!used.input && !used.output) return Status();
-  if (call.views != nullptr) return CheckViews(*parts_.device, *call.views, sharing_, used);
-  if (call.count == 0) return Status();
-  if (used.input) AXCCL_RETURN_IF_ERROR(CheckShared(*parts_.device, call.input, sharing_, "argument sendbuff"));
-  return used.output ? CheckShared(*parts_.device, call.output, sharing_, "argument recvbuff") : Status();
+  const plan::Contract contract{call.kind, members_->size(), call.root};
+  const BlocksForOthers blocks{used.input ? plan::InputBlocks(contract, members_->self()) : 0,
+                               used.output ? plan::OutputBlocks(contract, members_->self()) : 0};
+  return CheckShared(*parts_.device, call, blocks, sharing_);
 }
 
 // As the channel folds, which is in the order of the ranks if that is asked for and matters.

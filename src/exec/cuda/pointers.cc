@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <string>
 
 #include "src/base/hash.h"
 #include "src/base/per_thread.h"
@@ -11,13 +12,16 @@ namespace axccl::exec {
 namespace {
 
 using device::cuda::Check;
+using device::cuda::Current;
 using device::cuda::Device;
 using device::cuda::Driver;
 
-// An allocation that kernels of `device` may use, and those of `peers`.
+// An allocation that kernels of `device` may use, and those of `peers`. Memory of virtual memory management that was
+// mapped at once is one.
 struct Known {
   const Device* device = nullptr;
   uint64_t begin = 0, end = 0;
+  unsigned long long id = 0;  // CUDA never gives it to another one in this process
   uint64_t peers = 0;
 
   bool Has(const Device& of, uint64_t address) const { return device == &of && address >= begin && address < end; }
@@ -30,17 +34,31 @@ Known& PlaceFor(const Device& device, uint64_t address) {
   return PerThread<KnownAllocations>::Get()[hash % std::tuple_size_v<KnownAllocations>];
 }
 
-Status Ask(const Device& device, const void* pointer, const char* name, Known* known) {
+// The allocation may have been freed since, and another one be there now.
+bool IsStillThere(const Known& known, CUdeviceptr address) {
+  unsigned long long id = 0;
+  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID};
+  void* values[] = {&id};
+  return Driver::Loaded().cuPointerGetAttributes(1, attributes, values, address) == CUDA_SUCCESS && id != 0 &&
+         id == known.id;
+}
+
+// The driver needs a context to name an allocation, and the calling thread may have none.
+Status Ask(const Device& device, CUdeviceptr address, const char* name, Known* known) {
   const Driver& driver = Driver::Loaded();
-  const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+  const Current current(device);
+  void* const pointer = reinterpret_cast<void*>(address);
+  *known = {};
+  unsigned long long id = 0;
   CUmemorytype type{};
   int ordinal = -1;
   unsigned managed = 0;
   CUdeviceptr seen = 0;
   CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                      CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
-  void* values[] = {&type, &ordinal, &managed, &seen};
-  AXCCL_RETURN_IF_ERROR(Check(driver.cuPointerGetAttributes(4, attributes, values, address), "cuPointerGetAttributes"));
+                                      CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                      CU_POINTER_ATTRIBUTE_BUFFER_ID};
+  void* values[] = {&type, &ordinal, &managed, &seen, &id};
+  AXCCL_RETURN_IF_ERROR(Check(driver.cuPointerGetAttributes(5, attributes, values, address), "cuPointerGetAttributes"));
   if (type == CUmemorytype{} || (type == CU_MEMORYTYPE_HOST && seen == 0))
     return device.sees_host_memory()
                ? Status()
@@ -55,7 +73,8 @@ Status Ask(const Device& device, const void* pointer, const char* name, Known* k
                       name, pointer, ordinal, device.ordinal());
   CUdeviceptr base = 0;
   size_t bytes = 0;
-  if (driver.cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS) *known = {&device, base, base + bytes, 0};
+  if (driver.cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS)
+    *known = {&device, base, base + bytes, id, 0};
   return Status();
 }
 
@@ -81,38 +100,78 @@ bool MayAccess(int ordinal, CUdeviceptr address) {
          flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-}  // namespace
+// What errors call the buffers of a call.
+struct Names {
+  const char *input, *output;
+};
+constexpr Names kPlain = {"argument sendbuff", "argument recvbuff"};
+constexpr Names kViewed = {"data of an input", "data of an output"};
 
-Status CheckPointer(const Device& device, const void* pointer, const char* name) {
-  return CheckShared(device, pointer, 0, name);
-}
-
-Status CheckShared(const Device& device, const void* pointer, uint64_t peers, const char* name) {
-  const auto address = reinterpret_cast<uint64_t>(pointer);
-  Known& known = PlaceFor(device, address);
-  if (!known.Has(device, address)) AXCCL_RETURN_IF_ERROR(Ask(device, pointer, name, &known));
-  if (!known.Has(device, address)) return Status();  // of the host, and not known to CUDA
-  for (uint64_t left = peers & ~known.peers; left != 0; left &= left - 1) {
-    const int ordinal = std::countr_zero(left);
-    if (!MayAccess(ordinal, address))
-      return MakeStatus(Code::kInvalidArgument,
-                        "%s (%p) is memory that CUDA device %d, where another rank of the process is, may not access; "
-                        "allow that (cudaMemPoolSetAccess, cuMemSetAccess), pass memory of cudaMalloc or ncclMemAlloc, "
-                        "or set NCCL_P2P_DIRECT_DISABLE=1",
-                        name, pointer, ordinal);
+// Several allocations may lie side by side.
+Status CheckBytes(const Device& device, CUdeviceptr begin, CUdeviceptr end, uint64_t peers, const char* name) {
+  for (CUdeviceptr at = begin; at < end;) {
+    Known& known = PlaceFor(device, at);
+    if (!known.Has(device, at) || !IsStillThere(known, at)) AXCCL_RETURN_IF_ERROR(Ask(device, at, name, &known));
+    if (!known.Has(device, at)) return Status();  // of the host, and not known to CUDA
+    for (uint64_t left = peers & ~known.peers; left != 0; left &= left - 1) {
+      const int ordinal = std::countr_zero(left);
+      if (!MayAccess(ordinal, at))
+        return MakeStatus(
+            Code::kInvalidArgument,
+            "%s (%p) is memory that CUDA device %d, where another rank of the process is, may not access%s; "
+            "allow that (cudaMemPoolSetAccess, cuMemSetAccess), pass memory of cudaMalloc or ncclMemAlloc, "
+            "or set NCCL_P2P_DIRECT_DISABLE=1",
+            name, reinterpret_cast<void*>(begin), ordinal,
+            at == begin ? "" : (" from byte " + std::to_string(at - begin) + " on").c_str());
+    }
+    known.peers |= peers;
+    at = known.end;
   }
-  known.peers |= peers;
   return Status();
 }
 
-Status CheckViews(const Device& device, const ViewList& views, uint64_t peers, BuffersForOthers used) {
-  const auto check = [&](const void* pointer, bool by_peers, const char* name) {
-    return pointer == nullptr ? Status() : CheckShared(device, pointer, by_peers ? peers : 0, name);
-  };
+}  // namespace
+
+Status CheckPointer(const Device& device, const void* pointer, const char* name) {
+  const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+  Known& known = PlaceFor(device, address);
+  return known.Has(device, address) ? Status() : Ask(device, address, name, &known);
+}
+
+Status CheckPointers(const Device& device, const ViewList& views) {
   for (const ViewOperand& operand : views.operands) {
     if (operand.block_bytes == 0) continue;
-    AXCCL_RETURN_IF_ERROR(check(operand.input, used.input, "data of an input"));
-    AXCCL_RETURN_IF_ERROR(check(operand.output, used.output, "data of an output"));
+    if (operand.input != nullptr) AXCCL_RETURN_IF_ERROR(CheckPointer(device, operand.input, kViewed.input));
+    if (operand.output != nullptr) AXCCL_RETURN_IF_ERROR(CheckPointer(device, operand.output, kViewed.output));
+  }
+  return Status();
+}
+
+Status CheckShared(const Device& device, const Call& call, const BlocksForOthers& blocks, uint64_t peers) {
+  if (call.views == nullptr) {
+    const uint64_t bytes = call.count * ElementSize(call.type);
+    const auto check = [&](const void* buffer, int count, const char* name) {
+      const auto address = reinterpret_cast<CUdeviceptr>(buffer);
+      return CheckBytes(device, address, address + bytes * static_cast<uint64_t>(count), peers, name);
+    };
+    AXCCL_RETURN_IF_ERROR(check(call.input, blocks.input, kPlain.input));
+    return check(call.output, blocks.output, kPlain.output);
+  }
+  const auto check = [&](const void* data, const ViewOperand& operand, int dim, int count, const int64_t* strides,
+                         const char* name) {
+    if (count == 0 || data == nullptr) return Status();
+    const tensor::Extent extent = tensor::ByteExtent(WholeView(operand, dim, count, strides));
+    const auto address = reinterpret_cast<CUdeviceptr>(data);
+    return CheckBytes(device, address + static_cast<uint64_t>(extent.begin),
+                      address + static_cast<uint64_t>(extent.end), peers, name);
+  };
+  for (const ViewOperand& operand : call.views->operands) {
+    if (operand.block_bytes == 0) continue;
+    const BlockForm& form = operand.form;
+    AXCCL_RETURN_IF_ERROR(
+        check(operand.input, operand, form.split, blocks.input, operand.input_strides, kViewed.input));
+    AXCCL_RETURN_IF_ERROR(
+        check(operand.output, operand, form.concat, blocks.output, operand.output_strides, kViewed.output));
   }
   return Status();
 }

@@ -3,8 +3,7 @@
 
 #include "src/base/status.h"
 #include "src/device/cuda/device.h"
-#include "src/exec/call/operands.h"
-#include "src/exec/prepared/program.h"
+#include "src/exec/call/call.h"
 
 namespace axccl::exec {
 
@@ -12,10 +11,18 @@ namespace axccl::exec {
 // addresses that are not memory. Each thread remembers the results by allocation, so memory that has been freed since
 // is not noticed. Takes a few nanoseconds for a buffer whose allocation was checked recently.
 Status CheckPointer(const device::cuda::Device& device, const void* pointer, const char* name);
-// The same, and kInvalidArgument for memory of cuMemCreate or of a pool that its owner has not made accessible to all
-// devices in `peers`, one bit for the ordinal of each. An access by their kernels would end all work of the process.
-Status CheckShared(const device::cuda::Device& device, const void* pointer, uint64_t peers, const char* name);
-// The same for all buffers of a list. The devices in `peers` use those of the input, of the output, or both.
-Status CheckViews(const device::cuda::Device& device, const ViewList& views, uint64_t peers, BuffersForOthers used);
+// The same for all buffers of a list.
+Status CheckPointers(const device::cuda::Device& device, const ViewList& views);
+
+// How many blocks of a rank's buffers other ranks use where they are.
+struct BlocksForOthers {
+  int input = 0, output = 0;
+};
+
+// The same for what others use of a call's buffers, and kInvalidArgument for memory of cuMemCreate or of a pool that
+// its owner has not made accessible to all devices in `peers`, one bit for the ordinal of each. An access by their
+// kernels would end all work of the process. Asks the driver once for each allocation, because another one may be at
+// the addresses since; only access that is taken away from memory that stays is not noticed.
+Status CheckShared(const device::cuda::Device& device, const Call& call, const BlocksForOthers& blocks, uint64_t peers);
 
 }  // namespace axccl::exec

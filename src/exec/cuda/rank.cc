@@ -130,8 +130,11 @@ Status CudaRank::ReceiveAny(ChannelOwner*, AnySource, StreamRef) {
 Status CudaRank::CheckSharedBuffers(const PipelinePart& part, std::span<const int32_t> ranks) const {
   uint64_t devices = 0;
   for (const int32_t rank : ranks) devices |= links_.of(rank).addresses() ? links_.SharingDevice(rank) : 0;
-  const BuffersForOthers used{.input = true, .output = part.outputs_are_read};
-  return devices == 0 ? Status() : CheckViews(*device_, *part.call.views, devices, used);
+  const auto position = static_cast<int>(std::find(ranks.begin(), ranks.end(), options_.rank) - ranks.begin());
+  const plan::Contract contract{part.call.kind, static_cast<int>(ranks.size()), part.call.root};
+  const BlocksForOthers blocks{plan::InputBlocks(contract, position),
+                               part.outputs_are_read ? plan::OutputBlocks(contract, position) : 0};
+  return devices == 0 ? Status() : CheckShared(*device_, part.call, blocks, devices);
 }
 
 Status CudaRank::ShareBuffers(PipelinePart* part, std::span<const int32_t> ranks) {
@@ -165,7 +168,7 @@ Status CudaRank::CheckCall(const Call& call) const {
   if (call.callback != nullptr)
     return MakeStatus(Code::kInvalidUsage, "%s: argument op is a callback, and callbacks run on host ranks only",
                       DescribeCall(call).c_str());
-  if (call.views != nullptr) return CheckViews(*device_, *call.views, 0, {});
+  if (call.views != nullptr) return CheckPointers(*device_, *call.views);
   if (call.count == 0) return Status();
   const bool message = call.kind == plan::Kind::kSendRecv;
   const plan::Contract contract{call.kind, options_.ranks, call.root};
