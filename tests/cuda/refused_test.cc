@@ -250,6 +250,81 @@ TEST(Arguments, MemoryOfAnotherDevice) {
   RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DEVICES", "2"}}));
 }
 
+// A communicator is none the worse for a call on a stream that it cannot use.
+TEST(Arguments, StreamOfAnotherDevice) {
+  const auto body = [](RankContext&) {
+    constexpr int kRanks = 2, kDevices[kRanks] = {0, 1};
+    ncclComm_t comms[kRanks] = {};
+    ASSERT_OK(ncclCommInitAll(comms, kRanks, kDevices));
+    void* streams[kRanks] = {};
+    Words data(100, 1), other(100, 2);
+    for (int r = 0; r < kRanks; ++r) ASSERT_EQ(EnterGpu(r)->create_stream(&streams[r], CU_STREAM_NON_BLOCKING), 0);
+    const auto sum = [&](int rank, int of) {
+      void* const memory = (rank == 0 ? data : other).get();
+      const auto stream = static_cast<axcclStream_t>(streams[of]);
+      return ncclAllReduce(memory, memory, 100, ncclInt32, ncclSum, comms[rank], Cuda(stream));
+    };
+    EXPECT_EQ(sum(0, 1), ncclInvalidArgument);
+    ExpectLastErrorHas(
+        {"rank 0 calls ncclAllReduce", "argument stream", "of CUDA device 1", "on device 0", "cudaSetDevice"});
+    const auto sums = [&](int of) {
+      EXPECT_OK(ncclGroupStart());
+      for (int r = 0; r < kRanks; ++r) EXPECT_OK(sum(r, r == 1 ? of : 0));
+      return ncclGroupEnd();
+    };
+    EXPECT_EQ(sums(0), ncclInvalidArgument);
+    ExpectLastErrorHas({"rank 1 calls ncclAllReduce", "of CUDA device 0"});
+    EXPECT_EQ(sums(1), ncclSuccess) << ncclGetLastError(nullptr);
+    // A stream that takes the place of another one.
+    ASSERT_EQ(EnterGpu(1)->synchronize(streams[1]), 0);
+    ASSERT_EQ(EnterGpu(1)->destroy_stream(streams[1]), 0);
+    ASSERT_EQ(EnterGpu(0)->create_stream(&streams[1], CU_STREAM_NON_BLOCKING), 0);
+    EXPECT_EQ(sums(1), ncclInvalidArgument);
+    for (int r = 0; r < kRanks; ++r) {
+      EXPECT_EQ(EnterGpu(0)->synchronize(streams[r]), 0);
+      EXPECT_EQ(EnterGpu(0)->destroy_stream(streams[r]), 0);
+      ncclResult_t state = ncclInProgress;
+      EXPECT_OK(ncclCommGetAsyncError(comms[r], &state));
+      EXPECT_EQ(state, ncclSuccess);
+      EXPECT_OK(ncclCommDestroy(comms[r]));
+    }
+    EXPECT_TRUE(data.AreAll(3) && other.AreAll(3)) << data.get()[0] << " " << other.get()[0];
+  };
+  RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DEVICES", "2"}}));
+}
+
+// Ranks live in the primary context, whose streams and memory others do not share.
+TEST(Arguments, ContextsOfTheApplication) {
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(100, 1);
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+    const auto create = reinterpret_cast<int (*)(void**, unsigned, int)>(dlsym(library, "cuCtxCreate_v2"));
+    const auto destroy = reinterpret_cast<int (*)(void*)>(dlsym(library, "cuCtxDestroy_v2"));
+    void* own = nullptr;
+    ASSERT_EQ(create(&own, 0, 0), 0);
+    void* stream = nullptr;
+    ASSERT_EQ(harness::GpuDriver::Get()->create_stream(&stream, CU_STREAM_NON_BLOCKING), 0);
+    EXPECT_EQ(Sum(&data, &data, clique.comm(), static_cast<axcclStream_t>(stream)), ncclInvalidArgument);
+    ExpectLastErrorHas({"argument stream", "that the application has made on CUDA device 0", "primary context"});
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclSuccess);  // which names its devices
+    EXPECT_OK(ncclCommDestroy(comm));
+    ncclUniqueId id;
+    ASSERT_OK(ncclGetUniqueId(&id));
+    EXPECT_EQ(ncclCommInitRank(&comm, 1, id, 0), ncclInvalidUsage);
+    ExpectLastErrorHas({"context", "that the application has made on CUDA device 0", "primary context"});
+    EXPECT_EQ(harness::GpuDriver::Get()->destroy_stream(stream), 0);
+    EXPECT_EQ(destroy(own), 0);
+    ASSERT_NE(EnterGpu(0), nullptr);
+    ASSERT_OK(Sum(&data, &data, clique.comm(), clique.stream()));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_TRUE(data.AreAll(1));
+  };
+  RunRanks(harness::Processes(1), body);
+}
+
 void Callback(void*, const void*, size_t, void*) {}
 
 TEST(Arguments, RootsInMemoryAndCallbacks) {

@@ -60,17 +60,35 @@ Result<int> Device::Count() {
 Result<int> Device::Current() {
   AXCCL_ASSIGN_OR_RETURN(const Driver* driver, Driver::Get());
   CUcontext context = nullptr;
-  CUdevice device = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(driver->cuCtxGetCurrent(&context));
-  if (context == nullptr) return 0;
-  AXCCL_RETURN_IF_CUDA_ERROR(driver->cuCtxGetDevice(&device));
+  return context == nullptr ? Result<int>(0) : OrdinalOf(context);
+}
+
+Result<int> Device::OrdinalOf(CUcontext context) {
+  const Driver& driver = Driver::Loaded();
+  CUdevice device = 0;
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuCtxPushCurrent(context));
+  const CUresult found = driver.cuCtxGetDevice(&device);
+  driver.cuCtxPopCurrent(&context);
+  AXCCL_RETURN_IF_ERROR(Check(found, "cuCtxGetDevice"));
   AXCCL_ASSIGN_OR_RETURN(const int count, Count());
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     CUdevice other = 0;
-    AXCCL_RETURN_IF_CUDA_ERROR(driver->cuDeviceGet(&other, ordinal));
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuDeviceGet(&other, ordinal));
     if (other == device) return ordinal;
   }
-  return MakeStatus(Code::kUnhandledCudaError, "the current CUDA context is on a device that the driver does not list");
+  return MakeStatus(Code::kUnhandledCudaError, "a CUDA context is on a device that the driver does not list");
+}
+
+Status Device::CheckCurrent() const {
+  CUcontext current = nullptr;
+  AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuCtxGetCurrent(&current), "cuCtxGetCurrent"));
+  if (current == nullptr || current == context_) return Status();
+  return MakeStatus(Code::kInvalidUsage,
+                    "the thread's context is one that the application has made on CUDA device %d (cuCtxCreate), and "
+                    "ranks use the device's primary context; make that current (cudaSetDevice, "
+                    "cuDevicePrimaryCtxRetain), and use its streams and memory",
+                    ordinal_);
 }
 
 Result<Device*> Device::Get(int ordinal) {

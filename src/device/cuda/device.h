@@ -22,7 +22,11 @@ class Device {
   static Result<int> Count();
   // The device of the calling thread's context (cudaSetDevice), 0 when it has none yet.
   static Result<int> Current();
+  // The device of a context.
+  static Result<int> OrdinalOf(CUcontext context);
   static Result<Device*> Get(int ordinal);
+  // kInvalidUsage if the calling thread's context is one of the device that the application has made (cuCtxCreate).
+  Status CheckCurrent() const;
 
   int ordinal() const { return ordinal_; }
   CUdevice id() const { return device_; }

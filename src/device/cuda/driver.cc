@@ -44,6 +44,7 @@ Status Load(Driver* driver) {
     return suffix == std::string::npos ? name : name.substr(0, suffix);
   };
   AXCCL_CUDA_FUNCTIONS(AXCCL_CUDA_FIND)
+  AXCCL_CUDA_FIND(cuStreamGetCtx)
   AXCCL_CUDA_FIND(cuStreamGetCaptureInfo)
 #undef AXCCL_CUDA_FIND
 #undef AXCCL_CUDA_TEXT_

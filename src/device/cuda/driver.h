@@ -41,6 +41,7 @@ struct Driver {
 #define AXCCL_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
   AXCCL_CUDA_FUNCTIONS(AXCCL_CUDA_MEMBER)
 #undef AXCCL_CUDA_MEMBER
+  CUresult (*cuStreamGetCtx)(CUstream, CUcontext*) = nullptr;  // CUDA 12.5's has a green context, too
   // As in CUDA 12.0; the header's declaration has one parameter more since 13.0.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t* id, CUgraph*, const CUgraphNode**,
                                      size_t* dependencies) = nullptr;

@@ -71,7 +71,7 @@ class DeviceLaunch {
   Status Enqueue() {
     std::optional<Current> current;
     if (!IsBareLaunch()) current.emplace(*device_);
-    AXCCL_ASSIGN_OR_RETURN(const OrderedStream first, OrderedStream::Of(*device_, streams_[0], capture_));
+    const OrderedStream first{streams_[0], capture_, calls_[0]->stream_id};
     AXCCL_RETURN_IF_ERROR(Join(first));
     if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(Send(tables_, table_bytes_));
     for (const Wave& wave : waves_) {

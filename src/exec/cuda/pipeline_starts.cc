@@ -22,6 +22,7 @@ constexpr int kLooksAwake = 200;  // before it sleeps
 
 Status CudaPipeline::CheckStream(CUstream stream) const {
   AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(*device_, stream));
+  AXCCL_RETURN_IF_ERROR(CheckContextOf(*device_, {stream, capture}));
   const uint64_t started = capture_.load(std::memory_order_acquire);
   if (is_abandoned())
     return MakeStatus(Code::kInvalidUsage,
@@ -58,6 +59,7 @@ Status CudaPipeline::Start(StreamRef ref) {
   const Scope scope(*device_);
   const auto stream = static_cast<CUstream>(ref.cuda);
   AXCCL_ASSIGN_OR_RETURN(const uint64_t capture, CaptureOf(*device_, stream));
+  AXCCL_RETURN_IF_ERROR(CheckContextOf(*device_, {stream, capture}));
   if (capture != 0 && wants_copies())
     return MakeStatus(Code::kInvalidUsage,
                       "stream %p is being captured, and signals between copy engines differ from start to start, which "

@@ -30,6 +30,8 @@ class CudaPlatform final : public CudaKind {
   Result<int> Count() const override { return Device::Count(); }
   Result<DeviceId> Current() const override {
     AXCCL_ASSIGN_OR_RETURN(const int ordinal, Device::Current());
+    AXCCL_ASSIGN_OR_RETURN(const Device* const device, Device::Get(ordinal));
+    AXCCL_RETURN_IF_ERROR(device->CheckCurrent());
     return Take(ordinal);
   }
 

@@ -1,10 +1,13 @@
-// Checks before the calls of a group are enqueued: whether their streams fit together, all of them captured or none,
-// whether their channels have room on the device, and whether all devices may access the buffers that they would.
+// Checks before the calls of a group are enqueued: whether their streams are of the ranks' devices and fit together,
+// all of them captured or none, whether their channels have room on the device, and whether all devices may access the
+// buffers that they would.
 #include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
+#include "src/base/per_thread.h"
 #include "src/exec/cuda/rank.h"
 
 namespace axccl::exec {
@@ -18,11 +21,15 @@ using device::cuda::OnStream;
 
 const Device* DeviceOf(const StreamCall& call) { return static_cast<CudaRank*>(call.device)->device(); }
 
+std::string DescribeWithRank(const StreamCall& call) {
+  return "rank " + std::to_string(static_cast<const CudaRank*>(call.device)->rank()) + " calls " +
+         DescribeCall(call.call);
+}
+
 std::string Describe(const StreamCall& call) {
   char text[64];
   std::snprintf(text, sizeof(text), " on stream %p", call.stream.cuda);
-  return "rank " + std::to_string(static_cast<const CudaRank*>(call.device)->rank()) + " calls " +
-         DescribeCall(call.call) + text;
+  return DescribeWithRank(call) + text;
 }
 
 // Checks two calls of a group.
@@ -43,20 +50,48 @@ Status CheckTogether(const StreamCall& a, const StreamCall& b) {
                     Describe(a).c_str(), Describe(b).c_str());
 }
 
+// Streams of the primary contexts of devices, which a thread has asked the driver about: by handle, which another
+// stream may have once this one is destroyed.
+struct KnownStream {
+  const Device* device = nullptr;
+  unsigned long long id = 0;
+};
+using KnownStreams = std::unordered_map<CUstream, KnownStream>;
+constexpr size_t kMostKnown = 1024;
+
+// Finds the capture of a call's stream, and checks the stream. `is_first` on the device, whose stream is the one that
+// work is enqueued on, and needs a number.
+Status LookAt(StreamCall* call, bool is_first) {
+  const Device& device = *DeviceOf(*call);
+  const auto stream = static_cast<CUstream>(call->stream.cuda);
+  std::optional<Current> current;
+  if (device::cuda::IsOfCurrentContext(stream)) current.emplace(device);
+  AXCCL_ASSIGN_OR_RETURN(call->capture, CaptureOf(device, stream));
+  OrderedStream ordered{stream, call->capture};
+  if (is_first) {
+    AXCCL_ASSIGN_OR_RETURN(ordered, OrderedStream::Of(device, stream, call->capture));
+    call->stream_id = ordered.id;
+  }
+  const Status status = CheckContextOf(device, ordered);
+  return status.ok() ? status : Prefixed(DescribeWithRank(*call).c_str(), status);
+}
+
 Status CheckStreams(std::vector<StreamCall>* calls) {
   const StreamCall* before = nullptr;
-  for (StreamCall& call : *calls) {
-    // Most groups use one stream only, so this saves a call of the driver for every further call.
+  std::map<const Device*, size_t> firsts;  // indices of calls
+  for (size_t i = 0; i < calls->size(); ++i) {
+    StreamCall& call = (*calls)[i];
+    const bool is_first = firsts.try_emplace(DeviceOf(call), i).second;
+    // Most groups use one stream only, so this saves calls of the driver for every further call.
     if (before != nullptr && before->stream.cuda == call.stream.cuda && DeviceOf(*before) == DeviceOf(call)) {
       call.capture = before->capture;
     } else {
-      AXCCL_ASSIGN_OR_RETURN(call.capture, CaptureOf(*DeviceOf(call), static_cast<CUstream>(call.stream.cuda)));
+      AXCCL_RETURN_IF_ERROR(LookAt(&call, is_first));
     }
     before = &call;
   }
-  std::map<const Device*, size_t> firsts;  // indices of calls
   for (size_t i = 0; i < calls->size(); ++i) {
-    const size_t of_device = firsts.try_emplace(DeviceOf((*calls)[i]), i).first->second;
+    const size_t of_device = firsts.at(DeviceOf((*calls)[i]));
     for (const size_t first : {size_t{0}, of_device})
       AXCCL_RETURN_IF_ERROR(CheckTogether((*calls)[first], (*calls)[i]));
   }
@@ -78,6 +113,35 @@ Result<uint64_t> CaptureOf(const Device& device, CUstream stream) {
                       "an earlier error has ended the capture of stream %p; end it, and begin again",
                       static_cast<void*>(stream));
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
+}
+
+// A number is of one stream for ever, which a handle is not; without one, the stream may be another one by now.
+Status CheckContextOf(const Device& device, const OrderedStream& stream) {
+  if (device::cuda::IsOfCurrentContext(stream.stream)) return Status();
+  KnownStreams& all = PerThread<KnownStreams>::Get();
+  const auto known = all.find(stream.stream);
+  if (known != all.end() && known->second.device == &device && (stream.id == 0 || stream.id == known->second.id))
+    return Status();
+  CUcontext context = nullptr;
+  const auto ask = [&] { return Driver::Loaded().cuStreamGetCtx(stream.stream, &context); };
+  // Drivers name no context for streams of green ones.
+  if (OnStream(device, ask) != CUDA_SUCCESS) return Status();
+  if (context == device.context()) {
+    if (all.size() == kMostKnown) all.clear();
+    all[stream.stream] = {&device, stream.id};
+    return Status();
+  }
+  AXCCL_ASSIGN_OR_RETURN(const int ordinal, Device::OrdinalOf(context));
+  if (ordinal != device.ordinal())
+    return MakeStatus(Code::kInvalidArgument,
+                      "argument stream (%p) is of CUDA device %d, and the communicator's rank is on device %d; pass a "
+                      "stream that was created on that (cudaSetDevice)",
+                      static_cast<void*>(stream.stream), ordinal, device.ordinal());
+  return MakeStatus(Code::kInvalidArgument,
+                    "argument stream (%p) is of a context that the application has made on CUDA device %d "
+                    "(cuCtxCreate), and ranks use the device's primary context; pass a stream of that (cudaSetDevice, "
+                    "cuDevicePrimaryCtxRetain)",
+                    static_cast<void*>(stream.stream), ordinal);
 }
 
 Status PrepareOnGpus(std::vector<StreamCall>* calls) {

@@ -117,6 +117,9 @@ class CudaRank final : public RankDevice {
 
 // The number of the capture that the stream of the device is part of, 0 if there is none (prepare.cc).
 Result<uint64_t> CaptureOf(const device::cuda::Device& device, CUstream stream);
+// kInvalidArgument for a stream of another context than the device's primary one (prepare.cc). Each thread remembers
+// the streams that are of it.
+Status CheckContextOf(const device::cuda::Device& device, const OrderedStream& stream);
 
 // For a group (prepare.cc): returns an error unless the streams of all calls are part of one capture on each device, or
 // none is captured (the calls then record which it is), and unless there is room for all channels. Enqueues nothing.

@@ -28,8 +28,10 @@ struct StreamCall {
   std::shared_ptr<device::host::Stream> keep;  // `stream.host` while the call waits in a group
   // `channel` while work on it is running; null if the owner is enough.
   std::shared_ptr<Channel> hold = nullptr;
-  bool local = false;    // a copy within the rank (host/local_copy.h), in the order of the channel
-  uint64_t capture = 0;  // the id of the one that makes it part of a graph, which Platform::Prepare finds out; 0: none
+  bool local = false;  // a copy within the rank (host/local_copy.h), in the order of the channel
+  // Found by Platform::Prepare. The id of the capture that makes it part of a graph; 0: none.
+  uint64_t capture = 0;
+  unsigned long long stream_id = 0;  // outside of captures, of the first call on a device: CUDA's number of its stream
 };
 
 // A receive from any rank.

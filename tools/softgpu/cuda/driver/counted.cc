@@ -41,6 +41,7 @@ struct Counting<kFunction, kName> {
   X(cuInit) X(cuGetErrorName) X(cuGetErrorString)                                                                   \
   X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute)                                     \
   X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) X(cuDeviceGetUuid_v2)                                         \
+  X(cuDevicePrimaryCtxGetState) X(cuCtxGetId) X(cuStreamGetCtx)                                                     \
   X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuCtxGetDevice)     \
   X(cuCtxEnablePeerAccess) X(cuCtxSynchronize)                                                                      \
   X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemFreeAsync) X(cuMemGetInfo_v2) X(cuMemGetAddressRange_v2)                  \
