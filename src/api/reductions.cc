@@ -133,6 +133,7 @@ AXCCL_API ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, 
     if (residence == ncclScalarHostImmediate) {
       std::memcpy(&own.bytes, scalar, ElementSize(own.type));
     } else {
+      AXCCL_RETURN_IF_ERROR(Prefixed(call, comm->core()->device().CheckReadable(scalar, "argument scalar")));
       own.pointer = scalar;
     }
     return Add(comm.get(), call, std::move(own), op);

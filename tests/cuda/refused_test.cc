@@ -232,6 +232,24 @@ TEST(Arguments, MemoryThatPeersDoNotUse) {
   RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DEVICES", "2"}, {"NCCL_ALGO", "direct"}}));
 }
 
+TEST(Arguments, ScalarOfTheHost) {
+  RunRanks(harness::Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    auto host = std::make_unique<int32_t>(3);
+    ncclRedOp_t op;
+    EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, host.get(), ncclInt32, ncclScalarDevice, clique.comm()),
+              ncclInvalidArgument);
+    ExpectLastErrorHas({"ncclRedOpCreatePreMulSum", "argument scalar", "CUDA device 0", "cudaMalloc"});
+    Words data(100, 2), scalar(1, 3);
+    ASSERT_OK(ncclRedOpCreatePreMulSum(&op, scalar.get(), ncclInt32, ncclScalarDevice, clique.comm()));
+    ASSERT_OK(ncclAllReduce(data.get(), data.get(), 100, ncclInt32, op, clique.comm(), Cuda(clique.stream())));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_TRUE(data.AreAll(6));
+    EXPECT_OK(ncclRedOpDestroy(op, clique.comm()));
+  });
+}
+
 TEST(Arguments, MemoryOfAnotherDevice) {
   const auto body = [](RankContext& context) {
     const harness::GpuDriver* const driver = EnterGpu(1);

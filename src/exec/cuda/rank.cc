@@ -179,6 +179,10 @@ Status CudaRank::CheckCall(const Call& call) const {
   return Status();
 }
 
+Status CudaRank::CheckReadable(const void* memory, const char* name) const {
+  return CheckPointer(*device_, memory, name);
+}
+
 // Checks the first and the last byte: several allocations may lie side by side in between (virtual memory management).
 Status CudaRank::CheckMemory(const void* memory, size_t bytes, const char* name) const {
   AXCCL_RETURN_IF_ERROR(CheckPointer(*device_, memory, name));

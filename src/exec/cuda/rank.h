@@ -41,6 +41,7 @@ class CudaRank final : public RankDevice {
   Status Share(Setup* setup, const std::vector<Member>& members) override;
   Status FindStream(void* handle, const char* call, StreamRef* stream) const override;
   Status CheckCall(const Call& call) const override;
+  Status CheckReadable(const void* memory, const char* name) const override;
   Status CheckMemory(const void* memory, size_t bytes, const char* name) const override;
   Status WhyNoWindows() const override;
   Result<std::unique_ptr<Window>> MakeWindow(Gather* gather, const std::vector<Member>& members,

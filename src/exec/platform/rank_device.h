@@ -73,6 +73,8 @@ class RankDevice : public StateMaker {
   virtual Status FindStream(void* handle, const char* call, StreamRef* stream) const = 0;
   // Returns an error unless `call` can run here.
   virtual Status CheckCall(const Call& call) const = 0;
+  // Returns an error if calls cannot read what is there, in a text with the name `name`.
+  virtual Status CheckReadable(const void* /*memory*/, const char* /*name*/) const { return Status(); }
   // Returns an error unless peers can map all of [memory, memory + bytes); `name` is its name in the text.
   virtual Status CheckMemory(const void* memory, size_t bytes, const char* name) const = 0;
   // Collective over `members`, which are all ranks: memory of each becomes its share of a window (window.h). All of
