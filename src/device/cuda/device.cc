@@ -1,5 +1,7 @@
 #include "src/device/cuda/device.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -19,9 +21,10 @@ class DeviceTable {
   Result<Device*> Find(int ordinal) {
     std::lock_guard lock(mutex_);
     std::unique_ptr<Device>& device = devices_[ordinal];
-    if (device == nullptr) {
+    if (device == nullptr || device->was_reset()) {
       auto fresh = std::make_unique<Device>();
       AXCCL_RETURN_IF_ERROR(fresh->Open(ordinal));
+      if (device != nullptr) reset_.push_back(std::move(device));
       device = std::move(fresh);
     }
     return device.get();
@@ -30,23 +33,13 @@ class DeviceTable {
  private:
   std::mutex mutex_;
   std::map<int, std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Device>> reset_;
 };
 
 namespace {
 
 // What the calls of a rank need: programs of plans, channels, tables of views.
 constexpr size_t kRankBytes = 1u << 20, kRankPinnedBytes = 256u << 10;
-
-// Host memory that the driver has pinned, for all devices. To be used with the context of one of them.
-Arena& PinnedMemory() {
-  static Arena* const memory = new Arena(kRankPinnedBytes, [](size_t bytes) -> Result<uintptr_t> {
-    void* chunk = nullptr;
-    AXCCL_RETURN_IF_CUDA_ERROR(
-        Driver::Loaded().cuMemHostAlloc(&chunk, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
-    return reinterpret_cast<uintptr_t>(chunk);
-  });
-  return *memory;
-}
 
 }  // namespace
 
@@ -128,8 +121,33 @@ Status Device::Open(int ordinal) {
     AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr chunk, AllocateUncleared(bytes));
     return uintptr_t{chunk};
   });
+  pinned_ = std::make_unique<Arena>(kRankPinnedBytes, Pin);
+  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuCtxGetId(context_, &context_id_));
   const Scope scope(*this);
   return Check(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+}
+
+// Pages of the process, which a reset unpins and leaves where they are: threads look there for what kernels report.
+// Children have no use for them, and a fork must not move them away from the device. To be used with the device's
+// context.
+Result<uintptr_t> Device::Pin(size_t bytes) {
+  const Driver& driver = Driver::Loaded();
+  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages != MAP_FAILED) {
+    constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    const bool registered =
+        madvise(pages, bytes, MADV_DONTFORK) == 0 && driver.cuMemHostRegister(pages, bytes, kFlags) == CUDA_SUCCESS;
+    CUdeviceptr on_device = 0;
+    if (registered && driver.cuMemHostGetDevicePointer(&on_device, pages, 0) == CUDA_SUCCESS &&
+        on_device == reinterpret_cast<CUdeviceptr>(pages))
+      return reinterpret_cast<uintptr_t>(pages);
+    if (registered) driver.cuMemHostUnregister(pages);
+    munmap(pages, bytes);
+  }
+  void* chunk = nullptr;
+  AXCCL_RETURN_IF_CUDA_ERROR(
+      driver.cuMemHostAlloc(&chunk, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+  return reinterpret_cast<uintptr_t>(chunk);
 }
 
 Result<CUdeviceptr> Device::Allocate(size_t bytes) const {
@@ -157,6 +175,7 @@ Result<CUdeviceptr> Device::AllocateUncleared(size_t bytes) const {
 }
 
 void Device::Free(CUdeviceptr memory) const {
+  if (was_reset()) return;  // another allocation may be there
   const Driver& driver = Driver::Loaded();
   const Scope scope(*this);
   if (frees_in_order_ == 0 || driver.cuMemFreeAsync(memory, stream_) != CUDA_SUCCESS) {
@@ -179,25 +198,25 @@ void Device::Return(CUdeviceptr memory) const { memory_->Return(memory); }
 
 Result<void*> Device::TakeHost(size_t bytes) const {
   const Scope scope(*this);
-  AXCCL_ASSIGN_OR_RETURN(const uintptr_t memory, PinnedMemory().Take(bytes));
+  AXCCL_ASSIGN_OR_RETURN(const uintptr_t memory, pinned_->Take(bytes));
   auto* const host = reinterpret_cast<std::byte*>(memory);
   std::fill_n(host, bytes, std::byte{0});
   return host;
 }
 
-void Device::ReturnHost(void* memory) { PinnedMemory().Return(reinterpret_cast<uintptr_t>(memory)); }
+void Device::ReturnHost(void* memory) const { pinned_->Return(reinterpret_cast<uintptr_t>(memory)); }
 
 Status Device::Reserve() const {
   const Scope scope(*this);
   AXCCL_RETURN_IF_ERROR(memory_->Reserve(kRankBytes));
-  const Status pinned = PinnedMemory().Reserve(kRankPinnedBytes);
+  const Status pinned = pinned_->Reserve(kRankPinnedBytes);
   if (!pinned.ok()) memory_->Unreserve(kRankBytes);
   return pinned;
 }
 
 void Device::Unreserve() const {
   memory_->Unreserve(kRankBytes);
-  PinnedMemory().Unreserve(kRankPinnedBytes);
+  pinned_->Unreserve(kRankPinnedBytes);
 }
 
 Status Device::Clear(CUdeviceptr memory, size_t bytes) const {
@@ -214,7 +233,24 @@ Status Device::Upload(CUdeviceptr to, const void* from, size_t bytes) const {
   return Check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize");
 }
 
+// A context that is gone has no number. Other errors, as those of a process that ends, are of no reset.
+bool Device::was_reset() const {
+  const Driver& driver = Driver::Loaded();
+  unsigned flags = 0;
+  int active = 1;
+  if (driver.cuDevicePrimaryCtxGetState(device_, &flags, &active) != CUDA_SUCCESS) return false;
+  unsigned long long id = 0;
+  const CUresult result = active != 0 ? driver.cuCtxGetId(context_, &id) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return result == CUDA_SUCCESS ? id != context_id_
+                                : result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT;
+}
+
 Status Device::CheckHealth() const {
+  if (was_reset())
+    return MakeStatus(Code::kUnhandledCudaError,
+                      "CUDA device %d (%s) was reset (cudaDeviceReset) while the communicator was there; destroy "
+                      "communicators first, or abort this one and make another",
+                      ordinal_, name_.c_str());
   const Scope scope(*this);
   const CUresult result = Driver::Loaded().cuStreamQuery(stream_);
   // The last: the process exits.

@@ -1,7 +1,8 @@
 // One GPU: its primary context (which CUDA's runtime uses, too), memory, and modules.
 //
-// Devices live as long as the process. Thread-safe. Functions work whatever context the calling thread has, and leave
-// it current.
+// Devices live as long as the process. When the application resets one (cudaDeviceReset), the object stays for what
+// still refers to it, and whoever asks for the device gets another one. Thread-safe. Functions work whatever context
+// the calling thread has, and leave it current.
 #pragma once
 
 #include <cuda.h>
@@ -52,16 +53,19 @@ class Device {
   // other processes.
   Result<CUdeviceptr> Take(size_t bytes) const;
   void Return(CUdeviceptr memory) const;
-  // Likewise zeroed host memory that all devices see at the same address.
+  // Likewise zeroed host memory that all devices see at the same address. The host may use it after a reset, too.
   Result<void*> TakeHost(size_t bytes) const;
-  static void ReturnHost(void* memory);
+  void ReturnHost(void* memory) const;
   // Keeps as much of both as the calls of one more rank need, until Unreserve.
   Status Reserve() const;
   void Unreserve() const;
   // Set memory to zeros, and copy between host and device. Finished when they return; they wait for no other work.
   Status Clear(CUdeviceptr memory, size_t bytes) const;
   Status Upload(CUdeviceptr to, const void* from, size_t bytes) const;
-  // Returns an error once a kernel or copy of this process has failed there: the device runs nothing of it any more.
+  // Whether the application has reset the device since: what was there is gone.
+  bool was_reset() const;
+  // Returns an error once a kernel or copy of this process has failed there, which runs nothing of it any more, and
+  // after a reset.
   Status CheckHealth() const;
   // Makes the memory of `peer` accessible to kernels here; ok if it already is.
   Status EnablePeer(const Device& peer) const;
@@ -72,10 +76,12 @@ class Device {
   friend class DeviceTable;
   Status Open(int ordinal);
   Result<CUdeviceptr> AllocateUncleared(size_t bytes) const;
+  static Result<uintptr_t> Pin(size_t bytes);
 
   int ordinal_ = 0;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
+  unsigned long long context_id_ = 0;  // a primary context that is made anew gets another one
   CUstream stream_ = nullptr;
   int multiprocessors_ = 0;
   int capability_ = 0;
@@ -83,7 +89,7 @@ class Device {
   int frees_in_order_ = 0;  // the driver frees memory in the order of a stream
   CUuuid uuid_{};
   std::string name_;
-  std::unique_ptr<Arena> memory_;
+  std::unique_ptr<Arena> memory_, pinned_;
 };
 
 // Makes a device's context current to the calling thread, for calls that may be part of a capture. What lies within

@@ -17,8 +17,8 @@ namespace axccl::device::cuda {
   X(cuInit) X(cuGetErrorName) X(cuGetErrorString)                                                                   \
   X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute)                                     \
   X(cuDeviceCanAccessPeer) X(cuDeviceGetP2PAttribute) X(cuDeviceGetUuid) X(cuDeviceGetPCIBusId)                     \
-  X(cuDevicePrimaryCtxRetain) X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice)           \
-  X(cuCtxEnablePeerAccess)                                                                                          \
+  X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxGetState)                                                         \
+  X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice) X(cuCtxGetId) X(cuCtxEnablePeerAccess) \
   X(cuMemAlloc) X(cuMemFree) X(cuMemFreeAsync) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemHostAlloc)            \
   X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) X(cuFlushGPUDirectRDMAWrites)             \
   X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyAsync) X(cuMemcpy2DAsync)                                     \

@@ -52,7 +52,7 @@ CudaChannel::~CudaChannel() {
   if (number_) parts_.links->proxy()->RemoveChannel(*number_);
   if (wait_ != nullptr) parts_.waits->Leave(wait_);
   if (memory_ != 0) parts_.device->Return(memory_);
-  if (meeting_ != nullptr) Device::ReturnHost(meeting_);
+  if (meeting_ != nullptr) parts_.device->ReturnHost(meeting_);
 }
 
 Status CudaChannel::Upload() {

@@ -52,7 +52,7 @@ CopyEnd::CopyEnd(const PipelinePart& part, bool copies, uint32_t signature, cons
 }
 
 CopyEnd::~CopyEnd() {
-  if (words_ != nullptr) device::cuda::Device::ReturnHost(words_);
+  if (words_ != nullptr) device_->ReturnHost(words_);
 }
 
 Result<std::shared_ptr<CopyEnd>> CopyEnd::Make(const device::cuda::Device& device, const PipelinePart& part,
@@ -61,6 +61,7 @@ Result<std::shared_ptr<CopyEnd>> CopyEnd::Make(const device::cuda::Device& devic
   std::shared_ptr<CopyEnd> end(new CopyEnd(part, copies, signature, stamps, begun));
   if (!copies) return end;
   AXCCL_ASSIGN_OR_RETURN(void* const words, device.TakeHost((kFlags + end->signals_.size()) * sizeof(uint32_t)));
+  end->device_ = &device;
   end->words_ = static_cast<uint32_t*>(words);
   end->words_[kTruth] = Pipeline::kThere;
   return end;

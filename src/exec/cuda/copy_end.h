@@ -102,9 +102,10 @@ class CopyEnd {
   const int rank_;
   const StartStamps stamps_;
   const uint32_t* const begun_;
-  std::vector<Signal> signals_;  // sorted
-  uint32_t* words_ = nullptr;    // kTruth, ..., then a flag for each signal
-  mutable std::mutex mutex_;     // of Break and readers
+  std::vector<Signal> signals_;                   // sorted
+  const device::cuda::Device* device_ = nullptr;  // whose memory these are
+  uint32_t* words_ = nullptr;                     // kTruth, ..., then a flag for each signal
+  mutable std::mutex mutex_;                      // of Break and readers
   std::vector<std::weak_ptr<CopyEnd>> readers_;
   std::atomic<bool> broken_{false};
   // Whether the rank's pipeline is there; kLeft: all its starts have ended; kGone: not so.

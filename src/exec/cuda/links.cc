@@ -218,7 +218,7 @@ void CudaLinks::Disconnect() {
   if (multicast_ != nullptr) multicast_->Unmap();
   if (proxy_ != nullptr) proxy_->Stop();
   if (posted_ != 0) device_->Return(std::exchange(posted_, 0));
-  if (ring_ != nullptr) device::cuda::Device::ReturnHost(std::exchange(ring_, nullptr));
+  if (ring_ != nullptr) device_->ReturnHost(std::exchange(ring_, nullptr));
   blocks_.Unmap();
 }
 

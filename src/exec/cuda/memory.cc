@@ -58,8 +58,9 @@ bool FreeOnGpu(void* memory) {
     allocation = it->second;
     Process().by_address.erase(it);
   }
-  const device::cuda::Scope scope(*allocation.device);
   cuda_ipc::Exports::Freed(allocation.memory.address);
+  if (allocation.device->was_reset()) return true;
+  const device::cuda::Scope scope(*allocation.device);
   // Does not wait for kernels, like NCCL: they may wait for what the calling thread does next, and to wait would end
   // the capture of a stream of the device, whichever thread captures it. (Drivers wait when they free other memory than
   // that of cuMemCreate.)

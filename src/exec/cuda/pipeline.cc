@@ -74,7 +74,7 @@ CudaPipeline::~CudaPipeline() {
   for (const auto& [id, event] : users_) driver.cuEventDestroy(event);
   if (memory_ != 0) device_->Return(memory_);
   for (const Part& part : parts_) part.stamps.Forget();
-  if (initial_ != nullptr) device::cuda::Device::ReturnHost(initial_);
+  if (initial_ != nullptr) device_->ReturnHost(initial_);
 }
 
 // Whether the part can run here.

@@ -48,6 +48,7 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::Take(const Device& device, s
              static_cast<int>(status.message().size()), status.message().data());
   AXCCL_ASSIGN_OR_RETURN(void* const memory, device.TakeHost(bytes));
   shared->memory_ = static_cast<std::byte*>(memory);
+  shared->device_ = &device;
   shared->on_device_ = reinterpret_cast<CUdeviceptr>(memory);
   return shared;
 }
@@ -71,7 +72,7 @@ Status SharedMemory::TakeFromHeap(const Device& device, size_t bytes) {
 SharedMemory::~SharedMemory() {
   if (memory_ == nullptr) return;
   if (offset_ == 0) {
-    Device::ReturnHost(memory_);
+    device_->ReturnHost(memory_);
   } else {
     PinnedHeap().Return(reinterpret_cast<uintptr_t>(memory_));
   }

@@ -41,6 +41,7 @@ class SharedMemory {
   Status TakeFromHeap(const device::cuda::Device& device, size_t bytes);
 
   uint64_t offset_ = 0;
+  const device::cuda::Device* device_ = nullptr;  // whose memory it is, if it is not of the heap
   std::byte* memory_ = nullptr;
   CUdeviceptr on_device_ = 0;
 };

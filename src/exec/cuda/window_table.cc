@@ -9,7 +9,7 @@ Result<std::shared_ptr<CudaWindowTable>> CudaWindowTable::Create(const device::c
 }
 
 CudaWindowTable::~CudaWindowTable() {
-  for (Piece* piece : pieces_) device::cuda::Device::ReturnHost(piece);
+  for (Piece* piece : pieces_) device_.ReturnHost(piece);
 }
 
 Status CudaWindowTable::AddPiece() {
