@@ -31,6 +31,7 @@ class Words {
   Words& operator=(const Words&) = delete;
 
   int32_t* get() { return data_; }
+  const int32_t* get() const { return data_; }
   size_t size() const { return size_; }
   void Fill(int32_t value) { std::fill_n(data_, size_, value); }
   bool AreAll(int32_t value) const {

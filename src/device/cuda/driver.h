@@ -32,7 +32,7 @@ namespace axccl::device::cuda {
   X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent) X(cuStreamWaitValue32) X(cuStreamWriteValue32)       \
   X(cuStreamGetId) X(cuThreadExchangeStreamCaptureMode)                                      \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                         \
-  X(cuGraphAddEventRecordNode)                                                                                        \
+  X(cuGraphAddEventRecordNode) X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuGraphRetainUserObject)              \
   X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuFuncSetAttribute)                            \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernelEx)
 // clang-format on

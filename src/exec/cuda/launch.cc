@@ -78,7 +78,7 @@ class DeviceLaunch {
       for (const Plane& plane : wave.copies) AXCCL_RETURN_IF_ERROR(CopyPlane(plane, streams_[0]));
       AXCCL_RETURN_IF_ERROR(Run(wave));
     }
-    if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(ranks_[0]->loans().Return(tables_, streams_[0]));
+    if (table_bytes_ != 0) AXCCL_RETURN_IF_ERROR(ranks_[0]->loans().Return(tables_, streams_[0], capture_ != 0));
     for (const StreamCall* call : calls_) {
       if (IsPlainCopy(*call)) AXCCL_RETURN_IF_ERROR(Copy(call->call));
     }
@@ -138,7 +138,7 @@ class DeviceLaunch {
     local_tables_at_ = table_bytes_;
     for (const auto& [call, flat] : flat_) table_bytes_ += flat.call.local_calls() * kLocalTableBytes;
     if (table_bytes_ == 0) return Status();
-    AXCCL_ASSIGN_OR_RETURN(tables_, ranks_[0]->loans().Lend(table_bytes_ + copy_bytes_, capture_ != 0));
+    AXCCL_ASSIGN_OR_RETURN(tables_, ranks_[0]->loans().Lend(table_bytes_ + copy_bytes_));
     return Status();
   }
   FlatCall::Steps StepsOf(const Flat& flat) const {
@@ -251,7 +251,7 @@ class DeviceLaunch {
   Status LendTasks(Wave* wave) {
     if (wave->tasks.size() <= cuda::kMaxTasks) return Status();
     const size_t bytes = wave->tasks.size() * sizeof(cuda::Task);
-    AXCCL_ASSIGN_OR_RETURN(wave->lent, ranks_[0]->loans().Lend(bytes, capture_ != 0));
+    AXCCL_ASSIGN_OR_RETURN(wave->lent, ranks_[0]->loans().Lend(bytes));
     return Status();
   }
 
@@ -295,7 +295,7 @@ class DeviceLaunch {
     for (const CudaRank* rank : ranks_) most += rank->most_blocks();
     const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(strands, 1, std::min(share, most)));
     AXCCL_RETURN_IF_ERROR(interpreter->Launch(&launch, blocks, wave.most_bytes, streams_[0]));
-    return launch.more != nullptr ? ranks_[0]->loans().Return(wave.lent, streams_[0]) : Status();
+    return launch.more != nullptr ? ranks_[0]->loans().Return(wave.lent, streams_[0], capture_ != 0) : Status();
   }
 
   Status Copy(const Call& call) {

@@ -3,7 +3,9 @@
 // Used by one thread at a time.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "src/base/status.h"
@@ -27,18 +29,20 @@ class CudaLoans {
   CudaLoans(const CudaLoans&) = delete;
   CudaLoans& operator=(const CudaLoans&) = delete;
 
-  // Lends memory until it is returned and everything on `stream` at that time is done. `captured`: as long as this
-  // object lives.
-  Result<Lent> Lend(size_t bytes, bool captured);
-  Status Return(const Lent& lent, CUstream stream);
+  // Lends memory until it is returned and everything on `stream` at that time is done. `captured`: the stream is; then
+  // until the graph and all that was made of it is gone.
+  Result<Lent> Lend(size_t bytes);
+  Status Return(const Lent& lent, CUstream stream, bool captured);
 
  private:
   struct Loan {
     Lent what;
-    size_t bytes;
-    CUevent done;      // null: lent forever
-    bool lent = true;  // not returned
+    size_t bytes = 0;
+    bool lent = true;                             // not returned
+    CUevent done = nullptr;                       // of the last use outside of graphs; null: there was none
+    std::shared_ptr<std::atomic<bool>> in_graph;  // the last use; null: it is outside of graphs
   };
+  static bool IsFree(const Loan& loan);
 
   const device::cuda::Device* const device_;
   std::vector<Loan> loans_;

@@ -59,7 +59,7 @@ struct Counting<kFunction, kName> {
   X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent) X(cuStreamWaitValue32_v2)                            \
   X(cuStreamWriteValue32_v2) X(cuStreamGetId) X(cuStreamGetCaptureInfo_v2) X(cuThreadExchangeStreamCaptureMode)     \
   X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                      \
-  X(cuGraphAddEventRecordNode)                                                                                      \
+  X(cuGraphAddEventRecordNode) X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuGraphRetainUserObject)              \
   X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuFuncSetAttribute)                            \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernelEx)
 // clang-format on
