@@ -23,6 +23,8 @@ struct IntField {
 };
 
 constexpr int kAny = 0x7fffffff;
+constexpr int kMixedGraphs = 2;  // graphUsageMode
+
 constexpr IntField kFields[] = {
     {"blocking", offsetof(ncclConfig_t, blocking), NCCL_VERSION(2, 14, 0), 0, 1},
     {"cgaClusterSize", offsetof(ncclConfig_t, cgaClusterSize), NCCL_VERSION(2, 17, 0), 0, 8},
@@ -71,13 +73,16 @@ void Override(int* value, const char* parameter) {
 }
 
 // The environment has precedence over the program's values.
-void ApplyEnvironment(int* blocking, int* least, int* most, int* policy) {
+void ApplyEnvironment(int* blocking, int* least, int* most, int* policy, int* graphs) {
   Override(blocking, "NCCL_COMM_BLOCKING");
   Override(least, "NCCL_MIN_NCHANNELS");  // the older name
   Override(least, "NCCL_MIN_CTAS");
   Override(most, "NCCL_MAX_NCHANNELS");
   Override(most, "NCCL_MAX_CTAS");
   Override(policy, "NCCL_CTA_POLICY");
+  param::Source source;
+  if (param::Get("NCCL_GRAPH_MIXING_SUPPORT", &source); source != param::Source::kDefault)
+    *graphs = param::GetInt("NCCL_GRAPH_MIXING_SUPPORT") != 0 ? kMixedGraphs : 0;
   if (*least == kUndefined || *most == kUndefined || *least <= *most) return;
   AXCCL_INFO(kEnv, "minCTAs %d is larger than maxCTAs %d, so both are %d", *least, *most, *most);
   *least = *most;
@@ -87,7 +92,7 @@ void ApplyEnvironment(int* blocking, int* least, int* most, int* policy) {
 
 Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, const comm::Config& fallback) {
   comm::Config out = fallback;
-  int blocking = out.blocking, least = kUndefined, most = kUndefined, policy = kUndefined;
+  int blocking = out.blocking, least = kUndefined, most = kUndefined, policy = kUndefined, graphs = kUndefined;
   if (config != nullptr) {
     AXCCL_RETURN_IF_ERROR(CheckHeader(call, config));
     ncclConfig_t known = NCCL_CONFIG_INITIALIZER;
@@ -110,6 +115,7 @@ Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, co
     most = read(kFields[3]);
     if (const int value = read(kFields[4]); value != kUndefined) out.split_share = value != 0;
     policy = read(kFields[7]);
+    graphs = read(kFields[12]);
     const bool has_name =
         version >= NCCL_VERSION(2, 27, 0) && offsetof(ncclConfig_t, commName) + sizeof(char*) <= config->size;
     if (has_name && known.commName != nullptr) out.name = known.commName;
@@ -120,8 +126,9 @@ Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, co
         "%s: argument config has minCTAs %d and maxCTAs %d; pass a minimum up to the maximum, or leave one "
         "undefined",
         call, least, most);
-  ApplyEnvironment(&blocking, &least, &most, &policy);
+  ApplyEnvironment(&blocking, &least, &most, &policy, &graphs);
   if (policy != kUndefined) out.spares_blocks = (policy & NCCL_CTA_POLICY_ZERO) != 0;
+  if (graphs != kUndefined) out.mixes_graphs = graphs == kMixedGraphs;
   out.blocking = blocking != 0;
   if (most != kUndefined) out.lanes.most = std::clamp(most, 1, kMaxCtas);
   if (least != kUndefined) out.lanes.least = std::clamp(least, 1, kMaxCtas);

@@ -81,6 +81,8 @@ std::vector<Info> CommonParameters() {
       Int("NCCL_P2P_DISABLE", "0", 0, 1, "1: GPU ranks communicate through pinned host memory (host ranks ignore it)"),
       Int("NCCL_P2P_DIRECT_DISABLE", "0", 0, 1,
           "1: GPU ranks of one process access each other's buffers only once they have found that they may"),
+      Int("NCCL_GRAPH_MIXING_SUPPORT", "1", 0, 1,
+          "0: GPU ranks leave the order of graphs among each other and other calls to the program"),
       Int("NCCL_NVLS_ENABLE", "2", 0, 2,
           "NVLink SHARP: 0: never; 1: where all GPUs of a communicator have it; 2: there, for more than two ranks"),
       Int("NCCL_SHM_DISABLE", "0", 0, 1, "1: no shared memory (no effect: ranks of one machine have no other link)"),

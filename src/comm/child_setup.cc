@@ -48,6 +48,7 @@ SetupOptions MakeOptions(int rank, int ranks, exec::DeviceId device, const Confi
   options.identity.name = config.name;
   options.lanes = config.lanes;
   options.spares_blocks = config.spares_blocks;
+  options.mixes_graphs = config.mixes_graphs;
   options.deadline = SetupDeadline();
   options.abort = abort;
   return options;

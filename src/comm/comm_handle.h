@@ -26,6 +26,7 @@ struct Config {
   bool blocking = true;
   exec::LaneBounds lanes;
   bool spares_blocks = false;  // CTAPolicy has NCCL_CTA_POLICY_ZERO: copy engines where they can
+  bool mixes_graphs = true;    // graphUsageMode is 2: the library orders graphs and other calls
   bool split_share = false;    // accepted, but children have resources of their own
   std::string name;
 };

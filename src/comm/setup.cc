@@ -367,6 +367,7 @@ class Builder {
     device_options_.most_blocks = std::max(1u, settings_.most_blocks);
     device_options_.scratch_bytes = settings_.scratch_bytes;
     device_options_.spares_blocks = options_.spares_blocks;
+    device_options_.mixes_graphs = options_.mixes_graphs;
     device_options_.areas = settings_.gpu_channels;
     device_options_.spans_machines = spans_machines_;
     device_options_.notice_seconds = settings_.notice_seconds;

@@ -17,6 +17,7 @@ struct SetupOptions {
   Identity identity;
   exec::LaneBounds lanes;                      // from the configuration; rank 0's values are used
   bool spares_blocks = false;                  // from the configuration, of this rank
+  bool mixes_graphs = true;                    // likewise
   const Settings* inherit = nullptr;           // settings of a parent communicator; null: read and measured by rank 0
   std::optional<double> timeout_seconds = {};  // set for the parent (Communicator::SetTimeout)
   std::chrono::steady_clock::time_point deadline;

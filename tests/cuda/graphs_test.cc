@@ -89,5 +89,57 @@ TEST(Graphs, GiveBackWhatTheyHaveTaken) {
   RunRanks(harness::OneThread(2), body, options);
 }
 
+size_t EventNodesOf(Clique& clique, Words* words) {
+  const GpuDriver* const driver = EnterGpu();
+  void *captured = nullptr, *executable = nullptr;
+  EXPECT_EQ(driver->begin_capture(clique.stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_OK(Sum(words, words, clique.comm(), clique.stream()));
+  EXPECT_EQ(driver->end_capture(clique.stream(), &captured), 0);
+  CUgraphNode nodes[64];
+  size_t count = std::size(nodes);
+  EXPECT_EQ(AXCCL_TEST_DRIVER(cuGraphGetNodes)(static_cast<CUgraph>(captured), nodes, &count), CUDA_SUCCESS);
+  const auto is_event = [](CUgraphNode node) {
+    CUgraphNodeType type{};
+    EXPECT_EQ(AXCCL_TEST_DRIVER(cuGraphNodeGetType)(node, &type), CUDA_SUCCESS);
+    return type == CU_GRAPH_NODE_TYPE_WAIT_EVENT || type == CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+  };
+  const auto events = std::count_if(nodes, nodes + count, is_event);
+  EXPECT_EQ(driver->instantiate(&executable, captured, 0), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(driver->launch_graph(executable, clique.stream()), 0);
+  EXPECT_TRUE(clique.Synchronize());
+  EXPECT_EQ(driver->destroy_executable(executable), 0);
+  EXPECT_EQ(driver->destroy_graph(captured), 0);
+  return static_cast<size_t>(events);
+}
+
+// Bodies of conditional nodes may have no events. A program that does not mix graphs with other calls has none.
+TEST(Graphs, HaveEventsOnlyIfTheyAreMixed) {
+  struct {
+    const char* variable;
+    int mode;  // -1: not given
+    bool mixed;
+  } const kCases[] = {{nullptr, -1, true}, {nullptr, 2, true}, {nullptr, 1, false},
+                      {nullptr, 0, false}, {"0", -1, false},   {"1", 0, true}};
+  for (const auto& c : kCases) {
+    harness::RunOptions options;
+    if (c.variable != nullptr) options.environment = {{"NCCL_GRAPH_MIXING_SUPPORT", c.variable}};
+    const auto body = [&](RankContext&) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      if (c.mode >= 0) config.graphUsageMode = c.mode;
+      ncclUniqueId id;
+      ncclComm_t comm = nullptr;
+      ASSERT_NE(EnterGpu(0), nullptr);
+      ASSERT_OK(ncclGetUniqueId(&id));
+      ASSERT_OK(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+      Clique clique;
+      ASSERT_TRUE(clique.Adopt(comm));
+      Words words(1000, 1);
+      EXPECT_EQ(EventNodesOf(clique, &words) != 0, c.mixed) << (c.variable != nullptr ? c.variable : "-") << c.mode;
+      EXPECT_TRUE(words.AreAll(1));
+    };
+    RunRanks(harness::OneThread(1), body, options);
+  }
+}
+
 }  // namespace
 }  // namespace axccl::tests

@@ -196,6 +196,7 @@ Status CudaOrders::FollowInGraph(Order* order, CUstream stream, uint64_t capture
   const Driver& driver = Driver::Loaded();
   if (const Capture* const known = FindCapture(order, capture); known != nullptr)
     return Check(driver.cuStreamWaitEvent(stream, known->captured, 0), "cuStreamWaitEvent");
+  if (!mixes_graphs_) return Status();
   AXCCL_RETURN_IF_ERROR(TakeIntoGraphs(order));
   for (const auto& end : {order->done, order->before}) {
     if (end == nullptr) continue;
@@ -235,6 +236,8 @@ Status CudaOrders::LaunchedInGraph(Order* order, CUstream stream, uint64_t captu
   const Driver& driver = Driver::Loaded();
   AXCCL_ASSIGN_OR_RETURN(Capture * of_capture, CaptureFor(order, capture));
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuEventRecord(of_capture->captured, stream));
+  overlooks_graphs_ |= !mixes_graphs_;
+  if (!mixes_graphs_) return Status();
   AXCCL_ASSIGN_OR_RETURN(const CapturedEnd end, EndOfCapture(stream));
   std::vector<CUgraphNode> follows(end.dependencies, end.dependencies + end.count);
   if (of_capture->recorded != nullptr) follows.push_back(of_capture->recorded);

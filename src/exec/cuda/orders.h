@@ -61,7 +61,9 @@ class CudaOrders {
     friend bool operator==(const Place&, const Place&) = default;
   };
 
-  explicit CudaOrders(const device::cuda::Device* device) : device_(device) {}
+  // `mixes_graphs`: false: graphs have no place in an order, and get no nodes for it. (CUDA allows none in the bodies
+  // of conditional nodes.) Within a capture, launches follow each other.
+  CudaOrders(const device::cuda::Device* device, bool mixes_graphs) : device_(device), mixes_graphs_(mixes_graphs) {}
   ~CudaOrders();
   CudaOrders(const CudaOrders&) = delete;
   CudaOrders& operator=(const CudaOrders&) = delete;
@@ -84,6 +86,8 @@ class CudaOrders {
   // Whether everything that was launched is done: in all orders, or in one.
   bool AreDone() const;
   bool IsDone(const device::host::Timeline* timeline) const;
+  // Whether graphs may be under way of which AreDone does not know.
+  bool overlooks_graphs() const { return overlooks_graphs_; }
   // When they occur, it is.
   std::vector<std::shared_ptr<const End>> Ends() const;
   // No launch in that order will follow, and it is done.
@@ -120,6 +124,8 @@ class CudaOrders {
   static bool IsDone(const Order& order);
 
   const device::cuda::Device* const device_;
+  const bool mixes_graphs_;
+  bool overlooks_graphs_ = false;
   std::deque<Order> orders_;
   std::vector<std::shared_ptr<End>> ends_;  // all that this object has made
   CUevent ordering_ = nullptr;

@@ -26,7 +26,12 @@ namespace cuda = kernels::cuda;
 }  // namespace
 
 CudaRank::CudaRank(const RankOptions& options, const Device* device)
-    : options_(options), device_(device), links_(options, device), programs_(device), loans_(device), orders_(device) {
+    : options_(options),
+      device_(device),
+      links_(options, device),
+      programs_(device),
+      loans_(device),
+      orders_(device, options.mixes_graphs) {
   EnterCudaRank(this);
 }
 
@@ -292,7 +297,8 @@ void CudaRank::AttendScratch() {
 
 bool CudaRank::idle() const {
   const std::unique_lock lock(attended_->mutex, std::try_to_lock);
-  return lock.owns_lock() && attended_->pipelines.empty() && !windows_.any() && orders_.AreDone();
+  return lock.owns_lock() && attended_->pipelines.empty() && !windows_.any() && !orders_.overlooks_graphs() &&
+         orders_.AreDone();
 }
 
 void CudaRank::Abort() { __atomic_store_n(&control_->abort, 1u, __ATOMIC_RELEASE); }

@@ -37,6 +37,7 @@ struct RankOptions {
   uint32_t most_blocks = 64;  // of a device: that a launch may have for this rank
   uint64_t scratch_bytes = 0;
   bool spares_blocks = false;  // of a device: copy engines move data where they can (NCCL_CTA_POLICY_ZERO)
+  bool mixes_graphs = true;    // of a device: graphs and other calls follow each other in the order of their launches
   // Of a call of ranks that all want that, for its whole group: bytes from which on copy engines move them.
   uint64_t copy_bytes = 0;
   uint32_t areas = 0;         // of a device: created channels that the rank may use at a time
