@@ -24,6 +24,7 @@ MORE_STREAMS = 40
 ACCESSES = ["relaxed load", "acquiring load", "weak load", "releasing store", "atomic addition"]
 PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_ and CU_MEMHOSTREGISTER_
 NO_TIMING = 2            # CU_EVENT_DISABLE_TIMING
+BUFFER_ID = 7            # CU_POINTER_ATTRIBUTE_BUFFER_ID
 POSIX_FILE, PINNED, ON_DEVICE, READ_WRITE = 1, 1, 1, 3
 
 
@@ -140,12 +141,22 @@ class Probe:
             self.launch(self.tiny, other, memory)
             driver.synchronize(other)
 
+        def ask_whether_it_was_reset():
+            self.call("cuDevicePrimaryCtxGetState", self.device, ctypes.byref(ctypes.c_uint()), ctypes.byref(ctypes.c_int()))
+            self.call("cuCtxGetId", None, ctypes.byref(ctypes.c_ulonglong()))
+
+        def ask_for_identity():
+            self.call("cuPointerGetAttribute", ctypes.byref(ctypes.c_ulonglong()), BUFFER_ID, memory)
+
         found = [
             ("a launch on another stream, and its end", launch_and_wait),
             ("cuEventRecord", lambda: self.call("cuEventRecord", self.event, other)),
             ("cuStreamWaitEvent", lambda: self.call("cuStreamWaitEvent", other, self.event, 0)),
             ("cuEventQuery", lambda: driver.library.cuEventQuery(self.event)),
             ("cuStreamQuery", lambda: self.is_idle(self.waits)),
+            ("cuStreamGetCtx", lambda: self.call("cuStreamGetCtx", other, ctypes.byref(ctypes.c_void_p()))),
+            ("the number of a context", ask_whether_it_was_reset),
+            ("the number of an allocation", ask_for_identity),
             ("a copy from pinned memory, and its end", lambda: copy_and_wait(self.memory, pinned)),
             ("a copy to pinned memory, and its end", lambda: copy_and_wait(pinned, self.memory)),
             ("setting memory, and its end", set_and_wait),
