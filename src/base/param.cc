@@ -76,7 +76,8 @@ constexpr std::string_view kPrefix = "AXCCL_";  // of the library's own settings
 
 // Names of the tests and of the scripts of tools/, beside those of the table.
 constexpr std::string_view kOthers[] = {"AXCCL_TEST_",   "AXCCL_CLIENTS_", "AXCCL_PYTHON",    "AXCCL_TORCH_VERSION",
-                                        "AXCCL_INCLUDE", "AXCCL_DROPIN",   "AXCCL_FAKE_GPUS", "AXCCL_ON_HOSTS"};
+                                        "AXCCL_INCLUDE", "AXCCL_DROPIN",   "AXCCL_FAKE_GPUS", "AXCCL_ON_HOSTS",
+                                        "AXCCL_WHEEL_",  "AXCCL_VECTORS"};
 
 // What to do about a name that has our prefix and is none of ours; "" of all other names.
 std::string Misspelled(std::string_view name) {
