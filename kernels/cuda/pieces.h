@@ -21,6 +21,7 @@ struct Pieces {
   uint32_t word;             // bytes of the words that all the rest consists of, at most 4
   const Box* box = nullptr;  // for strided operands; `bytes` is then that of a piece
   bool rows = false;         // some operand is a slot of rows, and therefore aligned to 16: there is no head
+  bool packed = false;       // some operand is a slot of packed words
   // The sources, one after the other in shared memory, each with whole pieces; if `aligned` is not 0, these pieces are
   // scaled where they are.
   Raw* kept = nullptr;
@@ -38,7 +39,8 @@ struct Pieces {
       pieces.word = 2;
     }
     pieces.rows = (misaligned & kRowsTag) != 0;
-    if ((misaligned & kWordsTag) != 0) return pieces;
+    pieces.packed = (misaligned & kWordsTag) != 0;
+    if (pieces.packed) return pieces;
     const auto head = static_cast<uint32_t>((0 - first) % 16);
     if (differences % 16 != 0 || head % element != 0 || head + 16 > bytes) return pieces;
     pieces.head = head;
@@ -59,7 +61,9 @@ struct Pieces {
   }
 
   // Whether they are runs of words of 4 bytes, without a common alignment.
-  AXCCL_DEVICE bool InWords() const { return word == 4 && aligned == 0 && box == nullptr && kept == nullptr; }
+  AXCCL_DEVICE bool InWords() const {
+    return word == 4 && aligned == 0 && !rows && !packed && box == nullptr && kept == nullptr;
+  }
   // The number of pieces that are not aligned, of at most 16 bytes; some may be empty.
   AXCCL_DEVICE uint32_t NumOthers() const {
     if (box != nullptr) return static_cast<uint32_t>(box->pieces) - aligned;

@@ -307,7 +307,7 @@ template <class Format>
 AXCCL_DEVICE void ReduceSum(const Move& move, const Pieces& pieces) {
   if constexpr (Reducer<Format, Sum>::kFull) {
     if (pieces.box != nullptr) ReduceAlignedBox<Format, Sum>(move, pieces);
-    if (pieces.InWords() && move.packing == Packing::kNone) return ReduceWords<Format, Sum>(move, pieces);
+    if (pieces.InWords()) return ReduceWords<Format, Sum>(move, pieces);
   }
   ReduceOf<Format, Sum>(move, pieces);
 }
