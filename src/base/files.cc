@@ -41,7 +41,7 @@ Status WriteAndClose(int fd, std::string_view text, const std::string& path) {
 }
 
 std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = secure_getenv(name);
   return value == nullptr ? "" : value;
 }
 

@@ -30,7 +30,7 @@ Status ReplaceFile(const std::string& path, std::string_view text);
 Status MakeFolders(const std::string& folder, mode_t mode);
 
 // The folder for what the library keeps about this machine and user: $AXCCL_CACHE_DIR, else $XDG_CACHE_HOME/axccl, else
-// ~/.cache/axccl; empty when the environment names none of them.
+// ~/.cache/axccl; empty when the environment names none of them, or the process has gained privileges (param.h).
 std::string CacheFolder();
 
 // Puts the path in front of an error about the content of the file.

@@ -2,6 +2,7 @@
 
 #include <pwd.h>
 #include <strings.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,6 +58,7 @@ std::string_view Trim(std::string_view text) {
 }
 
 std::string UserPath() {
+  if (getauxval(AT_SECURE) != 0) return "";
   if (const char* path = std::getenv("NCCL_CONF_FILE"); path != nullptr && *path != '\0') return path;
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
     return std::string(home) + "/.nccl.conf";
@@ -116,7 +118,7 @@ File ReadFile(const std::string& path, Remarks* remarks) {
 
 // As ReadFile. Settings are missed if a file that the user names cannot be read; a folder can be opened, but not read.
 File ReadNamedFile(const std::string& path, Remarks* remarks) {
-  const char* const named = std::getenv("NCCL_CONF_FILE");
+  const char* const named = secure_getenv("NCCL_CONF_FILE");
   if (named != nullptr && path == named) {
     std::error_code error;
     if (std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::is_a_directory);
@@ -189,7 +191,8 @@ Value Read(const State& state, const Info& info) {
     const auto found = file.find(info.name);
     return found == file.end() ? nullptr : found->second.c_str();
   };
-  const std::pair<const char*, Source> places[] = {{std::getenv(info.name), Source::kEnvironment},
+  const char* const set = info.names_file ? secure_getenv(info.name) : std::getenv(info.name);
+  const std::pair<const char*, Source> places[] = {{set, Source::kEnvironment},
                                                    {in_file(state.user), Source::kUserFile},
                                                    {in_file(state.system), Source::kSystemFile}};
   for (const auto& [text, source] : places) {

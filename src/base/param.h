@@ -4,8 +4,9 @@
 // hold `NAME=value` lines; a line that starts with `#` is a comment. A value is read once, at its first use, and never
 // changes afterwards. When a value does not parse, the default is used, and a warning reports the name, the value and
 // what is accepted: of the library's own parameters and of NCCL_DEBUG on stderr, whatever the level is. There, too, are
-// names that begin with AXCCL_ and are no parameter, and a $NCCL_CONF_FILE that cannot be read. Thread-safe; not for
-// fast paths (a lock and a search).
+// names that begin with AXCCL_ and are no parameter, and a $NCCL_CONF_FILE that cannot be read. In a process that has
+// gained privileges when its program was started (AT_SECURE of getauxval(3)), the environment names no files, and the
+// user's file is not read. Thread-safe; not for fast paths (a lock and a search).
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct Info {
   int64_t least = 0;
   int64_t most = INT64_MAX;
   bool secret = false;  // its value is never printed
+  bool names_file = false;
 };
 
 // All parameters, in table order.

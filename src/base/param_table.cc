@@ -19,6 +19,9 @@ Info Text(const char* name, const char* fallback, const char* meaning) {
 Info Word(const char* name, const char* fallback, const char* words, const char* meaning) {
   return {.name = name, .type = "string", .fallback = fallback, .meaning = meaning, .words = words};
 }
+Info FileName(const char* name, const char* fallback, const char* meaning) {
+  return {.name = name, .type = "string", .fallback = fallback, .meaning = meaning, .names_file = true};
+}
 Info Secret(const char* name, const char* meaning) {
   return {.name = name, .type = "string", .fallback = "", .meaning = meaning, .secret = true};
 }
@@ -33,11 +36,11 @@ std::vector<Info> CommonParameters() {
   return {
       Word("NCCL_DEBUG", "NONE", "NONE|VERSION|WARN|INFO|TRACE",
            "what is logged: nothing, or everything up to this level"),
-      Text("NCCL_DEBUG_FILE", "stdout", "log file, stdout or stderr; %h becomes the host name, %p the process id"),
+      FileName("NCCL_DEBUG_FILE", "stdout", "log file, stdout or stderr; %h becomes the host name, %p the process id"),
       Text("NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV",
            "parts of the library that log at INFO and TRACE; ^ first excludes"),
-      Text("NCCL_CONF_FILE", "",
-           "file with NAME=value lines, for what the environment does not set; default ~/.nccl.conf"),
+      FileName("NCCL_CONF_FILE", "",
+               "file with NAME=value lines, for what the environment does not set; default ~/.nccl.conf"),
       Text("NCCL_ALGO", "",
            "algorithms allowed: a list, or func:list;func:list; ^ inverts a list; empty: the cost model's choice"),
       Text("NCCL_PROTO", "",
@@ -63,10 +66,11 @@ std::vector<Info> CommonParameters() {
       Int("NCCL_MIN_NCHANNELS", "1", 1, 64, "older name of NCCL_MIN_CTAS, which has precedence where both are set"),
       Int("NCCL_MAX_NCHANNELS", "64", 1, 64, "older name of NCCL_MAX_CTAS, which has precedence where both are set"),
       Int("NCCL_CTA_POLICY", "0", 0, 3, "the CTAPolicy of communicators, whatever their config says; 2: copy engines"),
-      Text("NCCL_TOPO_FILE", "",
-           "file that describes this machine, in AxCCL's form or NCCL's (docs/topology.md); empty: the library looks "
-           "at the machine"),
-      Text("NCCL_TOPO_DUMP_FILE", "", "file to which a new communicator writes the description of the machine"),
+      FileName(
+          "NCCL_TOPO_FILE", "",
+          "file that describes this machine, in AxCCL's form or NCCL's (docs/topology.md); empty: the library looks "
+          "at the machine"),
+      FileName("NCCL_TOPO_DUMP_FILE", "", "file to which a new communicator writes the description of the machine"),
       Int("NCCL_TOPO_DUMP_FILE_RANK", "0", 0, kMega, "the rank that writes NCCL_TOPO_DUMP_FILE"),
       Int("AXCCL_PLACE", "1", 0, 1,
           "0: threads, memory and NICs are left to the system on machines with several NUMA nodes or NICs, too"),
@@ -129,8 +133,8 @@ std::vector<Info> OwnParameters() {
       Text("AXCCL_ISA", "",
            "instruction set of the data movers, environment only: baseline, avx2 or avx512; else the best this "
            "processor has"),
-      Text("AXCCL_CACHE_DIR", "",
-           "folder for measurements and for the secret of this user's ranks; default ~/.cache/axccl"),
+      FileName("AXCCL_CACHE_DIR", "",
+               "folder for measurements and for the secret of this user's ranks; default ~/.cache/axccl"),
       Word("AXCCL_NET", "", "tcp|ucx",
            "what carries data between machines; empty: UCX where both have InfiniBand or RoCE adapters, else TCP"),
       Word("AXCCL_ENCRYPT", "0", "0|auth|1",
@@ -145,9 +149,10 @@ std::vector<Info> OwnParameters() {
       Secret("AXCCL_SECRET",
              "secret that ranks must know to meet at NCCL_COMM_ID, 16 bytes of random text or more; without it only "
              "this user's ranks on this machine can meet"),
-      Text("AXCCL_SECRET_FILE", "",
-           "file with that secret, which only its owner may read (chmod 600); unlike a command line, it does not show "
-           "the secret"),
+      FileName(
+          "AXCCL_SECRET_FILE", "",
+          "file with that secret, which only its owner may read (chmod 600); unlike a command line, it does not show "
+          "the secret"),
       Int("AXCCL_TRUST_NETWORK", "0", 0, 1,
           "1 declares that no stranger reaches the network between machines; else the library warns on standard error "
           "that UCX's TCP ports accept every connection, unless NCCL_SOCKET_IFNAME names the network"),

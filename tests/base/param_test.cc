@@ -1,18 +1,28 @@
 #include "src/base/param.h"
 
 #include <gtest/gtest.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "src/base/files.h"
 #include "tests/base/environment.h"
 
 namespace axccl::param {
 namespace {
 
 using test::Environment;
+
+constexpr int kSkipped = 77;  // exit status
 
 TEST(ParamTable, RowsAreSound) {
   std::set<std::string> names;
@@ -254,6 +264,47 @@ TEST(Param, ThreadsReadTheSame) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(environment.CountLog({"NCCL_ALGO=ring (environment)"}), 1);
+}
+
+// ---- privileges ----
+
+// What the next test runs, as the user of the program.
+TEST(GainedPrivileges, DISABLED_Program) {
+  if (getauxval(AT_SECURE) == 0) _exit(kSkipped);
+  EXPECT_EQ(Get("NCCL_DEBUG_FILE"), "stdout");
+  EXPECT_EQ(Get("AXCCL_CACHE_DIR"), "");
+  EXPECT_EQ(Get("AXCCL_SECRET_FILE"), "");
+  EXPECT_EQ(CacheFolder(), "");
+  EXPECT_EQ(Get("NCCL_PROTO"), "") << "from the user's file";
+  EXPECT_EQ(Get("NCCL_ALGO"), "ring") << "names no file";
+}
+
+// Else, the user of a program that others may not be could have it write into their files.
+TEST(GainedPrivileges, TakeNoFileFromTheEnvironment) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may act for other users";
+  Environment environment;
+  const std::string program = environment.folder() + "/program";
+  std::filesystem::copy_file("/proc/self/exe", program);
+  ASSERT_EQ(chmod(environment.folder().c_str(), 0755), 0);
+  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
+  const std::string conf = environment.WriteFile(".nccl.conf", "NCCL_PROTO=simple\n");
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const char* name : {"NCCL_DEBUG_FILE", "AXCCL_CACHE_DIR", "AXCCL_SECRET_FILE", "XDG_CACHE_HOME"})
+      setenv(name, "/tmp/not-for-this-program", 1);
+    setenv("NCCL_CONF_FILE", conf.c_str(), 1);
+    setenv("NCCL_ALGO", "ring", 1);
+    constexpr uid_t kNobody = 65534;
+    if (setgid(kNobody) != 0 || setuid(kNobody) != 0) _exit(kSkipped);
+    execl(program.c_str(), program.c_str(), "--gtest_filter=GainedPrivileges.DISABLED_Program",
+          "--gtest_also_run_disabled_tests", "--gtest_brief=1", nullptr);
+    _exit(kSkipped);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kSkipped) GTEST_SKIP() << "no program gains privileges here";
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace
