@@ -26,10 +26,7 @@ constexpr size_t kHexBytes = 2 * sizeof(Secret);
 
 // ---- of the environment ----
 
-Status CheckFileIsPrivate(const std::string& path, int fd) {
-  struct stat info {};
-  if (fstat(fd, &info) != 0) return SystemError(errno, "AXCCL_SECRET_FILE=%s: fstat", path.c_str());
-  if (!S_ISREG(info.st_mode)) return Status();  // for example a pipe of the shell
+Status CheckFileIsPrivate(const std::string& path, const struct stat& info) {
   if (info.st_uid == geteuid() && (info.st_mode & 077) != 0) {
     return MakeStatus(Code::kInvalidUsage,
                       "AXCCL_SECRET_FILE=%s: other users may read or write it (mode %03o); chmod 600 it", path.c_str(),
@@ -42,17 +39,43 @@ Status CheckFileIsPrivate(const std::string& path, int fd) {
   return Status();
 }
 
+Result<std::string> ReadToTheEnd(const std::string& path, int fd) {
+  std::string text(kMostSecretBytes + 1, '\0');
+  size_t have = 0;
+  while (have < text.size()) {
+    const ssize_t n = read(fd, text.data() + have, text.size() - have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return SystemError(errno, "AXCCL_SECRET_FILE=%s: read", path.c_str());
+    if (n == 0) break;
+    have += static_cast<size_t>(n);
+  }
+  if (have > kMostSecretBytes) {
+    return MakeStatus(
+        Code::kInvalidUsage,
+        "AXCCL_SECRET_FILE=%s: more than %zu bytes; is it the file that was meant? A secret needs no more "
+        "than head -c 32 /dev/urandom | base64 prints",
+        path.c_str(), kMostSecretBytes);
+  }
+  text.resize(have);
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  return text;
+}
+
+// A process reads the file for every communicator, and a pipe has its text once.
 Result<std::string> ReadSecretFile(const std::string& path) {
+  static auto* const mutex = new std::mutex;
+  static auto* const of_pipes = new std::map<std::string, std::string>;
+  std::lock_guard lock(*mutex);
+  if (const auto found = of_pipes->find(path); found != of_pipes->end()) return found->second;
   const service::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return service::OpenError(errno, "AXCCL_SECRET_FILE=" + path + ": open");
-  AXCCL_RETURN_IF_ERROR(CheckFileIsPrivate(path, fd.get()));
-  char text[kMostSecretBytes];
-  const ssize_t n = read(fd.get(), text, sizeof text);
-  if (n < 0) return SystemError(errno, "AXCCL_SECRET_FILE=%s: read", path.c_str());
-  std::string secret(text, static_cast<size_t>(n));
-  sodium_memzero(text, sizeof text);
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
-  return secret;
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) return SystemError(errno, "AXCCL_SECRET_FILE=%s: fstat", path.c_str());
+  const bool regular = S_ISREG(info.st_mode);
+  if (regular) AXCCL_RETURN_IF_ERROR(CheckFileIsPrivate(path, info));
+  AXCCL_ASSIGN_OR_RETURN(std::string text, ReadToTheEnd(path, fd.get()));
+  if (!regular) (*of_pipes)[path] = text;
+  return text;
 }
 
 Result<Secret> Stretch(const std::string& text) {

@@ -1,8 +1,10 @@
 // Which ranks may join at NCCL_COMM_ID: those that have the secret text, or, on loopback, those of the same user.
 #include "src/boot/secret.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sodium.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,10 +15,12 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "src/base/param.h"
+#include "src/base/service_fd.h"
 #include "src/boot/boot.h"
 #include "src/boot/unique_id.h"
 #include "tests/boot/meeting.h"
@@ -115,6 +119,40 @@ TEST(SecretTest, FilesThatOthersMayReadAreRefused) {
     }
     WriteFile(path, "open sesame, please\n", 0400);
     EXPECT_TRUE(IdWith("", path).ok());
+  });
+}
+
+// As a shell passes what a program prints: AXCCL_SECRET_FILE=<(program). Each communicator of the process needs it.
+TEST(SecretTest, PipesAreReadToTheEndAndOnce) {
+  const Folder folder;
+  InProcesses(1, {}, [&](RankContext&) {
+    const std::string path = folder.Path("pipe");
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    std::thread writer([&] {
+      const service::Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+      EXPECT_EQ(write(fd.get(), "open sesame, very", 17), 17);
+      int unread = 1;
+      while (ioctl(fd.get(), FIONREAD, &unread) == 0 && unread != 0) usleep(1000);
+      EXPECT_EQ(write(fd.get(), " wide\n", 6), 6);
+    });
+    const IdFields first = FieldsOf(IdWith("", path));
+    writer.join();
+    ASSERT_EQ(unlink(path.c_str()), 0);
+    EXPECT_EQ(FieldsOf(IdWith("", path)).secret, first.secret);
+    EXPECT_EQ(FieldsOf(IdWith("open sesame, very wide", "")).secret, first.secret);
+  });
+}
+
+TEST(SecretTest, FilesThatAreTooLongAreRefused) {
+  const Folder folder;
+  InProcesses(1, {}, [&](RankContext&) {
+    const std::string path = folder.Path("secret");
+    WriteFile(path, std::string(4096, 'a'), 0600);
+    EXPECT_TRUE(IdWith("", path).ok());
+    WriteFile(path, std::string(4097, 'a'), 0600);
+    const Status status = IdWith("", path).status();
+    EXPECT_EQ(status.code(), Code::kInvalidUsage);
+    EXPECT_TRUE(Mentions(status, "more than 4096 bytes")) << status.message();
   });
 }
 
