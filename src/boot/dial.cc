@@ -76,8 +76,14 @@ std::string Dial::Where() const {
 Status Dial::Failed(Wait wait, const char* what) const { return WaitFailed(wait, rank_, nranks_, "", what); }
 
 Status Dial::Lost(const char* what) const {
-  return MakeStatus(Code::kRemoteError, "rendezvous: rank %d of %d: %s is gone (connection lost while %s)", rank_,
-                    nranks_, whom_.c_str(), what);
+  if (admitted_) {
+    return MakeStatus(Code::kRemoteError, "rendezvous: rank %d of %d: %s is gone (connection lost while %s)", rank_,
+                      nranks_, whom_.c_str(), what);
+  }
+  return MakeStatus(Code::kRemoteError,
+                    "rendezvous: rank %d of %d: %s cut the connection before it admitted this rank (while %s); it has "
+                    "ended, or its port may be flooded with connections (on its machine, ss -tn lists them)",
+                    rank_, nranks_, whom_.c_str(), what);
 }
 
 Status Dial::SendAll(const void* data, size_t bytes, Clock::time_point deadline) {
@@ -101,7 +107,7 @@ Status Dial::SendAll(const void* data, size_t bytes, Clock::time_point deadline)
   return Status();
 }
 
-Status Dial::ReceiveAll(void* data, size_t bytes, Clock::time_point deadline, bool* closed) {
+Status Dial::ReceiveAll(void* data, size_t bytes, Clock::time_point deadline, bool* retry) {
   auto* at = static_cast<std::byte*>(data);
   while (bytes != 0) {
     const ssize_t n = recv(fd_.get(), at, bytes, MSG_DONTWAIT);
@@ -110,9 +116,16 @@ Status Dial::ReceiveAll(void* data, size_t bytes, Clock::time_point deadline, bo
       bytes -= static_cast<size_t>(n);
     } else if (n < 0 && errno == EAGAIN) {
       const Wait wait = service::PollUntil(fd_.get(), POLLIN, deadline, patience_.stop);
-      if (wait != Wait::kReady) return Failed(wait, ("waiting for " + whom_).c_str());
+      if (wait == Wait::kReady) continue;
+      if (wait != Wait::kTimeout || Clock::now() >= patience_.deadline)
+        return Failed(wait, ("waiting for " + whom_).c_str());
+      if (retry != nullptr) *retry = true;
+      return MakeStatus(Code::kRemoteError,
+                        "rendezvous: rank %d of %d: %s takes connections and does not answer; it may be stopped, or "
+                        "another program may have its port",
+                        rank_, nranks_, whom_.c_str());
     } else if (n == 0 || errno != EINTR) {
-      if (closed != nullptr) *closed = true;
+      if (retry != nullptr) *retry = true;
       return Lost("waiting for its answer");
     }
   }
@@ -138,10 +151,10 @@ void Dial::SendLast(FrameType type, std::span<const std::byte> payload) {
   fd_.Close();
 }
 
-Status Dial::Receive(FrameType type, std::span<std::byte> payload, bool* closed) {
+Status Dial::Receive(FrameType type, std::span<std::byte> payload, bool* retry) {
   const auto deadline = patience_.deadline + kGrace;
   FrameHeader header;
-  AXCCL_RETURN_IF_ERROR(ReceiveAll(&header, sizeof header, deadline, closed));
+  AXCCL_RETURN_IF_ERROR(ReceiveAll(&header, sizeof header, deadline, retry));
   size_t limit;
   if (!PayloadLimit(Role::kRank, header.type, nranks_, &limit) || header.bytes > limit) {
     return MakeStatus(Code::kRemoteError, "rendezvous: rank %d: malformed frame from %s", rank_, Where().c_str());
@@ -225,15 +238,18 @@ Dial::Attempt Dial::Greet() {
   mine_.nranks = nranks_;
   mine_.id = id_.id;
   FillNonce(&mine_);
-  bool closed = false;
+  // What has the port may be another program, which keeps the connection and leaves the port to the server.
+  const auto limit = std::min(patience_.deadline, Clock::now() + greeting_);
+  greeting_ *= 2;
+  bool retry = false;
   Status status = SendAll(&mine_, sizeof mine_, patience_.deadline);
   if (!status.ok()) return {status, status.code() == Code::kRemoteError};
-  status = ReceiveAll(&hub_, sizeof hub_, patience_.deadline, &closed);
-  if (!status.ok()) return {status, closed};  // cut in favour of younger connections, or the server restarts
-  return CheckGreeting(hub_);
+  status = ReceiveAll(&hub_, sizeof hub_, limit, &retry);
+  if (!status.ok()) return {status, retry};  // cut in favour of younger connections, or the server restarts
+  return CheckGreeting(hub_, limit);
 }
 
-Dial::Attempt Dial::CheckGreeting(const Hello& hub) {
+Dial::Attempt Dial::CheckGreeting(const Hello& hub, Clock::time_point limit) {
   if (hub.magic != Hello::kMagic || hub.id != mine_.id) {
     return {MakeStatus(Code::kRemoteError, "rendezvous: rank %d: what listens at %s is not this library", rank_,
                        Where().c_str())};
@@ -247,8 +263,9 @@ Dial::Attempt Dial::CheckGreeting(const Hello& hub) {
                            : "it was used long ago, or the process that made it is gone")};
   }
   Proof proof;
-  const Status status = ReceiveAll(&proof, sizeof proof, patience_.deadline, nullptr);
-  if (!status.ok()) return {status};
+  bool retry = false;
+  const Status status = ReceiveAll(&proof, sizeof proof, limit, &retry);
+  if (!status.ok()) return {status, retry};
   if (hub.role != Role::kHub || !SameProof(proof, Prove(id_.secret, Role::kHub, mine_, hub))) {
     return {MakeStatus(Code::kInvalidUsage,
                        "rendezvous: rank %d: the process at %s does not know the secret of the unique "
@@ -307,10 +324,11 @@ Status Dial::Enter(const std::function<Status(JoinBody*)>& fill) {
     JoinBody join;
     if (fill != nullptr) AXCCL_RETURN_IF_ERROR(fill(&join));
     AXCCL_RETURN_IF_ERROR(SendJoin(join));
-    bool closed = false;
-    const Status status = Receive(FrameType::kAdmitted, {}, &closed);
-    if (status.ok()) return status;
-    if (!closed) {
+    bool retry = false;
+    const Status status = Receive(FrameType::kAdmitted, {}, &retry);
+    admitted_ = status.ok();
+    if (admitted_) return status;
+    if (!retry) {
       // The hub may have admitted this rank, and must not take it for dead.
       const std::string reason = EncodeError(status);
       SendLast(FrameType::kError, std::as_bytes(std::span(reason)));

@@ -21,6 +21,9 @@ namespace axccl::boot {
 // text.
 inline constexpr std::chrono::milliseconds kGrace{500};
 
+// For the other side of a connection to answer the first hello; doubled with each attempt.
+inline constexpr std::chrono::seconds kGreeting{5};
+
 struct Patience {
   Clock::time_point deadline;
   service::Stop stop;
@@ -40,14 +43,14 @@ class Dial {
 
   // Connects, verifies the other side, lets `fill` (may be null) complete what to send, and returns once this rank is
   // admitted. Retries while the server of NCCL_COMM_ID may still start, and when the connection is cut in favour of
-  // younger ones. This function fills in patience, pid and host.
+  // younger ones, or its first answer does not come. This function fills in patience, pid and host.
   Status Enter(const std::function<Status(JoinBody*)>& fill);
   Status Send(FrameType type, std::span<const std::byte> payload);
   // Sends as much as the socket takes at once, and closes.
   void SendLast(FrameType type, std::span<const std::byte> payload);
-  // Receives a frame of `type` with exactly payload.size() bytes; an error frame becomes the status. Sets *closed (may
+  // Receives a frame of `type` with exactly payload.size() bytes; an error frame becomes the status. Sets *retry (may
   // be null) to true if the other side closed the connection instead.
-  Status Receive(FrameType type, std::span<std::byte> payload, bool* closed = nullptr);
+  Status Receive(FrameType type, std::span<std::byte> payload, bool* retry = nullptr);
 
   explicit operator bool() const { return static_cast<bool>(fd_); }
   void Close() { fd_.Close(); }
@@ -71,11 +74,13 @@ class Dial {
   Attempt ConnectOnce(const Address& address);
   Status ConnectFailed(const Address& address, int error) const;
   Attempt Greet();
-  Attempt CheckGreeting(const Hello& hub);
+  Attempt CheckGreeting(const Hello& hub, Clock::time_point limit);
   Status Failed(service::Wait wait, const char* what) const;
   Status Lost(const char* what) const;
   Status SendAll(const void* data, size_t bytes, Clock::time_point deadline);
-  Status ReceiveAll(void* data, size_t bytes, Clock::time_point deadline, bool* closed);
+  // Sets *retry (may be null) if the other side closed the connection, or did not answer by a deadline before that of
+  // this rank.
+  Status ReceiveAll(void* data, size_t bytes, Clock::time_point deadline, bool* retry);
 
   IdFields id_;
   const Role role_;
@@ -86,6 +91,8 @@ class Dial {
   service::Fd fd_;
   FrameCipher cipher_;
   Hello mine_, hub_;
+  bool admitted_ = false;
+  std::chrono::milliseconds greeting_ = kGreeting;  // for the next attempt
 };
 
 // Pid, host and remaining time of this process, which other ranks show in messages.

@@ -353,6 +353,63 @@ TEST(FailureTest, AHubOfAnotherVersionIsNamed) {
   });
 }
 
+// The process that serves the id lives, but has no place for this rank.
+TEST(FailureTest, AConnectionThatIsAlwaysCutIsReportedAsSuch) {
+  harness::RunRanks(harness::Processes(1), [](RankContext&) {
+    Address address;
+    address.family = 4;
+    address.ip = {127, 0, 0, 1};
+    const service::Fd listener = Listen(&address, false, nullptr).value();
+    IdFields fields;
+    fields.num_addresses = 1;
+    fields.address[0] = address;
+    std::atomic<bool> over{false};
+    std::thread hub([&] {
+      while (!over) {
+        pollfd entry{listener.get(), POLLIN, 0};
+        if (poll(&entry, 1, 10) > 0) const service::Fd cut(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      }
+    });
+    const Status status = JoinStatus(Pack(fields), 0, 2, Clock::now() + OneSecond() / 2);
+    over = true;
+    hub.join();
+    EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
+    EXPECT_MENTIONS(status, "cut the connection before it admitted this rank");
+    EXPECT_MENTIONS(status, "its port may be flooded with connections");
+  });
+}
+
+// Another program had the port when rank 1 called, keeps the connection without a word, and has left the port.
+TEST(FailureTest, APortThatAnotherProgramHadForAMomentDelaysTheStart) {
+  const std::string port = FreePort();
+  harness::RunOptions options;
+  options.environment = {{"AXCCL_SECRET", "a secret of these two ranks"}};
+  options.deadline = std::chrono::seconds(40);
+  harness::RunRanks(
+      harness::Processes(3),
+      [&](RankContext& context) {
+        const UniqueId id = IdFromText("127.0.0.1:" + port).value();
+        if (context.rank() == 2) {
+          Address address = Unpack(id).value().address[0];
+          service::Fd listener = Listen(&address, true, nullptr).value();
+          context.Set(0, 1);
+          pollfd entry{listener.get(), POLLIN, 0};
+          ASSERT_EQ(poll(&entry, 1, 10000), 1);
+          const service::Fd kept(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+          ASSERT_TRUE(kept);
+          listener.Close();
+          context.Set(1, 1);
+          context.Barrier();
+          return;
+        }
+        context.Await(static_cast<int>(1 - context.rank()));
+        const Status status = JoinStatus(id, context.rank(), 2, Clock::now() + 2 * kGreeting + OneSecond());
+        EXPECT_TRUE(status.ok()) << status.message();
+        context.Barrier();
+      },
+      options);
+}
+
 // ---- death ----
 
 TEST(DeathOfARankTest, WhileOthersStillJoin) {
