@@ -25,7 +25,7 @@ using service::Loop;
 namespace {
 
 constexpr size_t kRemembered = 256;
-constexpr size_t kBaseGuests = 64;
+constexpr size_t kBaseGuests = 64;  // of an id
 constexpr std::chrono::seconds kEnvironmentLinger{1};
 constexpr std::chrono::seconds kNodeLinger{3};
 
@@ -52,6 +52,7 @@ class Handshake : public Guest {
     }
   }
 
+  const Name* Named() const override { return greeted_ ? &rank_.id : nullptr; }
   void Admitted(Fd fd) override { hub_->Enter(Arrival{std::move(fd), rank_, join_, cipher_}); }
 
  private:
@@ -139,7 +140,7 @@ Result<std::unique_ptr<Acceptor>> Hub::Accept(Address* address, bool reuse, bool
         TuneSocket(fd.get());
         return std::make_unique<Handshake>(std::move(fd), this);
       },
-      [this] { return kBaseGuests + 2 * expected_ranks_; });
+      [this] { return Acceptor::Places{.of_a_name = kBaseGuests + 2 * expected_ranks_}; });
   AXCCL_RETURN_IF_ERROR(acceptor->Start());
   return acceptor;
 }

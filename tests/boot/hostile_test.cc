@@ -368,5 +368,27 @@ TEST(SiegeTest, EightRanksStartThroughTwoThousandSocketsOfStrangers) {
       options);
 }
 
+// The path to the hub may be so long that any number of strangers come between a rank's hello and its proof.
+TEST(SiegeTest, StrangersPushOutNoRankWhoseProofIsOnItsWay) {
+  InAProcess([](const UniqueId& id) {
+    for (;;) {
+      RawRank rank(id);
+      ASSERT_TRUE(rank.Greet(HelloOf(0, 1)));
+      const auto greeted = Clock::now();
+      for (int round = 0; round < 3; ++round) {
+        std::vector<std::unique_ptr<RawRank>> strangers;
+        for (int i = 0; i < 300; ++i) strangers.push_back(std::make_unique<RawRank>(id));
+        for (size_t i = 0; i < 300 - service::kMostStrangers; ++i) ASSERT_TRUE(strangers[i]->Cut()) << i;
+      }
+      FrameType type{};
+      const bool joined = rank.Join() && rank.ReceiveFrame(&type).ok();
+      if (!joined && Clock::now() - greeted >= service::kGuestTime) continue;  // on a busy machine
+      EXPECT_TRUE(joined);
+      EXPECT_EQ(type, FrameType::kStart);
+      return;
+    }
+  });
+}
+
 }  // namespace
 }  // namespace axccl::boot

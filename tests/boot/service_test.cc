@@ -306,27 +306,45 @@ class Silent : public Guest {
   Verdict OnEvent() override { return Verdict::kDrop; }
 };
 
-sockaddr_un TestName(socklen_t* bytes) {
+// Names what it receives first and says so, and is admitted by the byte after that.
+class Naming : public Guest {
+ public:
+  using Guest::Guest;
+  Verdict OnEvent() override {
+    if (named_) return Verdict::kAdmit;
+    named_ = recv(fd(), name_.data(), name_.size(), MSG_DONTWAIT) == static_cast<ssize_t>(name_.size());
+    return named_ && send(fd(), "?", 1, MSG_NOSIGNAL) == 1 ? Verdict::kWait : Verdict::kDrop;
+  }
+  const Name* Named() const override { return named_ ? &name_ : nullptr; }
+  void Admitted(Fd fd) override { (void)!send(fd.get(), "!", 1, MSG_NOSIGNAL); }
+
+ private:
+  Name name_{};
+  bool named_ = false;
+};
+
+sockaddr_un TestName(socklen_t* bytes, int number = 0) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const int n = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "axccl-acceptor-test-%d", getpid());
+  const int n =
+      std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "axccl-acceptor-test-%d-%d", getpid(), number);
   *bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(n));
   return address;
 }
 
-Fd Listening() {
+Fd Listening(int number = 0) {
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   socklen_t bytes;
-  const sockaddr_un address = TestName(&bytes);
+  const sockaddr_un address = TestName(&bytes, number);
   EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
   EXPECT_EQ(listen(fd.get(), 512), 0);
   return fd;
 }
 
-Fd Dial() {
+Fd Dial(int number = 0) {
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   socklen_t bytes;
-  const sockaddr_un address = TestName(&bytes);
+  const sockaddr_un address = TestName(&bytes, number);
   EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
   return fd;
 }
@@ -340,7 +358,8 @@ TEST(AcceptorTest, CutsTheOldestBeyondTheCapAndAllAfterTheirTime) {
   InAProcess([] {
     ASSERT_LOOP(loop);
     auto acceptor = std::make_unique<Acceptor>(
-        loop, Listening(), [](Fd fd) { return std::make_unique<Silent>(std::move(fd)); }, [] { return size_t{3}; });
+        loop, Listening(), [](Fd fd) { return std::make_unique<Silent>(std::move(fd)); },
+        [] { return Acceptor::Places{3}; });
     ASSERT_TRUE(OnLoop(loop, [&] { return acceptor->Start().ok(); }));
     std::vector<Fd> guests;
     const auto start = Clock::now();
@@ -359,11 +378,81 @@ TEST(AcceptorTest, CutsTheOldestBeyondTheCapAndAllAfterTheirTime) {
   });
 }
 
+TEST(AcceptorTest, CutsRecognisedGuestsForOthersOfTheirNameAlone) {
+  InAProcess([] {
+    ASSERT_LOOP(loop);
+    auto acceptor = std::make_unique<Acceptor>(
+        loop, Listening(), [](Fd fd) { return std::make_unique<Naming>(std::move(fd)); },
+        [] {
+          return Acceptor::Places{3, 2};
+        });
+    ASSERT_TRUE(OnLoop(loop, [&] { return acceptor->Start().ok(); }));
+    const auto name = [](uint8_t number) {
+      Fd guest = Dial();
+      const Guest::Name text{number};
+      EXPECT_EQ(send(guest.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+      char answer = 0;
+      EXPECT_EQ(recv(guest.get(), &answer, 1, 0), 1);
+      return guest;
+    };
+    const auto admitted = [](const Fd& guest) {
+      char answer = 0;
+      return send(guest.get(), "?", 1, MSG_NOSIGNAL) == 1 && recv(guest.get(), &answer, 1, 0) == 1 && answer == '!';
+    };
+    const Fd first = name(1), other = name(2), second = name(1);
+    for (int i = 0; i < 25; ++i) {
+      std::vector<Fd> strangers;
+      for (int j = 0; j < 4; ++j) strangers.push_back(Dial());
+      ASSERT_TRUE(AwaitCut(strangers[0]));
+    }
+    const Fd third = name(1);
+    EXPECT_TRUE(AwaitCut(first));
+    EXPECT_TRUE(admitted(other));
+    EXPECT_TRUE(admitted(second));
+    EXPECT_TRUE(admitted(third));
+    ASSERT_TRUE(loop->Run([&] { acceptor.reset(); }).ok());
+    EXPECT_EQ(OnLoop(loop, [&] { return loop->watched() + loop->timers(); }), 0u);
+  });
+}
+
+// Four acceptors would otherwise take half of the descriptors that a process usually has. Those that fill one port push
+// out their like.
+TEST(AcceptorTest, StrangersTakeNoMoreThanAnEighthOfTheDescriptors) {
+  InAProcess([] {
+    ASSERT_LOOP(loop);
+    rlimit limit{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = 320;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    std::vector<std::unique_ptr<Acceptor>> acceptors;
+    for (int number = 0; number < 2; ++number) {
+      acceptors.push_back(std::make_unique<Acceptor>(
+          loop, Listening(number), [](Fd fd) { return std::make_unique<Silent>(std::move(fd)); },
+          [] { return Acceptor::Places(); }));
+      ASSERT_TRUE(OnLoop(loop, [&] { return acceptors.back()->Start().ok(); }));
+    }
+    const auto count = [&](size_t which) { return OnLoop(loop, [&] { return acceptors[which]->guests(); }); };
+    const Fd early = Dial(1);
+    while (count(1) != 1) sched_yield();
+    std::vector<Fd> many;
+    for (int i = 0; i < 60; ++i) many.push_back(Dial(0));
+    for (size_t i = 0; i < 21; ++i) EXPECT_TRUE(AwaitCut(many[i]));
+    EXPECT_EQ(count(0), 39u);
+    EXPECT_EQ(count(1), 1u);
+    const Fd late = Dial(1);
+    EXPECT_TRUE(AwaitCut(many[21]));
+    EXPECT_EQ(count(0), 38u);
+    EXPECT_EQ(count(1), 2u);
+    ASSERT_TRUE(loop->Run([&] { acceptors.clear(); }).ok());
+  });
+}
+
 TEST(AcceptorTest, WaitsWithoutSpinningWhenDescriptorsRunOut) {
   InAProcess([] {
     ASSERT_LOOP(loop);
     auto acceptor = std::make_unique<Acceptor>(
-        loop, Listening(), [](Fd fd) { return std::make_unique<Silent>(std::move(fd)); }, [] { return size_t{99}; });
+        loop, Listening(), [](Fd fd) { return std::make_unique<Silent>(std::move(fd)); },
+        [] { return Acceptor::Places{99}; });
     ASSERT_TRUE(OnLoop(loop, [&] { return acceptor->Start().ok(); }));
     Fd guest = Dial();
     const auto count = [&] { return OnLoop(loop, [&] { return acceptor->guests(); }); };

@@ -122,6 +122,29 @@ TEST(InThePath, PiecesAndDelaysCostOnlyTime) {
   });
 }
 
+// Those who can only reach the ports push out no process whose proof is on its way.
+class HostileNetwork : public testing::TestWithParam<Talk> {};
+
+TEST_P(HostileNetwork, CrowdsAtThePortsEndNoConnectionOverALongPath) {
+  RunInTheMiddle(
+      [](RankContext& context, Stranger* stranger) {
+        const Outcome outcome = Meet(context, stranger, {Attack::kCrowd, GetParam(), true, 0, 0});
+        EXPECT_FALSE(outcome.failed) << ncclGetLastError(nullptr);
+        context.Set(60 + context.rank(), static_cast<uint64_t>(stranger->crowds()));
+        ASSERT_TRUE(context.Barrier(5));
+        EXPECT_GE(context.Get(60) + context.Get(61), 1u) << "no stranger has come meanwhile";
+      },
+      {{"AXCCL_INIT_TIMEOUT", "15"}});
+}
+
+std::string TalkName(const testing::TestParamInfo<Talk>& info) {
+  constexpr const char* kNames[kTalks] = {"Meeting", "Life", "Data"};
+  return kNames[static_cast<int>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Connections, HostileNetwork, testing::Values(Talk::kMeeting, Talk::kLife, Talk::kData),
+                         TalkName);
+
 class MeetingTest : public testing::TestWithParam<Attack::What> {};
 
 // One connection after the other is attacked once, anywhere in what it sends until ranks have met. The receiver ends

@@ -38,7 +38,8 @@ namespace axccl::tests {
 namespace {
 
 constexpr uint64_t kLineMagic = 0x20656e696c6c7861ull;
-constexpr size_t kHelloBytes = 80, kUseAt = 72;  // of a line's hello
+constexpr size_t kHelloBytes = 80, kUseAt = 72;  // of a line's hello; that of a rank has as many bytes
+constexpr int kCrowd = 400, kCutAtLeast = 100;   // more than any port keeps
 constexpr size_t kSingle = 1500;                 // what is no longer is passed on byte by byte
 
 void SendEachAtOnce(const service::Fd& fd) {
@@ -74,6 +75,7 @@ void Stranger::Begin(const Attack& attack) {
   armed_ = attack.what == Attack::kFlip || attack.what == Attack::kCut;
   pieces_ = attack.what == Attack::kPieces;
   attacked_ = false;
+  crowds_ = 0;
   for (auto& count : connections_) count = 0;
   for (auto& sides : passed_) sides[0] = sides[1] = 0;
 }
@@ -150,6 +152,8 @@ void Stranger::Pass(Pair* pair, bool of_caller) {
     std::lock_guard lock(mutex_);
     attack = attack_;
   }
+  if (attack.what == Attack::kCrowd && pair->talk == attack.talk && of_caller && from.passed == kHelloBytes)
+    Crowd(pair->called.fd);
   const int64_t at = attack.byte - from.passed;
   if (pair->attacked && of_caller == attack.of_caller && at >= 0 && at < got) {
     attacked_ = true;
@@ -179,6 +183,24 @@ void Stranger::Look(Pair* pair, const std::byte* bytes, size_t count) {
     pair->attacked = true;
     armed_ = false;
   }
+}
+
+// Calls where `called` is connected to.
+void Stranger::Crowd(const service::Fd& called) {
+  sockaddr_in to{};
+  socklen_t bytes = sizeof to;
+  if (getpeername(called.get(), reinterpret_cast<sockaddr*>(&to), &bytes) != 0) return;  // it has been cut
+  std::vector<service::Fd> crowd;
+  for (int i = 0; i < kCrowd; ++i) {
+    crowd.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (RealConnect(crowd.back().get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0)
+      return;  // it has ended
+  }
+  for (int i = 0; i < kCutAtLeast; ++i) {
+    char answer = 0;
+    (void)!recv(crowd[static_cast<size_t>(i)].get(), &answer, 1, 0);
+  }
+  ++crowds_;
 }
 
 bool Stranger::Forward(const service::Fd& to, const std::byte* bytes, size_t count) {

@@ -1,5 +1,6 @@
 // A stranger in the path between hosts: all connections that this process makes to other hosts lead through it. It may
-// change one bit, end a connection after some byte, or pass everything on in small pieces, late.
+// change one bit, end a connection after some byte, or pass everything on in small pieces, late. Or it is a long path:
+// what follows a caller's hello arrives only after hundreds of others have called at the port, and been cut.
 //
 // The program's connect(2) takes precedence over the C library's. One for the process, which must have no connection to
 // another host before; over IPv4. Thread-safe.
@@ -24,10 +25,11 @@ enum class Talk { kMeeting, kLife, kData };  // the rendezvous; the two uses of 
 inline constexpr int kTalks = 3;
 
 struct Attack {
-  enum What { kNone, kFlip, kCut, kPieces } what = kNone;
-  Talk talk = Talk::kMeeting;  // of which the first connection is attacked (kPieces: all connections are)
-  bool of_caller = false;      // what the caller sends
-  int64_t byte = 0;            // the first that is changed, or that does not arrive
+  enum What { kNone, kFlip, kCut, kPieces, kCrowd } what = kNone;
+  // Of which the first connection is attacked (kCrowd: all of these are; kPieces: all connections are).
+  Talk talk = Talk::kMeeting;
+  bool of_caller = false;  // what the caller sends
+  int64_t byte = 0;        // the first that is changed, or that does not arrive
   int bit = 0;
 };
 
@@ -44,6 +46,7 @@ class Stranger {
   // Ends all connections.
   void HangUp();
   bool attacked() const { return attacked_; }
+  int crowds() const { return crowds_; }
   // How many such connections there were.
   int connections(Talk talk) const { return connections_[static_cast<size_t>(talk)]; }
   // How many bytes one side has sent over them.
@@ -67,6 +70,7 @@ class Stranger {
   void Accept();
   void Pass(Pair* pair, bool of_caller);
   void Look(Pair* pair, const std::byte* bytes, size_t count);
+  void Crowd(const service::Fd& called);
   bool Forward(const service::Fd& to, const std::byte* bytes, size_t count);
   bool SendAll(const service::Fd& to, const std::byte* bytes, size_t count);
 
@@ -80,6 +84,7 @@ class Stranger {
   harness::Random random_{harness::Scramble(harness::Seed(), 91)};
   std::array<std::atomic<int>, kTalks> connections_{};
   std::array<std::array<std::atomic<int64_t>, 2>, kTalks> passed_{};
+  std::atomic<int> crowds_{0};
   std::atomic<bool> attacked_{false}, pieces_{false}, hang_up_{false}, over_{false};
   std::thread thread_;
 };

@@ -99,6 +99,7 @@ class LineGuest {
   // Call it after kUnknown.
   Verdict Look();
 
+  bool answered() const { return answered_; }  // so it has named this process, and one that may call
   const LineAnswer& answer() const { return answer_; }
   const LineHello& hello() const { return hello_; }
   const LineProcess& from() const { return hello_.from; }

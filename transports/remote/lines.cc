@@ -14,7 +14,7 @@
 namespace axccl::remote {
 namespace {
 
-constexpr size_t kMostStrangers = 256;
+constexpr size_t kMostCallsOfAProcess = 2;  // over one rail: a lifeline and a data line
 constexpr size_t kMostUnheard = 24u << 10;
 
 }  // namespace
@@ -53,6 +53,8 @@ class Lines::Stranger : public service::Guest {
       }
     }
   }
+
+  const Name* Named() const override { return guest_.answered() ? &guest_.from() : nullptr; }
 
   void Admitted(service::Fd fd) override {
     const LineHello& hello = guest_.hello();
@@ -120,7 +122,7 @@ Status Lines::Listen(uint8_t rail) {
   acceptors_.push_back(std::make_unique<service::Acceptor>(
       loop_, std::move(listener),
       [this, rail](service::Fd fd) { return std::make_unique<Stranger>(this, rail, std::move(fd)); },
-      [] { return kMostStrangers; }));
+      [] { return service::Acceptor::Places{.of_a_name = kMostCallsOfAProcess}; }));
   Status started;
   AXCCL_RETURN_IF_ERROR(loop_->Run([&] { started = acceptors_.back()->Start(); }));
   return started;
@@ -167,7 +169,7 @@ Status Lines::Know(const Place& place) {
     machines_[place.process] = place.machine;
     lost_.erase(place.process);
   }
-  for (const auto& acceptor : acceptors_) acceptor->AskGuests();
+  for (const auto& acceptor : acceptors_) acceptor->AskStrangers();
   return Status();
 }
 

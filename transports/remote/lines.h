@@ -22,8 +22,8 @@
 //
 // To watch each other, the process with the smaller id calls. Otherwise either does; if both do at once, the call of
 // the smaller id counts. A live line is never replaced: a second one of the same use between the same two is refused
-// until the first has ended. A caller that is cut off before its line is accepted, because strangers crowd it out or
-// the other side does not know it yet, calls again.
+// until the first has ended. A caller that is cut off before its line is accepted, because strangers crowd it out
+// before its hello is read, or the other side does not know it yet, calls again.
 //
 // One for the process. Lives on the service thread; its functions may be called from any thread, but with a lock of a
 // transport held only where a comment says so.

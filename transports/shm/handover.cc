@@ -165,7 +165,7 @@ Result<ProcessAddress> StartHandover() {
         if (!SameUser(fd.get())) return nullptr;
         return std::make_unique<Client>(std::move(fd), shared);
       },
-      [] { return kMaxGuests; });
+      [] { return Acceptor::Places{.strangers = kMaxGuests}; });
   Status started;
   AXCCL_RETURN_IF_ERROR(loop->Run([&] {
     started = acceptor->Start();
