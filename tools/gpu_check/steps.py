@@ -124,6 +124,7 @@ class Setup:
                 status = children.wait(child, limit)
                 taken = time.monotonic() - started
                 if status is None:
+                    taken = limit  # whatever else the machine had to do before it told us
                     self.hangs += 1
                     autopsy = children.autopsy(child.pid, self.autopsy_seconds())
             finally:
