@@ -3,6 +3,8 @@ the communicator goes on."""
 
 import copy
 import ctypes
+import math
+import multiprocessing
 import os
 import pickle
 import unittest
@@ -49,6 +51,7 @@ def _wrong(one):
         (lambda: one.all_reduce(np.zeros(2, "M8[s]")), kind, ["argument x", "datetime64"]),
         (lambda: one.all_reduce(np.ones(3, np.longdouble)), kind, ["argument x", "float64"]),
         (lambda: one.all_reduce(np.ones(3, ">f4")), kind, ["argument x", "byte order", "newbyteorder"]),
+        (lambda: one.all_reduce(np.ma.array([1, 2], mask=[0, 1])), kind, ["argument x is a masked array", "x.filled"]),
         (lambda: one.all_reduce(packed), argument, ["stride of 9 bytes along axis 0", "ascontiguousarray"]),
         (lambda: one.all_reduce(np.ones((1,) * 9)), argument, ["argument x has 9 dimensions", "8 at most", "reshape"]),
         (lambda: one.all_reduce(x, out=read_only), argument, ["argument out is read-only", "copy"]),
@@ -197,6 +200,17 @@ class Operands(unittest.TestCase):
             comm.all_reduce(np.array([1.0, 2.0]), out=Tensor(tensor))
             return [s.tolist() for s in sums] + [list(out), tensor.tolist(), float(comm.all_reduce(np.float64(2)))]
         self.assertEqual(axccl.local(2).run(rank), [[[2, 4], [2.0, 4.0], [2, 4], [2.0, 4.0], 4.0]] * 2)
+
+    def test_buffers_without_strides(self):
+        """ctypes gives none: its arrays are contiguous."""
+        def rank(comm):
+            rows = (ctypes.c_int16 * 3 * 2)((1, 2, 3), (4, 5, 6))
+            shared = multiprocessing.RawArray("f", 2)
+            shared[:] = 1, comm.rank
+            out = (ctypes.c_float * 2)()
+            self.assertIs(comm.all_reduce(shared, out=out), out)
+            return comm.all_gather(rows, axis=1).tolist(), list(out)
+        self.assertEqual(axccl.local(2).run(rank), [([[1, 2, 3, 1, 2, 3], [4, 5, 6, 4, 5, 6]], [2.0, 1.0])] * 2)
 
     def test_constant_root(self):
         def rank(comm):

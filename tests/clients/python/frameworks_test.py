@@ -50,6 +50,20 @@ class Torch(unittest.TestCase):
             return out.tolist()
         self.assertEqual(axccl.local(2).run(rank), [[3.0, 3.0], [3.0, 3.0]])
 
+    def test_what_memory_does_not_show(self):
+        """Conjugates and signs that were not computed, and what has to be recorded for gradients."""
+        def rank(comm):
+            conjugate = torch.tensor([1 + 2j]).conj()
+            for x, words in ((conjugate, "conjugate"), (conjugate.imag, "negative bit"),
+                             (torch.ones(1, requires_grad=True), "gradient")):
+                kind = TypeError if words == "negative bit" else BufferError
+                with self.assertRaisesRegex(kind, words):
+                    comm.all_gather(x)
+                with self.assertRaisesRegex(kind, words):
+                    comm.all_reduce(torch.zeros(1, dtype=x.dtype), out=x)
+            return comm.all_gather(conjugate.resolve_conj()).tolist(), comm.all_gather(conjugate.imag + 0).tolist()
+        self.assertEqual(axccl.local(2).run(rank), [([1 - 2j] * 2, [-2.0] * 2)] * 2)
+
 
 if __name__ == "__main__":
     unittest.main()

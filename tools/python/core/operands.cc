@@ -36,6 +36,24 @@ std::string TypeName(nb::handle object) { return nb::cast<std::string>(nb::type_
                 Describe(place).c_str(), dims, AXCCL_MAX_DIMS);
 }
 
+// Whether it is a numpy.ma.MaskedArray, which has the protocol for all of its elements.
+bool Masked(nb::handle object) {
+  static PyObject* const plain = nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
+  return object.type().ptr() != plain && nb::hasattr(object.type(), "filled");
+}
+
+// The object's capsule. Its error goes to the caller: it knows why its memory does not hold its values, as where a
+// tensor of PyTorch requires gradients or is a conjugate that was not computed.
+nb::object Export(nb::handle object) {
+  const nb::object method = object.attr("__dlpack__");
+  try {
+    return method(nb::arg("max_version") = nb::make_tuple(1, 0));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+  }
+  return method();  // of an object from before version 1.0, which has no such argument
+}
+
 }  // namespace
 
 Operand::~Operand() {
@@ -58,6 +76,10 @@ void Operand::Read(const Place& place, nb::handle object, bool writable) {
 }
 
 void Operand::ReadBuffer(const Place& place, nb::handle object, bool writable) {
+  if (Masked(object)) {
+    RaiseType("%s is a masked array, whose mask the library would ignore; pass x.filled(...) or x.data",
+              Describe(place).c_str());
+  }
   const int access = writable ? PyBUF_WRITABLE : 0;
   std::optional<ncclDataType_t> type;
   if (Hold(object, PyBUF_STRIDES | PyBUF_FORMAT | access)) {
@@ -85,14 +107,20 @@ void Operand::ReadBuffer(const Place& place, nb::handle object, bool writable) {
 
 void Operand::SetView(const Place& place, ncclDataType_t type) {
   if (buffer_.ndim > AXCCL_MAX_DIMS) RaiseDims(place, static_cast<size_t>(buffer_.ndim));
-  for (int d = 0; d < buffer_.ndim; ++d) {
+  if (buffer_.ndim > 0 && buffer_.shape == nullptr)
+    RaiseType("%s has a buffer without a shape; pass numpy.asarray(...) of it", Describe(place).c_str());
+  Py_ssize_t contiguous = buffer_.itemsize;
+  for (int d = buffer_.ndim - 1; d >= 0; --d) {
+    // A buffer without strides, such as that of a ctypes array, is contiguous.
+    const Py_ssize_t stride = buffer_.strides != nullptr ? buffer_.strides[d] : contiguous;
+    if (buffer_.strides == nullptr) contiguous *= buffer_.shape[d];
     sizes_[d] = buffer_.shape[d];
-    strides_[d] = buffer_.strides[d] / buffer_.itemsize;
-    if (strides_[d] * buffer_.itemsize != buffer_.strides[d]) {
+    strides_[d] = stride / buffer_.itemsize;
+    if (strides_[d] * buffer_.itemsize != stride) {
       RaiseArgument(
           "%s has a stride of %zd bytes along axis %d, which is no multiple of its elements' %zd bytes; pass a "
           "copy, such as numpy.ascontiguousarray(...)",
-          Describe(place).c_str(), buffer_.strides[d], d, buffer_.itemsize);
+          Describe(place).c_str(), stride, d, buffer_.itemsize);
     }
   }
   read_only_ = buffer_.readonly;
@@ -102,13 +130,16 @@ void Operand::SetView(const Place& place, ncclDataType_t type) {
 void Operand::ReadDlpack(const Place& place, nb::handle object, bool writable) {
   // JAX's arrays never change, but it does not mark them.
   const bool immutable = nb::cast<std::string>(nb::str(object.type().attr("__module__"))).starts_with("jax");
+  if (nb::hasattr(object, "is_neg") && nb::cast<bool>(object.attr("is_neg")())) {  // PyTorch exports it all the same
+    RaiseType("%s has the negative bit: its memory holds the values with the other sign; pass x.resolve_neg()",
+              Describe(place).c_str());
+  }
+  const nb::object capsule = Export(object);
   nb::ndarray<> array;
-  read_only_ = immutable || !nb::try_cast(object, array);
+  read_only_ = immutable || !nb::try_cast(capsule, array);
   if (!read_only_) {
     imported_ = nb::ndarray<nb::ro>(array);
-  } else if (!nb::try_cast(object, imported_)) {
-    // What the object itself says is the best explanation: it may require gradients, say.
-    (void)object.attr("__dlpack__")();
+  } else if (!nb::try_cast(capsule, imported_)) {
     RaiseType("%s is of type %s, whose __dlpack__ gives no memory that can be read; pass numpy.asarray(...) of it",
               Describe(place).c_str(), TypeName(object).c_str());
   }
