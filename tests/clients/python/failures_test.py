@@ -8,6 +8,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -28,6 +29,21 @@ class InCall:
 
     def __dlpack_device__(self):
         return self._array.__dlpack_device__()
+
+
+def _wait_in_call(first, second, **options):
+    """A thread that waits in a call on `first`, for what `second` never sends. Gives up with the text of its error."""
+    errors = []
+
+    def wait():
+        try:
+            first.sendrecv(np.zeros(1), 1, np.zeros(1), 1)
+        except axccl.Error as error:
+            errors.append(str(error))
+    thread = threading.Thread(target=wait, **options)
+    thread.start()
+    second.recv(np.zeros(1), 0)  # what the call has sent: it is under way
+    return thread, errors
 
 
 def _outlive(comm):
@@ -99,6 +115,42 @@ class Failures(unittest.TestCase):
             self.assertIn("was aborted; make a new one", str(raised.exception))
         axccl.local(2).run(rank)
 
+    def test_abort_while_another_thread_closes(self):
+        first, second = axccl._core.local_communicators(2)
+        waiting, errors = _wait_in_call(first, second)
+        closing = threading.Thread(target=first.close)
+        closing.start()
+        while "closed" not in repr(first):
+            time.sleep(0.001)
+        first.abort()
+        waiting.join()
+        closing.join()
+        self.assertEqual(len(errors), 1)
+        with self.assertRaisesRegex(axccl.Error, "was aborted; make a new one"):
+            first.barrier()
+
+    def test_exception_in_with(self):
+        first, second = axccl._core.local_communicators(2)
+        with self.assertRaises(KeyError):
+            with first:
+                waiting, errors = _wait_in_call(first, second)
+                raise KeyError
+        waiting.join()
+        self.assertEqual(len(errors), 1)
+        with self.assertRaisesRegex(axccl.Error, "was aborted because an exception left its with statement"):
+            first.barrier()
+        with self.assertRaises(SystemExit):
+            with second:
+                sys.exit()
+        with self.assertRaisesRegex(axccl.Error, "is closed; make a new one"):
+            second.barrier()
+
+    def test_end_of_the_interpreter(self):
+        """A daemon thread is in a call, whose end comes when the interpreter's has begun."""
+        done = subprocess.run([sys.executable, "-c", _LATE.format(folder=_FOLDER)], capture_output=True, text=True,
+                              check=False, timeout=harness.SECONDS)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "late\n", ""))
+
     def test_timeout(self):
         given_up = threading.Event()
 
@@ -116,13 +168,30 @@ class Failures(unittest.TestCase):
         self.assertEqual(axccl.local(2).run(rank)[0], axccl.Code.TIMEOUT)
 
 
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_LATE = """
+import os, sys, time
+sys.path.insert(0, {folder!r})
+import numpy as np
+import axccl, failures_test
+first, second = axccl._core.local_communicators(2)
+class Late:
+    second, data, sleep, write = second, np.zeros(1), time.sleep, os.write
+    def __del__(self):
+        self.write(1, b"late\\n")
+        self.second.send(self.data, 0)
+        self.sleep(0.5)  # the other thread is to run
+failures_test.late = Late()
+failures_test._wait_in_call(first, second, daemon=True)
+"""
+
 _PRELUDE = """
 import faulthandler, signal, sys, threading
 faulthandler.dump_traceback_later(100, exit=True)
 import numpy as np
 import axccl
 sys.path.insert(0, {folder!r})
-from failures_test import InCall
+from failures_test import InCall, _wait_in_call
 seen = []
 ready = threading.Event()
 def reached():
@@ -139,12 +208,12 @@ signal.signal(signal.SIGINT, handler)
 """
 
 
-def _interrupt(script):
+def interrupt(script):
     """Runs the script, sends it SIGINT from its "ready" until its "interrupted", and returns what it prints.
 
     It does not end before that: a signal would kill Python, which takes its handlers away when it ends.
     """
-    text = _PRELUDE.format(folder=os.path.dirname(os.path.abspath(__file__))) + textwrap.dedent(script)
+    text = _PRELUDE.format(folder=_FOLDER) + textwrap.dedent(script)
     text += "\nsys.stdin.read()\n"
     with subprocess.Popen([sys.executable, "-uc", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "ready\n"
@@ -167,7 +236,7 @@ def _interrupt(script):
 
 class Interrupts(unittest.TestCase):
     def check(self, script, *words):
-        printed, status = _interrupt(script)
+        printed, status = interrupt(script)
         self.assertEqual(status, 0, printed)
         for word in words:
             self.assertIn(word, printed)
@@ -215,6 +284,22 @@ class Interrupts(unittest.TestCase):
                 print("interrupted")
             print(axccl.local(2).run(lambda comm: comm.size))
             """, "interrupted", "[2, 2]")
+
+    def test_closing(self):
+        self.check("""
+            ranks = axccl._core.local_communicators(2)
+            thread, errors = _wait_in_call(*ranks)
+            try:
+                reached()
+                ranks[0].close()
+            except KeyboardInterrupt:
+                print("interrupted")
+            thread.join()
+            try:
+                ranks[0].barrier()
+            except axccl.Error as error:
+                print(error)
+            """, "interrupted", "was aborted because a signal interrupted close; make a new one")
 
 
 class Launchers(unittest.TestCase):

@@ -220,7 +220,8 @@ inline constexpr const char* kLink = R"(How this rank reaches rank `peer`: self,
 
 inline constexpr const char* kClose = R"(Ends the communicator on this rank when its calls are done.
 
-Later calls raise axccl.Error here; calls of peers that need this rank raise it there. A `with` statement calls it.
+Later calls raise axccl.Error here; calls of peers that need this rank raise it there. A `with` statement calls it, or
+abort if an exception other than SystemExit leaves it.
 
 >>> def closed(comm):
 ...     comm.close()

@@ -113,6 +113,14 @@ void DefineCommunicator(nb::module_* m) {
       "close", [](Communicator& self) { self.owner()->Close(); }, kClose);
   c.def(
       "abort", [](Communicator& self) { self.owner()->Abort(""); }, kAbort);
+  // Where an exception ends the block, another thread may wait in a call that peers never make.
+  c.def(
+      "__exit__",
+      [](Communicator& self, nb::handle type, nb::handle, nb::handle) {
+        const bool leaves = type.is_none() || PyObject_IsSubclass(type.ptr(), PyExc_SystemExit) != 0;
+        return leaves ? self.owner()->Close() : self.owner()->Abort(" because an exception left its with statement");
+      },
+      nb::arg().none(), nb::arg().none(), nb::arg().none());
 }
 
 }  // namespace
@@ -121,6 +129,7 @@ void DefineCommunicator(nb::module_* m) {
 NB_MODULE(_core, m) {
   using namespace axccl::python;  // NOLINT
   nb::set_leak_warnings(false);   // programs may end with communicators alive
+  FindMainThread();
   DefineChannel(&m);
   DefineCommunicator(&m);
   m.def("unique_id", &MakeUniqueId, kUniqueId);

@@ -92,22 +92,41 @@ axcclStream_t Rank::TakeStream() {
 }
 
 Rank::~Rank() {
-  // In a forked child the library refuses these calls, which is as well.
-  Close();
+  // In a forked child the library refuses these calls, which is as well. No call waits, because calls keep their rank.
+  if (open_) {
+    const Unlocked unlocked;
+    (void)ncclCommDestroy(comm_);
+  }
   for (const axcclStream_t stream : streams_) (void)axcclStreamDestroy(stream);
 }
 
 void Rank::Close() {
   if (!std::exchange(open_, false)) return;
   ended_ = "is closed";
-  const nb::gil_scoped_release unlocked;
-  (void)ncclCommDestroy(comm_);
+  closing_ = true;
+  bool begun = false;
+  const auto destroy = [&] {
+    begun = true;
+    return ncclCommDestroy(comm_);
+  };
+  try {
+    (void)RunOnDevice(device_->number(), destroy, [&] { (void)ncclCommAbort(comm_); });
+  } catch (nb::python_error&) {
+    ended_ = "was aborted because a signal interrupted close";
+    closing_ = false;
+    throw;
+  }
+  if (!begun) {  // the system grants no thread
+    const Unlocked unlocked;
+    (void)destroy();
+  }
+  closing_ = false;
 }
 
 void Rank::Abort(const std::string& why) {
-  if (!std::exchange(open_, false)) return;
+  if (!std::exchange(open_, false) && !closing_) return;
   ended_ = "was aborted" + why;
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   (void)ncclCommAbort(comm_);
 }
 

@@ -58,7 +58,7 @@ class Rank {
     Outcome outcome;
     bool through = true;
     {
-      const nb::gil_scoped_release unlocked;
+      const Unlocked unlocked;
       const ncclResult_t enqueued = enqueue(axcclStreamToCuda(lease.stream));
       if (enqueued != ncclSuccess) {
         outcome = Take(enqueued);
@@ -70,9 +70,11 @@ class Rank {
     RaiseIfFailed(outcome);
   }
 
-  // Ends the communicator when its work is done. Has no effect on one that has ended.
+  // Ends the communicator when its work is done. Has no effect on one that has ended. If a signal handler raises
+  // meanwhile, aborts it, and raises that exception.
   void Close();
-  // Ends it at once, and the calls of other threads with an error. `why` follows "was aborted" in later errors.
+  // Ends it at once, and the calls of other threads with an error, also while one of them is in Close. `why` follows
+  // "was aborted" in later errors.
   void Abort(const std::string& why);
 
  private:
@@ -95,6 +97,7 @@ class Rank {
   const std::shared_ptr<Device> device_;
   ncclComm_t comm_ = nullptr;
   bool open_ = false;
+  bool closing_ = false;  // a thread is in Close
   int rank_ = -1, size_ = 0;
   std::string ended_ = "was never made";
   std::vector<axcclStream_t> streams_;  // that no call uses

@@ -1,5 +1,8 @@
 #include "tools/python/core/waiting.h"
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -8,6 +11,8 @@
 
 namespace axccl::python {
 namespace {
+
+unsigned long g_main_thread = 0;  // NOLINT: the type of Python's
 
 // The end of a thread's work.
 class Flag {
@@ -29,20 +34,34 @@ class Flag {
   bool set_ = false;
 };
 
-// Whether a signal handler raised. Only on the main thread there are any.
+// Whether a signal handler raised.
 bool Interrupted() {
+  if (PyThread_get_thread_ident() != g_main_thread) return false;
   const nb::gil_scoped_acquire locked;
   return PyErr_CheckSignals() != 0;
 }
 
 }  // namespace
 
+Unlocked::~Unlocked() {
+  try {
+    PyEval_RestoreThread(state_);
+  } catch (abi::__forced_unwind&) {  // Python before 3.14 ends the thread when the interpreter has ended
+    while (true) (void)pause();
+  }
+}
+
+void FindMainThread() {
+  const nb::object thread = nb::module_::import_("threading").attr("main_thread")();
+  g_main_thread = nb::cast<unsigned long>(thread.attr("ident"));  // NOLINT
+}
+
 Outcome RunOnDevice(int device, const std::function<ncclResult_t()>& work, const std::function<void()>& abort) {
   Flag ended;
   Outcome outcome;
   bool interrupted = false;
   {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     std::thread thread;
     try {
       thread = std::thread([&] {
