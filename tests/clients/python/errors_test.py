@@ -97,6 +97,9 @@ def _wrong(one):
         (lambda: axccl.Communicator(0, 1, "id"), kind, ["argument unique_id is of type str", "axccl.unique_id()"]),
         (lambda: axccl.Communicator(0, 1, b"id"), argument, ["argument unique_id has 2 bytes", "128"]),
         (lambda: axccl.Communicator(0, 1, bytes(128)), argument, ["commId"]),
+        # Before it waits for the other rank, which does not come.
+        (lambda: axccl.Communicator(0, 2, axccl.unique_id(), timeout=-1), argument, ["argument timeout is -1", "0"]),
+        (lambda: axccl.Communicator(0, 2, axccl.unique_id(), timeout=math.nan), argument, ["argument timeout is nan"]),
         (lambda: axccl.Communicator(2, 1, axccl.unique_id()), argument, ["argument rank is 2"]),
         (lambda: pickle.dumps(one), kind, ["cannot be copied or pickled", "axccl.unique_id()"]),
         (lambda: copy.copy(one), kind, ["cannot be copied or pickled"]),

@@ -44,16 +44,20 @@ std::vector<axcclAxisRef_t> ReadAlong(nb::handle along, std::vector<std::string>
 
 }  // namespace
 
-std::shared_ptr<Rank> Communicator::Join(int rank, int size, nb::handle unique_id, std::optional<std::string> name) {
+std::shared_ptr<Rank> Communicator::Join(int rank, int size, nb::handle unique_id, std::optional<std::string> name,
+                                         std::optional<double> timeout) {
   if (!PyBytes_Check(unique_id.ptr()))
     RaiseType("Communicator: argument unique_id is of type %s; pass the bytes of axccl.unique_id()",
               nb::cast<std::string>(nb::type_name(unique_id.type())).c_str());
   if (PyBytes_Size(unique_id.ptr()) != NCCL_UNIQUE_ID_BYTES)
     RaiseArgument("Communicator: argument unique_id has %zd bytes; pass all %d of axccl.unique_id()",
                   PyBytes_Size(unique_id.ptr()), NCCL_UNIQUE_ID_BYTES);
+  // Before the ranks meet: an error after that is one of all of them.
+  if (timeout && !(*timeout >= 0))
+    RaiseArgument("Communicator: argument timeout is %g; pass seconds, or 0 to wait forever", *timeout);
   ncclUniqueId id;
   std::memcpy(id.internal, PyBytes_AsString(unique_id.ptr()), sizeof id.internal);
-  return Rank::Join(rank, size, id, name ? name->c_str() : nullptr);
+  return Rank::Join(rank, size, id, name ? name->c_str() : nullptr, timeout);
 }
 
 nb::list Communicator::MakeAll(int size) {

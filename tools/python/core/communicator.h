@@ -18,8 +18,9 @@ namespace nb = nanobind;
 class Communicator : public Channel {
  public:
   explicit Communicator(std::shared_ptr<Rank> rank) : Channel(std::move(rank)) {}
-  // Raises axccl.ArgumentError if `unique_id` is not one.
-  static std::shared_ptr<Rank> Join(int rank, int size, nb::handle unique_id, std::optional<std::string> name);
+  // Raises axccl.ArgumentError if `unique_id` is not one, or `timeout` is negative.
+  static std::shared_ptr<Rank> Join(int rank, int size, nb::handle unique_id, std::optional<std::string> name,
+                                    std::optional<double> timeout);
   // All ranks of a communicator of this process.
   static nb::list MakeAll(int size);
 

@@ -93,8 +93,7 @@ void DefineCommunicator(nb::module_* m) {
       "__init__",
       [](Communicator* self, int rank, int size, nb::handle unique_id, std::optional<std::string> name,
          std::optional<double> timeout) {
-        new (self) Communicator(Communicator::Join(rank, size, unique_id, std::move(name)));
-        if (timeout) self->SetTimeout(*timeout);
+        new (self) Communicator(Communicator::Join(rank, size, unique_id, std::move(name), timeout));
       },
       "rank"_a, "size"_a, "unique_id"_a, nb::kw_only(), "name"_a = nb::none(), "timeout"_a = nb::none());
   c.def_prop_rw("timeout", &Communicator::timeout, &Communicator::SetTimeout, kTimeout);

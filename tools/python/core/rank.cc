@@ -26,7 +26,8 @@ Device::Device() : number_(kDevices - 1) {
 
 Device::~Device() { g_taken.reset(static_cast<size_t>(number_)); }
 
-std::shared_ptr<Rank> Rank::Join(int rank, int size, const ncclUniqueId& id, const char* name) {
+std::shared_ptr<Rank> Rank::Join(int rank, int size, const ncclUniqueId& id, const char* name,
+                                 std::optional<double> timeout) {
   auto joined = std::make_shared<Rank>(std::make_shared<Device>());
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
@@ -37,6 +38,7 @@ std::shared_ptr<Rank> Rank::Join(int rank, int size, const ncclUniqueId& id, con
       [&] { AbortMaking(&comm); }));
   joined->comm_ = comm;
   joined->Ready();
+  if (timeout) RaiseIfFailed(Take(axcclCommSetTimeout(comm, *timeout)));
   return joined;
 }
 

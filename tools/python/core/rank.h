@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,9 @@ class Device {
 
 class Rank {
  public:
-  // Joins a communicator; waits for all ranks.
-  static std::shared_ptr<Rank> Join(int rank, int size, const ncclUniqueId& id, const char* name);
+  // Joins a communicator; waits for all ranks. `timeout`: seconds that a wait may last, if not the library's.
+  static std::shared_ptr<Rank> Join(int rank, int size, const ncclUniqueId& id, const char* name,
+                                    std::optional<double> timeout);
   // All ranks of a communicator of this process.
   static std::vector<std::shared_ptr<Rank>> MakeAll(int size);
   // This rank's part of a split; null for NCCL_SPLIT_NOCOLOR.
