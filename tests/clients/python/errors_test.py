@@ -91,6 +91,11 @@ def _wrong(one):
         (lambda: one.channel([[0]], replicas=3), argument, ["argument replicas is 3"]),
         (lambda: one.mesh_channel({"x": 1}, "z"), argument, ["axcclGroupsCreateFromMesh", "z"]),
         (lambda: one.mesh_channel({"x": 1}, [4]), kind, ["argument along has 4"]),
+        (lambda: one.mesh_channel({1: 2}, "x"), kind, ["mesh_channel: argument mesh has 1: 2", "{\"x\": 2}"]),
+        (lambda: one.mesh_channel({"x": 1.0}, "x"), kind, ["mesh_channel: argument mesh has 'x': 1.0"]),
+        (lambda: one.mesh_channel({"x": 1}, [("x", 1, "y")]), kind, ["argument along has ('x', 1, 'y')"]),
+        (lambda: one.split(-1), argument, ["split: argument color is -1", "None"]),
+        (lambda: axccl.empty(1 << 62), ValueError, ["empty: argument shape is 4611686018427387904", "2**63 bytes"]),
         (lambda: axccl.empty(-1), ValueError, ["argument shape is -1"]),
         (lambda: axccl.empty(1, object), kind, ["argument dtype is object"]),
         (lambda: axccl.local(0), ValueError, ["argument size is 0"]),
@@ -133,6 +138,18 @@ class Errors(unittest.TestCase):
                         ["argument split_axis is 0", "3 rows", "all_to_all_v"])
             if comm.rank == 1:
                 self.expect(lambda: comm.scatter(None), axccl.ArgumentError, ["argument out is None", "rank 0"])
+            comm.barrier()
+        axccl.local(2).run(rank)
+
+    def test_rows_without_end(self):
+        """Whose number has more than 63 bits on all ranks."""
+        def rank(comm):
+            many = np.broadcast_to(np.int8(1), (1 << 62,))
+            for call in (lambda: comm.all_gather(many), lambda: comm.gather(many, root=comm.rank)):
+                self.expect(call, axccl.ArgumentError, ["argument x has 4611686018427387904 rows", "all 2 ranks"])
+            for call in (lambda: comm.all_gather_v(np.ones(1), [1 << 62] * 2),
+                         lambda: comm.all_to_all_v(np.ones(1), [1, 1], [1 << 62] * 2)):
+                self.expect(call, axccl.ArgumentError, ["extents has rows whose sum has more than 63 bits"])
             comm.barrier()
         axccl.local(2).run(rank)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from typing import Any, Sequence
 
 import numpy as np
@@ -26,5 +27,7 @@ def empty(shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray[Any
     if element.hasobject or element.itemsize == 0:
         raise TypeError(f"empty: argument dtype is {element}; pass one of numbers")
     size = math.prod(int(one) for one in sizes)
+    if size * element.itemsize > sys.maxsize:
+        raise ValueError(f"empty: argument shape is {shape}; pass one of less than 2**63 bytes")
     array: np.ndarray[Any, Any] = _core.allocate(size * element.itemsize).view(element).reshape(sizes)
     return array

@@ -115,6 +115,15 @@ std::vector<int64_t> ReadExtents(const char* call, const char* argument, nb::han
   return values;
 }
 
+int64_t TimesRanks(const char* call, int64_t rows, int ranks) {
+  int64_t all = 0;
+  if (__builtin_mul_overflow(rows, int64_t{ranks}, &all)) {
+    RaiseArgument("%s: argument x has %lld rows, whose number for all %d ranks has more than 63 bits; pass fewer", call,
+                  static_cast<long long>(rows), ranks);
+  }
+  return all;
+}
+
 void CheckCounts(const char* call, const Operands& in, const Operands& out) {
   if (in.count() == out.count() && in.listed() == out.listed()) return;
   const auto describe = [](const Operands& operands) {

@@ -28,6 +28,9 @@ std::vector<int64_t> ReadNumbers(const char* call, const char* argument, nb::han
 // or a sequence of such sequences.
 std::vector<int64_t> ReadExtents(const char* call, const char* argument, nb::handle extents, int ranks, int count);
 
+// The rows of a result that has those of `ranks` ranks.
+int64_t TimesRanks(const char* call, int64_t rows, int ranks);
+
 // Changes the sizes of operand `index`, which are those of the input, to those of its result.
 using Reshape = std::function<void(int index, const axcclView_t& view, int64_t* sizes)>;
 

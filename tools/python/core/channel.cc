@@ -73,7 +73,8 @@ nb::object Channel::AllGather(nb::handle x, int axis, nb::handle out) {
   Operands in, results;
   in.Read({kCall, "x"}, x, false);
   const auto gathered = [&](int, const axcclView_t& view, int64_t* sizes) {
-    sizes[ReadAxis(kCall, "axis", view, axis)] *= size_;
+    int64_t& rows = sizes[ReadAxis(kCall, "axis", view, axis)];
+    rows = TimesRanks(kCall, rows, size_);
   };
   ReadOrMakeOut(kCall, in, out, gathered, &results);
   Run(kCall, [&](cudaStream_t stream) {
@@ -105,7 +106,8 @@ nb::object Channel::AllToAll(nb::handle x, int split_axis, int concat_axis, nb::
   const auto exchanged = [&](int, const axcclView_t& view, int64_t* sizes) {
     Divide(kCall, "split_axis", &sizes[ReadAxis(kCall, "split_axis", view, split_axis)], split_axis,
            std::max(size_, 1));
-    sizes[ReadAxis(kCall, "concat_axis", view, concat_axis)] *= size_;
+    int64_t& rows = sizes[ReadAxis(kCall, "concat_axis", view, concat_axis)];
+    rows = TimesRanks(kCall, rows, size_);
   };
   ReadOrMakeOut(kCall, in, out, exchanged, &results);
   Run(kCall, [&](cudaStream_t stream) {
@@ -151,7 +153,8 @@ nb::object Channel::Gather(nb::handle x, int root, int axis, nb::handle out) {
   in.Read({kCall, "x"}, x, false);
   const bool receives = rank_in_group_ == root;
   const auto gathered = [&](int, const axcclView_t& view, int64_t* sizes) {
-    sizes[ReadAxis(kCall, "axis", view, axis)] *= size_;
+    int64_t& rows = sizes[ReadAxis(kCall, "axis", view, axis)];
+    rows = TimesRanks(kCall, rows, size_);
   };
   if (receives) ReadOrMakeOut(kCall, in, out, gathered, &results);
   Run(kCall, [&](cudaStream_t stream) {

@@ -28,10 +28,10 @@ std::vector<axcclAxisRef_t> ReadAlong(nb::handle along, std::vector<std::string>
     axcclAxisRef_t axis{nullptr, 1, 0};
     if (PyUnicode_Check(item.ptr())) {
       names->push_back(nb::cast<std::string>(item));
-    } else if (PyTuple_Check(item.ptr()) && PyTuple_Size(item.ptr()) == 3) {
-      names->push_back(nb::cast<std::string>(item[0]));
-      axis.pre_size = nb::cast<int64_t>(item[1]);
-      axis.size = nb::cast<int64_t>(item[2]);
+    } else if (std::string name; PyTuple_Check(item.ptr()) && PyTuple_Size(item.ptr()) == 3 &&
+                                 nb::try_cast(item[0], name) && nb::try_cast(item[1], axis.pre_size) &&
+                                 nb::try_cast(item[2], axis.size)) {
+      names->push_back(name);
     } else {
       RaiseType("mesh_channel: argument along has %s; pass names of axes, or (name, pre_size, size) for a part of one",
                 nb::cast<std::string>(nb::repr(item)).c_str());
@@ -79,6 +79,8 @@ double Communicator::timeout() const {
 }
 
 nb::object Communicator::Split(std::optional<int> color, int key) {
+  if (color && *color < 0)
+    RaiseArgument("split: argument color is %d; pass 0 or more, or None for a rank that takes no part", *color);
   std::shared_ptr<Rank> part = owner()->Split(color.value_or(NCCL_SPLIT_NOCOLOR), key);
   if (part == nullptr) return nb::none();
   return nb::cast(new Communicator(std::move(part)), nb::rv_policy::take_ownership);
@@ -125,8 +127,12 @@ std::unique_ptr<Channel> Communicator::MakeMeshChannel(nb::dict mesh, nb::handle
   std::vector<std::string> names, along_names;
   std::vector<axcclMeshAxis_t> axes;
   for (const auto& [name, size] : mesh) {
-    names.push_back(nb::cast<std::string>(name));
-    axes.push_back({nullptr, nb::cast<int64_t>(size)});
+    names.emplace_back();
+    axes.push_back({nullptr, 0});
+    if (!nb::try_cast(name, names.back()) || !nb::try_cast(size, axes.back().size)) {
+      RaiseType("mesh_channel: argument mesh has %s: %s; pass names and sizes of axes, such as {\"x\": 2}",
+                nb::cast<std::string>(nb::repr(name)).c_str(), nb::cast<std::string>(nb::repr(size)).c_str());
+    }
   }
   for (size_t i = 0; i < axes.size(); ++i) axes[i].name = names[i].c_str();
   const std::vector<axcclAxisRef_t> refs = ReadAlong(along, &along_names);

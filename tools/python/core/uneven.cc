@@ -1,6 +1,4 @@
 // The methods of Channel for parts of different sizes.
-#include <numeric>
-
 #include "tools/python/core/arguments.h"
 #include "tools/python/core/channel.h"
 
@@ -8,9 +6,13 @@ namespace axccl::python {
 namespace {
 
 // The rows that operand `index` has in all.
-int64_t Total(const std::vector<int64_t>& extents, int index, int ranks) {
-  const auto first = extents.begin() + static_cast<ptrdiff_t>(index) * ranks;
-  return std::accumulate(first, first + ranks, int64_t{0});
+int64_t Total(const char* call, const char* argument, const std::vector<int64_t>& extents, int index, int ranks) {
+  int64_t total = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (__builtin_add_overflow(total, extents[static_cast<size_t>(index * ranks + rank)], &total))
+      RaiseArgument("%s: argument %s has rows whose sum has more than 63 bits; pass fewer", call, argument);
+  }
+  return total;
 }
 
 int64_t Own(const std::vector<int64_t>& extents, int index, int ranks, int rank) {
@@ -25,7 +27,7 @@ nb::object Channel::AllGatherV(nb::handle x, nb::handle extents_argument, int ax
   in.Read({kCall, "x"}, x, false);
   const std::vector<int64_t> extents = ReadExtents(kCall, "extents", extents_argument, size_, in.count());
   const auto gathered = [&](int i, const axcclView_t& view, int64_t* sizes) {
-    sizes[ReadAxis(kCall, "axis", view, axis)] = Total(extents, i, size_);
+    sizes[ReadAxis(kCall, "axis", view, axis)] = Total(kCall, "extents", extents, i, size_);
   };
   ReadOrMakeOut(kCall, in, out, gathered, &results);
   Run(kCall, [&](cudaStream_t stream) {
@@ -59,7 +61,7 @@ nb::object Channel::GatherV(nb::handle x, nb::handle extents_argument, int root,
   const bool receives = rank_in_group_ == root;
   const std::vector<int64_t> extents = ReadExtents(kCall, "extents", extents_argument, size_, in.count());
   const auto gathered = [&](int i, const axcclView_t& view, int64_t* sizes) {
-    sizes[ReadAxis(kCall, "axis", view, axis)] = Total(extents, i, size_);
+    sizes[ReadAxis(kCall, "axis", view, axis)] = Total(kCall, "extents", extents, i, size_);
   };
   if (receives) ReadOrMakeOut(kCall, in, out, gathered, &results);
   Run(kCall, [&](cudaStream_t stream) {
@@ -99,7 +101,7 @@ nb::object Channel::AllToAllV(nb::handle x, nb::handle send_argument, nb::handle
   const std::vector<int64_t> sent = ReadExtents(kCall, "send_extents", send_argument, size_, in.count());
   const std::vector<int64_t> received = ReadExtents(kCall, "receive_extents", receive_argument, size_, in.count());
   const auto exchanged = [&](int i, const axcclView_t& view, int64_t* sizes) {
-    sizes[ReadAxis(kCall, "axis", view, axis)] = Total(received, i, size_);
+    sizes[ReadAxis(kCall, "axis", view, axis)] = Total(kCall, "receive_extents", received, i, size_);
   };
   ReadOrMakeOut(kCall, in, out, exchanged, &results);
   Run(kCall, [&](cudaStream_t stream) {
