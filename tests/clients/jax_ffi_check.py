@@ -375,6 +375,7 @@ def test_errors(ranks):
     """What a program gets that is wrong, before anything runs."""
     import jax
     import jax.numpy as jnp
+    import numpy as np
     import axccl
     import axccl.jax as ax
 
@@ -410,7 +411,14 @@ def test_errors(ranks):
     wrong(["recv_sizes", "float"],
           lambda x: ax.ragged_all_to_all(x, x, number, number, number, x[0], "i"), kind=TypeError)
     raises(axccl.Error, ["init", "already", "shutdown"], ax.init)
+    if n >= 4 and n % 2 == 0:
+        mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, n // 2), ("a", "b"))
+        part = jax.shard_map(lambda x: ax.all_reduce(x, "a"), mesh=mesh, in_specs=jax.P("a"), out_specs=jax.P(),
+                             axis_names={"a"})
+        raises(axccl.Error, ["not manual, 'b'", "axis_names", "'a', 'b'"], jax.jit(part).lower, jnp.ones(2))
     if ranks.processes == 1 and n > 1:
+        raises(axccl.Error, ["axis_name is None", f"{n - 1} of the devices", "mesh"], jax.jit(ax.all_reduce),
+               jnp.ones(n))
         spread = jax.sharding.NamedSharding(ranks.mesh, jax.sharding.PartitionSpec("i"))
         raises(axccl.Error, ["outside of jax.shard_map", "several devices"],
                jax.jit(ax.all_reduce, in_shardings=spread), jnp.ones(n))

@@ -34,6 +34,11 @@ class _Place:
         mesh = jax.sharding.get_abstract_mesh()
         manual = tuple(mesh.manual_axes)
         self.invariant = bool(check_vma.value)
+        whole = [name for name in mesh.axis_names if name not in manual and mesh.shape[name] > 1]
+        if manual and whole:  # XLA cannot divide the call among their devices, and would end the process
+            raise Error(f"{call}: called in a jax.shard_map with axes of its mesh that are not manual, "
+                        f"{', '.join(map(repr, whole))}; leave out its argument axis_names, or name all of "
+                        f"{', '.join(map(repr, mesh.axis_names))} there", Code.INVALID_USAGE)
         if axis_name is None:
             self.axes: tuple[str, ...] | None = None
             self.vma, self.size = manual, world.size

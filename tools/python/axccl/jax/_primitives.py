@@ -27,17 +27,24 @@ _LINEAR = ("sum", "avg")
 # ---- from primitives to custom calls ----
 
 
+def _devices(context: Any) -> Any:
+    """The devices of the program's mesh; None if it has no mesh, or one whose devices are not known yet."""
+    try:
+        return context.mesh.devices
+    except (AttributeError, ValueError):  # ValueError: an abstract mesh
+        return None
+
+
 def _groups(call: str, context: Any, axes: tuple[str, ...] | None) -> tuple[list[int], int]:
     """The ranks of all groups along `axes`, one group after the other, and the size of a group; none for all ranks."""
     if axes is None:
         return [], 0
-    mesh = getattr(context, "mesh", None)
-    devices = getattr(mesh, "devices", None)
+    devices = _devices(context)
     if devices is None:
         raise Error(f"{call}: the mesh has no devices; make it by jax.make_mesh, or set one by jax.set_mesh",
                     Code.INVALID_USAGE)
     world = _world.current(call)
-    names = list(mesh.axis_names)
+    names = list(context.mesh.axis_names)
     along = [names.index(name) for name in axes]
     others = [i for i in range(len(names)) if i not in along]
     size = int(np.prod([devices.shape[i] for i in along]))
@@ -52,6 +59,20 @@ def _groups(call: str, context: Any, axes: tuple[str, ...] | None) -> tuple[list
     return ranks, size
 
 
+def _check_all_take_part(call: str, context: Any) -> None:
+    """A call of all ranks needs all devices of this process, or it would wait for the others without an end."""
+    devices = _devices(context)
+    if devices is None:
+        devices = getattr(context, "device_assignment", None)
+    if devices is None:
+        return
+    missing = _world.current(call).local_devices() - set(np.asarray(devices, object).reshape(-1))
+    if missing:
+        raise Error(f"{call}: argument axis_name is None, for all ranks, but {len(missing)} of the devices of this "
+                    "process have no part in the program; call it inside jax.shard_map with a mesh of all jax.devices('cpu'), "
+                    "or pass axis_name", Code.INVALID_USAGE)
+
+
 def _array(numbers: Any) -> np.ndarray[Any, Any]:
     return np.array(numbers, np.int64).reshape(-1)
 
@@ -62,6 +83,8 @@ def _lower(call: str, attributes: Callable[..., dict[str, Any]], aliases: dict[i
     if params["axes"] is None and getattr(context, "num_devices", 1) > 1:
         raise Error(f"{call}: called outside of jax.shard_map in a program of several devices; call it inside",
                     Code.INVALID_USAGE)
+    if params["axes"] is None:
+        _check_all_take_part(call, context)
     ranks, group_size = _groups(call, context, params["axes"])
     given = {"op": 0, "axes": [(-1, -1)] * len(ctx.avals_out), "pairs": [], **attributes(len(ctx.avals_out), **params)}
     # The token comes last. It is what keeps calls in the order of the program.

@@ -34,6 +34,10 @@ class World:
         self.size = size
         self._ranks = ranks
 
+    def local_devices(self) -> set[Any]:
+        """This process's devices that have a rank."""
+        return {device for device in self._ranks if device.process_index == jax.process_index()}
+
     def rank(self, device: Any) -> int | None:
         """The rank of a device; None if it has none."""
         return self._ranks.get(device)
