@@ -1,11 +1,15 @@
 """Tensors of other packages as operands. Those of packages that are not installed are skipped."""
 
+import socket
+import subprocess
+import sys
 import unittest
 
 import numpy as np
 
 import axccl
 import harness  # noqa: F401 (the deadline)
+from failures_test import interrupt
 
 try:
     import jax.numpy as jnp
@@ -27,6 +31,32 @@ class Jax(unittest.TestCase):
                 self.assertEqual(found.dtype, dtype)
             return comm.broadcast(jnp.full(2, comm.rank) if comm.rank == 1 else np.zeros(2, np.int32), root=1).tolist()
         self.assertEqual(axccl.local(2).run(rank), [[1, 1], [1, 1]])
+
+    def test_interrupted_init(self):
+        import axccl.jax  # noqa: F401  compiled here, not within the child's deadline
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            place = f"127.0.0.1:{free.getsockname()[1]}"
+        printed, status = interrupt(f"""
+            import os
+            os.environ.update(JAX_PLATFORMS="cpu", RANK="0", WORLD_SIZE="2", NCCL_COMM_ID={place!r})
+            import axccl.jax
+            try:
+                reached()
+                axccl.jax.init()
+            except KeyboardInterrupt:
+                print("interrupted")
+            os.environ.update(WORLD_SIZE="1")
+            try:
+                axccl.jax.init(timeout=-1)
+            except axccl.ArgumentError as error:
+                print(error)
+            axccl.jax.init()
+            print(axccl.jax.size(), "rank")
+            """)
+        self.assertEqual(status, 0, printed)
+        for words in ("interrupted", "init: argument timeout is -1", "1 rank"):
+            self.assertIn(words, printed)
 
     def test_arrays_never_change(self):
         def rank(comm):

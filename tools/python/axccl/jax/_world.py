@@ -6,12 +6,13 @@ import atexit
 import ctypes
 import itertools
 import os
+import threading
 from typing import Any
 
 import jax
 
 from axccl import _core, _environment
-from axccl._errors import Code, Error
+from axccl._errors import ArgumentError, Code, Error
 from axccl.jax import _build, _internals
 
 _SECONDS_TO_MEET = 600
@@ -21,6 +22,7 @@ library = _build.load()
 library.axccl_jax_join.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int),
                                    ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_double, ctypes.c_char_p,
                                    ctypes.c_size_t]
+library.axccl_jax_abandon.argtypes = []
 jax.ffi.register_ffi_target("axccl_jax_run", jax.ffi.pycapsule(library.axccl_jax_run), platform="cpu")
 
 _lives = itertools.count()  # communicators that this process has joined, the same in all processes
@@ -72,6 +74,29 @@ def _meeting_of_launcher() -> tuple[int, int, bytes]:
     return rank, size, _environment.launched_id("axccl.jax.init")
 
 
+def _join(*arguments: Any) -> str:
+    """Joins, and returns the text of the error; "" if there is none. What interrupts this thread ends the waiting."""
+    text = ctypes.create_string_buffer(_TEXT)
+    failed = []
+    ended = threading.Event()
+
+    def join() -> None:
+        try:
+            failed.append(library.axccl_jax_join(*arguments, text, _TEXT) != 0)
+        finally:
+            ended.set()
+
+    threading.Thread(target=join, name="axccl.jax.init", daemon=True).start()
+    try:
+        ended.wait()
+    except BaseException:
+        while not ended.wait(0.1):
+            library.axccl_jax_abandon()
+        library.axccl_jax_leave()
+        raise
+    return text.value.decode(errors="replace") if failed[0] else ""
+
+
 def init(*, timeout: float | None = None) -> None:
     """Makes the communicator: every CPU device of every process becomes a rank. All processes call it.
 
@@ -86,6 +111,10 @@ def init(*, timeout: float | None = None) -> None:
     >>> axccl.jax.shutdown()
     """
     global _current  # pylint: disable=global-statement
+    seconds = -1.0 if timeout is None else float(timeout)
+    if timeout is not None and not seconds >= 0:  # before the ranks meet: an error after that is one of all of them
+        raise ArgumentError(f"init: argument timeout is {timeout}; pass seconds, or 0 to wait forever",
+                            Code.INVALID_ARGUMENT)
     if _current is not None:
         raise Error("init: the communicator is there already; call axccl.jax.shutdown() before", Code.INVALID_USAGE)
     local = jax.local_devices(backend="cpu")
@@ -99,10 +128,9 @@ def init(*, timeout: float | None = None) -> None:
         size = processes * len(local)
     ids = (ctypes.c_int * len(local))(*(device.id for device in local))
     mine = (ctypes.c_int * len(local))(*(ranks[device] for device in local))
-    text = ctypes.create_string_buffer(_TEXT)
-    seconds = -1.0 if timeout is None else float(timeout)
-    if library.axccl_jax_join(meeting, size, ids, mine, len(local), seconds, text, _TEXT) != 0:
-        raise Error(f"init: {text.value.decode(errors='replace')}", Code.SYSTEM_ERROR)
+    error = _join(meeting, size, ids, mine, len(local), seconds)
+    if error:
+        raise Error(f"init: {error}", Code.SYSTEM_ERROR)
     _internals.clear_tokens()  # of calls that were made without a communicator
     _current = World(size, ranks)
 

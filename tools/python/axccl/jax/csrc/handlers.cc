@@ -260,6 +260,9 @@ AXCCL_JAX_API int axccl_jax_join(const char* id, int size, const int* ids, const
   return 1;
 }
 
+// Ends axccl_jax_join, which another thread has called, with an error. Has to be called until it returns.
+AXCCL_JAX_API void axccl_jax_abandon(void) { axccl::jax::World::AbandonJoin(); }
+
 AXCCL_JAX_API void axccl_jax_leave(void) { axccl::jax::World::Leave(); }
 
 }  // extern "C"

@@ -13,6 +13,7 @@ constexpr int kLastDevice = 767;
 
 std::mutex g_mutex;
 std::shared_ptr<World> g_current;
+std::shared_ptr<World> g_joining;  // of the thread that is in World::Join
 
 // Runs `work` on a thread that has `device` as its current one, because the caller's must stay as it is.
 template <class Work>
@@ -48,6 +49,12 @@ std::string Rank::Join(const ncclUniqueId& id, int size, int rank, int device, d
     return result;
   });
   return error;
+}
+
+void Rank::AbandonJoin() {
+  // The library stores the handle before it waits.
+  const ncclComm_t comm = __atomic_load_n(&comm_, __ATOMIC_ACQUIRE);
+  if (comm != nullptr) (void)ncclCommAbort(comm);
 }
 
 Rank::~Rank() {
@@ -107,24 +114,36 @@ std::string World::Join(const ncclUniqueId& id, int size, const std::vector<int>
   auto world = std::make_shared<World>();
   world->size_ = size;
   std::vector<std::string> errors(ranks.size());
+  for (const int id_of_device : ids) world->ranks_[id_of_device] = std::make_unique<Rank>();
+  {
+    const std::lock_guard lock(g_mutex);
+    g_joining = world;
+  }
   std::vector<std::thread> threads;  // because each rank waits for all
   for (size_t i = 0; i < ranks.size(); ++i) {
-    Rank* const rank = (world->ranks_[ids[i]] = std::make_unique<Rank>()).get();
     try {
-      threads.emplace_back(
-          [&, i, rank] { errors[i] = rank->Join(id, size, ranks[i], kLastDevice - static_cast<int>(i), timeout); });
+      threads.emplace_back([&, i, rank = world->rank(ids[i])] {
+        errors[i] = rank->Join(id, size, ranks[i], kLastDevice - static_cast<int>(i), timeout);
+      });
     } catch (const std::system_error& failed) {
       errors[i] =
           std::string("no thread can be started: ") + failed.what() + "; raise the limit on threads (ulimit -u)";
     }
   }
   for (std::thread& thread : threads) thread.join();
+  const std::lock_guard lock(g_mutex);
+  g_joining = nullptr;
   for (const std::string& error : errors) {
     if (!error.empty()) return error;
   }
-  const std::lock_guard lock(g_mutex);
   g_current = std::move(world);
   return {};
+}
+
+void World::AbandonJoin() {
+  const std::lock_guard lock(g_mutex);
+  if (g_joining == nullptr) return;
+  for (const auto& [device, rank] : g_joining->ranks_) rank->AbandonJoin();
 }
 
 std::shared_ptr<World> World::Current() {

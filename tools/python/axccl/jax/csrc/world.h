@@ -22,6 +22,9 @@ class Rank {
   std::string Join(const ncclUniqueId& id, int size, int rank, int device, double timeout);
   ~Rank();
 
+  // Ends Join, of another thread, with an error. No effect before it waits.
+  void AbandonJoin();
+
   ncclComm_t comm() const { return comm_; }
   // The channel of `ranks`, which are groups of `group_size` ranks one after the other; none: all ranks. Made at first
   // use, and kept.
@@ -44,6 +47,8 @@ class World {
   // Makes ranks[i] of `size` the rank of the device ids[i], and the result the current world.
   static std::string Join(const ncclUniqueId& id, int size, const std::vector<int>& ids, const std::vector<int>& ranks,
                           double timeout);
+  // Ends Join, of another thread, with an error, unless it has just begun: call it until Join returns.
+  static void AbandonJoin();
   // The current world, or null.
   static std::shared_ptr<World> Current();
   // Ends the current world when its calls have ended.
