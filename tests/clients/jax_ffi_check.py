@@ -433,9 +433,11 @@ def test_failures(ranks):
 
     n = ranks.count
     rows = fill(n, (4, 2))
-    far = np.full((n, n), 7, np.int32)
-    raises(jax.errors.JaxRuntimeError, ["axccl.jax.ragged_all_to_all", "rank"], ranks.run,
-           lambda x, k: ax.ragged_all_to_all(x, x, k, k, k, k, "i"), (rows, far))
+    for far in (np.full((n, n), 7, np.int32), np.full((n, n), 1 << 32, np.int64)):
+        raises(jax.errors.JaxRuntimeError, ["axccl.jax.ragged_all_to_all", "rank", str(far[0, 0])], ranks.run,
+               lambda x, k: ax.ragged_all_to_all(x, x, k, k, k, k, "i"), (rows, far))
+        ax.shutdown()
+        ax.init()
     def call(x):
         return ax.all_reduce(x, "i")
     ax.shutdown()

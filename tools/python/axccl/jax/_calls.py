@@ -250,7 +250,9 @@ def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes:
         if vector.shape != (place.size,):
             raise _wrong(f"{call}: argument {name} has the shape {vector.shape}; pass ({place.size},), one for each "
                          "rank")
-        vectors.append(place.varying(vector.astype(jnp.int32)))
-    operands = (place.varying(data), place.varying(result), *vectors)
+        vectors.append(vector)
+    numbers = jnp.result_type(*vectors)
+    operands = (place.varying(data), place.varying(result),
+                *(place.varying(vector.astype(numbers)) for vector in vectors))
     (out,) = _primitives.ragged_all_to_all_p.bind(*operands, **place.params())
     return out
