@@ -13,7 +13,7 @@ def test_mpi(ranks):
 
     n = ranks.count
     for dtype in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
-                  "complex64", "complex128"):
+                  "bfloat16", "complex64", "complex128"):
         for size in (3, 50000):
             rows = fill(n, (n, size), dtype)
 
@@ -31,6 +31,10 @@ def test_mpi(ranks):
                 for y in ranks.run(lambda x: (lax.pmax(x, "i"), lax.pmin(x, "i")), rows).values():
                     same(y[0], rows.max(0), f"pmax of {dtype}")
                     same(y[1], rows.min(0), f"pmin of {dtype}")
+    bits = fill(n, (5,)) > 1
+    for y in ranks.run(lambda x: (lax.psum(x, "i"), lax.pmax(x, "i")), bits).values():
+        same(y[0], bits.sum(0).astype(np.int32), "psum of booleans")
+        same(y[1], bits.any(0), "pmax of booleans")
     if n == 4:
         mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
         for axis, groups in (("a", [[0, 2], [1, 3]]), ("b", [[0, 1], [2, 3]])):
