@@ -32,6 +32,12 @@ class Jax(unittest.TestCase):
             return comm.broadcast(jnp.full(2, comm.rank) if comm.rank == 1 else np.zeros(2, np.int32), root=1).tolist()
         self.assertEqual(axccl.local(2).run(rank), [[1, 1], [1, 1]])
 
+    def test_its_library_is_no_others(self):
+        """Symbols of NCCL's names, in reach of all libraries, would take the place of PyTorch's own."""
+        script = "import ctypes, axccl.jax; print(hasattr(ctypes.CDLL(None), 'ncclGetVersion'))"
+        done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+        self.assertEqual(done.stdout, "False\n")
+
     def test_interrupted_init(self):
         import axccl.jax  # noqa: F401  compiled here, not within the child's deadline
         with socket.socket() as free:

@@ -28,8 +28,8 @@ def load() -> ctypes.CDLL:
         with _build.locked(path):
             if not path.exists():
                 _compile(path, library)
-    # The library that axccl has loaded, by its path, because that of the time of compiling may be gone.
-    ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+    # The loader takes the library that axccl has loaded, by its name. Its symbols must not be there for others, such as
+    # those of PyTorch, which has an NCCL of its own.
     return ctypes.CDLL(str(path))
 
 
