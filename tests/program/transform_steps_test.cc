@@ -147,8 +147,8 @@ TEST(TransformSteps, SumsOverTheBatchNeedOneMicrobatch) {
   }
 }
 
-// What a later stage takes in its backward pass is not made on an earlier one. Here %20 takes %3, which the forward pass
-// has on the first stage alone, and %22, beside the weights of a later stage, takes %20.
+// What a later stage takes in its backward pass is not made on an earlier one. Here %20 takes %3, which the forward
+// pass has on the first stage alone, and %22, beside the weights of a later stage, takes %20.
 TEST(TransformSteps, BackwardPassesGoFromTheLastStageToTheFirst) {
   const std::string of_rows =
       " lhs_batching_dims=[] rhs_batching_dims=[] lhs_contracting_dims=[0] rhs_contracting_dims=[0]\n";
