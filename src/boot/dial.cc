@@ -240,13 +240,14 @@ Dial::Attempt Dial::Greet() {
   FillNonce(&mine_);
   // What has the port may be another program, which keeps the connection and leaves the port to the server.
   const auto limit = std::min(patience_.deadline, Clock::now() + greeting_);
-  greeting_ *= 2;
   bool retry = false;
   Status status = SendAll(&mine_, sizeof mine_, patience_.deadline);
   if (!status.ok()) return {status, status.code() == Code::kRemoteError};
   status = ReceiveAll(&hub_, sizeof hub_, limit, &retry);
-  if (!status.ok()) return {status, retry};  // cut in favour of younger connections, or the server restarts
-  return CheckGreeting(hub_, limit);
+  // Retried if it was cut in favour of younger connections, or the server restarts, or does not answer.
+  Attempt attempt = status.ok() ? CheckGreeting(hub_, limit) : Attempt{status, retry};
+  if (!attempt.status.ok() && Clock::now() >= limit) greeting_ = std::min(2 * greeting_, kLongestGreeting);
+  return attempt;
 }
 
 Dial::Attempt Dial::CheckGreeting(const Hello& hub, Clock::time_point limit) {

@@ -21,8 +21,9 @@ namespace axccl::boot {
 // text.
 inline constexpr std::chrono::milliseconds kGrace{500};
 
-// For the other side of a connection to answer the first hello; doubled with each attempt.
-inline constexpr std::chrono::seconds kGreeting{5};
+// For the other side of a connection to answer the first hello; doubled with each attempt that it does not answer,
+// because it may be stopped or slow.
+inline constexpr std::chrono::milliseconds kGreeting{5'000}, kLongestGreeting{600'000};
 
 struct Patience {
   Clock::time_point deadline;
