@@ -133,7 +133,9 @@ AXCCL_API ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, 
     if (residence == ncclScalarHostImmediate) {
       std::memcpy(&own.bytes, scalar, ElementSize(own.type));
     } else {
-      AXCCL_RETURN_IF_ERROR(Prefixed(call, comm->core()->device().CheckReadable(scalar, "argument scalar")));
+      // While the communicator is being made, there is no device to ask.
+      if (comm->ready())
+        AXCCL_RETURN_IF_ERROR(Prefixed(call, comm->core()->device().CheckReadable(scalar, "argument scalar")));
       own.pointer = scalar;
     }
     return Add(comm.get(), call, std::move(own), op);

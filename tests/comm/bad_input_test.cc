@@ -371,6 +371,22 @@ TEST(UsedId, IsAnErrorOfTheCallThatUsesItAgain) {
   });
 }
 
+// There is nothing yet that could look at the scalar.
+TEST(NonBlocking, OperatorsAreMadeMeanwhile) {
+  RunRanks(Processes(1), [](RankContext&) {
+    ncclUniqueId id;
+    ASSERT_OK(ncclGetUniqueId(&id));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t comm = nullptr;
+    ASSERT_EQ(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInProgress);
+    float factor = 2;
+    ncclRedOp_t op = ncclSum;
+    EXPECT_OK(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarDevice, comm));
+    EXPECT_OK(ncclCommAbort(comm));
+  });
+}
+
 // ---- fork ----
 
 // Runs `body` in a forked child of this rank and returns its exit status.
