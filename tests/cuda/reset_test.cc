@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda/words.h"
@@ -88,6 +89,16 @@ class Together {
   void Destroy() {
     for (ncclComm_t comm : comms_) EXPECT_OK(ncclCommDestroy(comm));
   }
+  // After a failure.
+  void End(bool abort) {
+    for (ncclComm_t comm : comms_) {
+      if (abort) {
+        EXPECT_OK(ncclCommAbort(comm));
+      } else {
+        (void)ncclCommDestroy(comm);
+      }
+    }
+  }
 
  private:
   std::vector<ncclComm_t> comms_;
@@ -108,21 +119,17 @@ TEST(Reset, CommunicatorsAreMadeAnew) {
 
 TEST(Reset, EndsTheCommunicatorsThere) {
   const auto body = [](RankContext& context) {
-    for (const bool abort : {true, false}) {
-      ASSERT_TRUE(context.Step("then %s", abort ? "abort" : "destroy"));
-      Together ranks(1);
+    for (const auto& [count, abort] : {std::pair(1, true), std::pair(1, false), std::pair(2, true)}) {
+      ASSERT_TRUE(context.Step("%d ranks, then %s", count, abort ? "abort" : "destroy"));
+      Together ranks(count);
       ASSERT_OK(ranks.Sum());
       ASSERT_NO_FATAL_FAILURE(Reset(0));
       EXPECT_EQ(AwaitError(ranks.first(), 5000), ncclUnhandledCudaError);
       EXPECT_EQ(ranks.Sum(), ncclUnhandledCudaError);
       ExpectLastErrorHas({"CUDA device 0", "was reset (cudaDeviceReset)", "abort"});
-      Together others(1);
+      Together others(count);
       ASSERT_OK(others.Sum());
-      if (abort) {
-        EXPECT_OK(ncclCommAbort(ranks.first()));
-      } else {
-        (void)ncclCommDestroy(ranks.first());
-      }
+      ranks.End(abort);
       ASSERT_OK(others.Sum());
       others.Destroy();
     }

@@ -10,9 +10,14 @@ using device::cuda::Check;
 using device::cuda::Driver;
 using device::cuda::Scope;
 
+// A registration is of one device's context, and ends when the application resets that.
+struct Registration {
+  const device::cuda::Device* device;
+  int users = 0;
+};
 struct Pinned {
   std::mutex mutex;
-  std::map<std::byte*, int> users;
+  std::map<std::byte*, Registration> registrations;
 };
 
 Pinned& PinnedOfProcess() {
@@ -26,27 +31,31 @@ Result<CUdeviceptr> Pin(const device::cuda::Device& device, std::byte* memory, s
   const Driver& driver = Driver::Loaded();
   const Scope scope(device);
   std::lock_guard lock(PinnedOfProcess().mutex);
-  std::map<std::byte*, int>& users = PinnedOfProcess().users;
-  if (!users.contains(memory))
+  auto& registrations = PinnedOfProcess().registrations;
+  const auto found = registrations.find(memory);
+  const bool is_there = found != registrations.end() && !found->second.device->was_reset();
+  if (!is_there)
     AXCCL_RETURN_IF_CUDA_ERROR(
         driver.cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
   CUdeviceptr address = 0;
   const Status status = Check(driver.cuMemHostGetDevicePointer(&address, memory, 0), "cuMemHostGetDevicePointer");
   if (!status.ok()) {
-    if (!users.contains(memory)) driver.cuMemHostUnregister(memory);
+    if (!is_there) driver.cuMemHostUnregister(memory);
     return status;
   }
-  ++users[memory];
+  Registration& registration = registrations[memory];
+  if (!is_there) registration.device = &device;
+  ++registration.users;
   return address;
 }
 
 void Unpin(const device::cuda::Device& device, std::byte* memory) {
   const Scope scope(device);
   std::lock_guard lock(PinnedOfProcess().mutex);
-  const auto found = PinnedOfProcess().users.find(memory);
-  if (--found->second != 0) return;
+  const auto found = PinnedOfProcess().registrations.find(memory);
+  if (--found->second.users != 0) return;
   Driver::Loaded().cuMemHostUnregister(memory);
-  PinnedOfProcess().users.erase(found);
+  PinnedOfProcess().registrations.erase(found);
 }
 
 }  // namespace axccl::cuda_ipc

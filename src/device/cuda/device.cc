@@ -78,8 +78,8 @@ Status Device::CheckCurrent() const {
   AXCCL_RETURN_IF_ERROR(Check(Driver::Loaded().cuCtxGetCurrent(&current), "cuCtxGetCurrent"));
   if (current == nullptr || current == context_) return Status();
   return MakeStatus(Code::kInvalidUsage,
-                    "the thread's context is one that the application has made on CUDA device %d (cuCtxCreate), and "
-                    "ranks use the device's primary context; make that current (cudaSetDevice, "
+                    "the thread's context is one that the application has made on CUDA device %d (cuCtxCreate, or of a "
+                    "green context), and ranks use the device's primary context; make that current (cudaSetDevice, "
                     "cuDevicePrimaryCtxRetain), and use its streams and memory",
                     ordinal_);
 }

@@ -39,8 +39,13 @@ bool IsStillThere(const Known& known, CUdeviceptr address) {
   unsigned long long id = 0;
   CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID};
   void* values[] = {&id};
-  return Driver::Loaded().cuPointerGetAttributes(1, attributes, values, address) == CUDA_SUCCESS && id != 0 &&
-         id == known.id;
+  const auto ask = [&] { return Driver::Loaded().cuPointerGetAttributes(1, attributes, values, address); };
+  CUresult asked = ask();
+  if (asked == CUDA_ERROR_INVALID_CONTEXT) {  // the calling thread has none
+    const Current current(*known.device);
+    asked = ask();
+  }
+  return asked == CUDA_SUCCESS && id != 0 && id == known.id;
 }
 
 // The driver needs a context to name an allocation, and the calling thread may have none.

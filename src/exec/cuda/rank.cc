@@ -41,7 +41,7 @@ CudaRank::~CudaRank() {
   const Scope scope(*device_);
   if (control_ != nullptr) device_->ReturnHost(control_);
   if (reserved_) device_->Unreserve();
-  if (shared_reserved_) SharedMemory::Unreserve();
+  if (shared_reserved_) SharedMemory::Unreserve(*device_);
 }
 
 // Whatever a driver may do only when all kernels have ended is done here, as far as it can be.

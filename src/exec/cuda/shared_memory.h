@@ -19,7 +19,7 @@ class SharedMemory {
   // Keeps as much as the pipelines of one more rank usually need, until Unreserve. False: it does not, and Take may ask
   // the driver.
   static bool Reserve(const device::cuda::Device& device);
-  static void Unreserve();
+  static void Unreserve(const device::cuda::Device& device);
   // The memory has any content. It must go back before the device's context does.
   static Result<std::unique_ptr<SharedMemory>> Take(const device::cuda::Device& device, size_t bytes);
   ~SharedMemory();
@@ -37,11 +37,11 @@ class SharedMemory {
   }
 
  private:
-  SharedMemory() = default;
+  explicit SharedMemory(const device::cuda::Device* device) : device_(device) {}
   Status TakeFromHeap(const device::cuda::Device& device, size_t bytes);
 
+  const device::cuda::Device* const device_;
   uint64_t offset_ = 0;
-  const device::cuda::Device* device_ = nullptr;  // whose memory it is, if it is not of the heap
   std::byte* memory_ = nullptr;
   CUdeviceptr on_device_ = 0;
 };
