@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -31,8 +32,10 @@ constexpr size_t kPart = size_t{4} << 20;
 class ProgramFile {
  public:
   explicit ProgramFile(int number) : number_(number), content_(4 * kPart, 'x') {
-    const int file = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    char name[] = "/tmp/axccl-test-XXXXXX";
+    const int file = mkstemp(name);
     EXPECT_GE(file, 0) << errno;
+    EXPECT_EQ(unlink(name), 0);
     EXPECT_EQ(write(file, content_.data(), content_.size()), static_cast<ssize_t>(content_.size()));
     EXPECT_EQ(dup2(file, number), number);
     if (file != number) close(file);

@@ -218,11 +218,11 @@ Status Heap::TakeBack(const void* p, size_t bytes) {
 
 // Called under mutex_.
 Status Heap::MapPrivately(uint64_t offset, uint64_t bytes) {
+  AXCCL_RETURN_IF_ERROR(file_.Check());
   taken_back_.emplace(offset, offset + bytes);
   any_taken_back_.store(true, std::memory_order_seq_cst);
   Mark(offset, bytes, false);
   std::byte* const at = base_ + offset;
-  AXCCL_RETURN_IF_ERROR(file_.Check());
   if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd(),
            static_cast<off_t>(offset)) == MAP_FAILED)
     return SystemError(errno, "taking %llu bytes of shared memory back", static_cast<unsigned long long>(bytes));
