@@ -41,8 +41,9 @@ Acceptor::~Acceptor() {
 }
 
 Status Acceptor::Start() {
+  AXCCL_RETURN_IF_ERROR(loop_->Watch(listener_.get(), EPOLLIN, [this](uint32_t) { OnListener(); }));
   next_ = std::exchange(first_, this);
-  return loop_->Watch(listener_.get(), EPOLLIN, [this](uint32_t) { OnListener(); });
+  return Status();
 }
 
 size_t Acceptor::guests() const {
