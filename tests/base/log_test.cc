@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -124,7 +125,7 @@ TEST(Log, AFileThatTheProgramHasClosedIsOpenedAgain) {
   Write(Level::kWarn, kInit, 0, "first");
   const int number = NumberOf(environment.folder() + "/log");
   ASSERT_GE(number, 0);
-  const int file = open(environment.folder().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const int file = memfd_create("program", MFD_CLOEXEC);
   ASSERT_EQ(dup2(file, number), number);  // a file of the program
   close(file);
   Write(Level::kWarn, kInit, 0, "second");

@@ -286,6 +286,9 @@ TEST(GainedPrivileges, TakeNoFileFromTheEnvironment) {
   const std::string program = environment.folder() + "/program";
   std::filesystem::copy_file("/proc/self/exe", program);
   ASSERT_EQ(chmod(environment.folder().c_str(), 0755), 0);
+  // Not of root: while it is there, others can run it, too.
+  constexpr uid_t kNobody = 65534, kNobodyElse = 65533;
+  ASSERT_EQ(chown(program.c_str(), kNobodyElse, static_cast<gid_t>(-1)), 0);
   ASSERT_EQ(chmod(program.c_str(), 04755), 0);
   const std::string conf = environment.WriteFile(".nccl.conf", "NCCL_PROTO=simple\n");
   const pid_t child = fork();
@@ -294,7 +297,6 @@ TEST(GainedPrivileges, TakeNoFileFromTheEnvironment) {
       setenv(name, "/tmp/not-for-this-program", 1);
     setenv("NCCL_CONF_FILE", conf.c_str(), 1);
     setenv("NCCL_ALGO", "ring", 1);
-    constexpr uid_t kNobody = 65534;
     if (setgid(kNobody) != 0 || setuid(kNobody) != 0) _exit(kSkipped);
     execl(program.c_str(), program.c_str(), "--gtest_filter=GainedPrivileges.DISABLED_Program",
           "--gtest_also_run_disabled_tests", "--gtest_brief=1", nullptr);
