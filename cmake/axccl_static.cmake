@@ -44,13 +44,13 @@ function(axccl_static_library target)
   add_custom_command(OUTPUT ${library} DEPENDS $<TARGET_OBJECTS:${target}> ${archives} VERBATIM COMMAND_EXPAND_LISTS
     COMMAND ${CMAKE_CXX_COMPILER} -r -nostdlib -Wl,--force-group-allocation -o ${joined} $<TARGET_OBJECTS:${target}>
       -Wl,--start-group ${files} -Wl,--end-group
-    COMMAND sh -c "\"$1\" --defined-only \"$2\" | sed -n 's/.* u //p' >\"$2.unique\"" sh ${CMAKE_NM} ${joined}
+    COMMAND sh -c "\"$1\" --defined-only \"$2\" >\"$2.names\" && sed -n 's/.* u //p' \"$2.names\" >\"$2.unique\"" sh ${CMAKE_NM} ${joined}
     COMMAND ${CMAKE_OBJCOPY} --weaken-symbols=${joined}.unique ${joined}
     COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=nccl* --keep-global-symbol=pnccl*
       --keep-global-symbol=axccl* ${joined}
     COMMAND ${CMAKE_COMMAND} -E rm -f ${library}
     COMMAND ${CMAKE_AR} rcs ${library} ${joined}
-    COMMAND ${CMAKE_COMMAND} -E rm -f ${joined} ${joined}.unique
+    COMMAND ${CMAKE_COMMAND} -E rm -f ${joined} ${joined}.names ${joined}.unique
     COMMENT "Joining libaxccl.a")
   add_custom_target(axccl_static ALL DEPENDS ${library})
   install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
