@@ -46,12 +46,14 @@ class Jax(unittest.TestCase):
         printed, status = interrupt(f"""
             import os
             os.environ.update(JAX_PLATFORMS="cpu", RANK="0", WORLD_SIZE="2", NCCL_COMM_ID={place!r})
-            import axccl.jax
+            import traceback
+            import axccl.jax, jax
+            jax.local_devices(backend="cpu")
             try:
                 reached()
                 axccl.jax.init()
             except KeyboardInterrupt:
-                print("interrupted")
+                print("interrupted" if "_join" in traceback.format_exc() else traceback.format_exc())
             os.environ.update(WORLD_SIZE="1")
             try:
                 axccl.jax.init(timeout=-1)

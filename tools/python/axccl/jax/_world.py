@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import itertools
 import os
@@ -86,12 +87,15 @@ def _join(*arguments: Any) -> str:
         finally:
             ended.set()
 
-    threading.Thread(target=join, name="axccl.jax.init", daemon=True).start()
+    thread = threading.Thread(target=join, name="axccl.jax.init", daemon=True)
     try:
+        thread.start()
         ended.wait()
     except BaseException:
-        while not ended.wait(0.1):
-            library.axccl_jax_abandon()
+        while thread.ident is not None and not ended.is_set():
+            with contextlib.suppress(KeyboardInterrupt):  # one more changes nothing
+                library.axccl_jax_abandon()
+                ended.wait(0.1)
         library.axccl_jax_leave()
         raise
     return text.value.decode(errors="replace") if failed[0] else ""

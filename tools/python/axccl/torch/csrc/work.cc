@@ -3,6 +3,7 @@
 #include <Python.h>
 #include <time.h>
 #include <torch/csrc/utils/pybind.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,8 +21,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsBetweenLooks = 0.1;
 
-// What the handler of a signal raises, if one has come.
+// What the handler of a signal raises, if one has come. Python runs handlers on its main thread only; the others of a
+// program that ends must not ask for Python's lock.
 std::optional<pybind11::error_already_set> RaisedBySignal() {
+  if (gettid() != getpid()) return std::nullopt;
   const pybind11::gil_scoped_acquire locked;
   if (PyErr_CheckSignals() == 0) return std::nullopt;
   return pybind11::error_already_set();
