@@ -34,9 +34,7 @@ Result<CUdeviceptr> Pin(const device::cuda::Device& device, std::byte* memory, s
   auto& registrations = PinnedOfProcess().registrations;
   const auto found = registrations.find(memory);
   const bool is_there = found != registrations.end() && !found->second.device->was_reset();
-  if (!is_there)
-    AXCCL_RETURN_IF_CUDA_ERROR(
-        driver.cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+  if (!is_there) AXCCL_RETURN_IF_ERROR(Check(device::cuda::Pin(memory, bytes), "cuMemHostRegister"));
   CUdeviceptr address = 0;
   const Status status = Check(driver.cuMemHostGetDevicePointer(&address, memory, 0), "cuMemHostGetDevicePointer");
   if (!status.ok()) {

@@ -121,22 +121,24 @@ Status Device::Open(int ordinal) {
     AXCCL_ASSIGN_OR_RETURN(const CUdeviceptr chunk, AllocateUncleared(bytes));
     return uintptr_t{chunk};
   });
-  pinned_ = std::make_unique<Arena>(kRankPinnedBytes, Pin);
+  pinned_ = std::make_unique<Arena>(kRankPinnedBytes, TakePinned);
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuCtxGetId(context_, &context_id_));
   const Scope scope(*this);
   return Check(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 
+CUresult Pin(void* memory, size_t bytes) {
+  return Driver::Loaded().cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+}
+
 // Pages of the process, which a reset unpins and leaves where they are: threads look there for what kernels report.
 // Children have no use for them, and a fork must not move them away from the device. To be used with the device's
 // context.
-Result<uintptr_t> Device::Pin(size_t bytes) {
+Result<uintptr_t> Device::TakePinned(size_t bytes) {
   const Driver& driver = Driver::Loaded();
   void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages != MAP_FAILED) {
-    constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-    const bool registered =
-        madvise(pages, bytes, MADV_DONTFORK) == 0 && driver.cuMemHostRegister(pages, bytes, kFlags) == CUDA_SUCCESS;
+    const bool registered = madvise(pages, bytes, MADV_DONTFORK) == 0 && Pin(pages, bytes) == CUDA_SUCCESS;
     CUdeviceptr on_device = 0;
     if (registered && driver.cuMemHostGetDevicePointer(&on_device, pages, 0) == CUDA_SUCCESS &&
         on_device == reinterpret_cast<CUdeviceptr>(pages))

@@ -76,7 +76,7 @@ class Device {
   friend class DeviceTable;
   Status Open(int ordinal);
   Result<CUdeviceptr> AllocateUncleared(size_t bytes) const;
-  static Result<uintptr_t> Pin(size_t bytes);
+  static Result<uintptr_t> TakePinned(size_t bytes);
 
   int ordinal_ = 0;
   CUdevice device_ = 0;
@@ -91,6 +91,9 @@ class Device {
   std::string name_;
   std::unique_ptr<Arena> memory_, pinned_;
 };
+
+// Pins memory of the process, for all devices, until the device whose context is current is reset.
+CUresult Pin(void* memory, size_t bytes);
 
 // Makes a device's context current to the calling thread, for calls that may be part of a capture. What lies within
 // another scope of the device asks the driver for nothing again; the application's code does not run there.
@@ -111,10 +114,10 @@ inline bool IsOfCurrentContext(CUstream stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-// Calls the driver for a stream of the device, or for an event of it. CUDA lets the driver refuse to launch into a
-// stream of a context that is not current; then it has done nothing, and is called again with the context. So most
-// calls need not ask which context is current. There must be a Current if the handle stands for a stream of the current
-// context.
+// Calls the driver for a stream of the device, or for an event or memory of it. CUDA lets the driver refuse to launch
+// into a stream of a context that is not current; then it has done nothing, and is called again with the context. So
+// most calls need not ask which context is current. There must be a Current if the handle stands for a stream of the
+// current context.
 template <typename Call>
 CUresult OnStream(const Device& device, Call call) {
   const CUresult result = call();

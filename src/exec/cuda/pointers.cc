@@ -15,6 +15,7 @@ using device::cuda::Check;
 using device::cuda::Current;
 using device::cuda::Device;
 using device::cuda::Driver;
+using device::cuda::OnStream;
 
 // An allocation that kernels of `device` may use, and those of `peers`. Memory of virtual memory management that was
 // mapped at once is one.
@@ -40,12 +41,7 @@ bool IsStillThere(const Known& known, CUdeviceptr address) {
   CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID};
   void* values[] = {&id};
   const auto ask = [&] { return Driver::Loaded().cuPointerGetAttributes(1, attributes, values, address); };
-  CUresult asked = ask();
-  if (asked == CUDA_ERROR_INVALID_CONTEXT) {  // the calling thread has none
-    const Current current(*known.device);
-    asked = ask();
-  }
-  return asked == CUDA_SUCCESS && id != 0 && id == known.id;
+  return OnStream(*known.device, ask) == CUDA_SUCCESS && id != 0 && id == known.id;
 }
 
 // The driver needs a context to name an allocation, and the calling thread may have none.

@@ -22,9 +22,7 @@ constexpr size_t kRankShared = 64u << 10;
 Result<uintptr_t> PinOfHeap(size_t bytes) {
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
   AXCCL_ASSIGN_OR_RETURN(void* const chunk, heap->Allocate(bytes, kPage));
-  const Status pinned = device::cuda::Check(
-      Driver::Loaded().cuMemHostRegister(chunk, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-      "cuMemHostRegister");
+  const Status pinned = device::cuda::Check(device::cuda::Pin(chunk, bytes), "cuMemHostRegister");
   if (pinned.ok()) return reinterpret_cast<uintptr_t>(chunk);
   (void)heap->Free(chunk).ok();
   return pinned;
