@@ -315,19 +315,26 @@ TEST(FailureTest, NoDescriptorLeftIsReportedWithTheLimit) {
   });
 }
 
+// A port of this process, and an id whose hub would be there.
+struct PortOfAnId {
+  PortOfAnId() {
+    fields.num_addresses = 1;
+    fields.address[0].family = 4;
+    fields.address[0].ip = {127, 0, 0, 1};
+    listener = Listen(&fields.address[0], false, nullptr).value();
+  }
+
+  IdFields fields;
+  service::Fd listener;
+};
+
 TEST(FailureTest, AHubOfAnotherVersionIsNamed) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
-    Address address;
-    address.family = 4;
-    address.ip = {127, 0, 0, 1};
-    const service::Fd listener = Listen(&address, false, nullptr).value();
-    IdFields fields;
-    fields.num_addresses = 1;
-    fields.address[0] = address;
+    const PortOfAnId port;
     std::thread hub([&] {
-      pollfd entry{listener.get(), POLLIN, 0};
+      pollfd entry{port.listener.get(), POLLIN, 0};
       poll(&entry, 1, 10000);
-      const service::Fd peer(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const service::Fd peer(accept4(port.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       struct {
         Hello hello;
         Proof proof;
@@ -337,14 +344,14 @@ TEST(FailureTest, AHubOfAnotherVersionIsNamed) {
       answer.hello.role = Role::kHub;
       answer.hello.version = 77;
       answer.hello.id = rank.id;
-      answer.proof = Prove(fields.secret, Role::kHub, rank, answer.hello);
+      answer.proof = Prove(port.fields.secret, Role::kHub, rank, answer.hello);
       EXPECT_EQ(send(peer.get(), &answer, sizeof answer, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof answer));
       Proof proof;  // lets the hub name this rank to its other ranks
       EXPECT_EQ(recv(peer.get(), &proof, sizeof proof, MSG_WAITALL), static_cast<ssize_t>(sizeof proof));
-      EXPECT_TRUE(SameProof(proof, Prove(fields.secret, Role::kRank, rank, answer.hello)));
+      EXPECT_TRUE(SameProof(proof, Prove(port.fields.secret, Role::kRank, rank, answer.hello)));
     });
     const auto start = Clock::now();
-    const Status status = JoinStatus(Pack(fields), 0, 2);
+    const Status status = JoinStatus(Pack(port.fields), 0, 2);
     EXPECT_LT(Clock::now() - start, OneSecond());
     hub.join();
     EXPECT_EQ(status.code(), Code::kInvalidUsage) << status.message();
@@ -356,21 +363,16 @@ TEST(FailureTest, AHubOfAnotherVersionIsNamed) {
 // The process that serves the id lives, but has no place for this rank.
 TEST(FailureTest, AConnectionThatIsAlwaysCutIsReportedAsSuch) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
-    Address address;
-    address.family = 4;
-    address.ip = {127, 0, 0, 1};
-    const service::Fd listener = Listen(&address, false, nullptr).value();
-    IdFields fields;
-    fields.num_addresses = 1;
-    fields.address[0] = address;
+    const PortOfAnId port;
     std::atomic<bool> over{false};
     std::thread hub([&] {
       while (!over) {
-        pollfd entry{listener.get(), POLLIN, 0};
-        if (poll(&entry, 1, 10) > 0) const service::Fd cut(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        pollfd entry{port.listener.get(), POLLIN, 0};
+        if (poll(&entry, 1, 10) > 0)
+          const service::Fd cut(accept4(port.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       }
     });
-    const Status status = JoinStatus(Pack(fields), 0, 2, Clock::now() + OneSecond() / 2);
+    const Status status = JoinStatus(Pack(port.fields), 0, 2, Clock::now() + OneSecond() / 2);
     over = true;
     hub.join();
     EXPECT_EQ(status.code(), Code::kTimeout) << status.message();

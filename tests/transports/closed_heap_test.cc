@@ -56,6 +56,13 @@ bool All(const void* p, char value) {
   return std::all_of(at, at + kPart, [value](char byte) { return byte == value; });
 }
 
+// Memory of ones.
+Result<void*> Filled(Heap* heap) {
+  AXCCL_ASSIGN_OR_RETURN(void* const memory, heap->Allocate(kPart, 64));
+  std::memset(memory, 1, kPart);
+  return memory;
+}
+
 void ExpectLost(const Status& status) {
   EXPECT_EQ(status.code(), Code::kInvalidUsage);
   for (const char* words : {"shared heap: the program closed descriptor ", "closefrom", "close only what"})
@@ -67,9 +74,8 @@ TEST(ClosedHeapTest, FreedMemoryIsZeroedElsewhere) {
     harness::RunRanks(harness::Processes(1), [refused](RankContext&) {
       Result<Heap*> heap = Heap::Get();
       ASSERT_TRUE(heap.ok());
-      Result<void*> memory = heap.value()->Allocate(kPart, 64);
+      const Result<void*> memory = Filled(heap.value());
       ASSERT_TRUE(memory.ok());
-      std::memset(memory.value(), 1, kPart);
       closefrom(3);
       const ProgramFile file(heap.value()->fd());
       if (refused) {
@@ -88,9 +94,8 @@ TEST(ClosedHeapTest, TakingMemoryBackIsAnError) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     Result<Heap*> heap = Heap::Get();
     ASSERT_TRUE(heap.ok());
-    Result<void*> memory = heap.value()->Allocate(kPart, 64);
+    const Result<void*> memory = Filled(heap.value());
     ASSERT_TRUE(memory.ok());
-    std::memset(memory.value(), 1, kPart);
     closefrom(3);
     const ProgramFile file(heap.value()->fd());
     ExpectLost(heap.value()->TakeBack(memory.value(), kPart));
