@@ -33,9 +33,9 @@ struct Loop::Posted {
   const Task own_task = nullptr;
   const Task* task = nullptr;
   Posted* next = nullptr;
-  Status thrown;  // what the task threw
-  std::mutex mutex;
-  std::condition_variable changed;
+  Status thrown = {};  // what the task threw
+  std::mutex mutex = {};
+  std::condition_variable changed = {};
   State state = kWaiting;
 
   // Notifies under the lock, because the waiter destroys this object as soon as it sees the state.

@@ -49,9 +49,9 @@ class Model {
 
 struct SimulateOptions {
   // The rounds of every loop whose number does not follow from constants.
-  std::optional<int64_t> trips;
+  std::optional<int64_t> trips = std::nullopt;
   // The branch of every `if`: 0 is `then`, 1 `else`.
-  std::optional<int> branch;
+  std::optional<int> branch = std::nullopt;
   bool events = false;  // whether to keep what happened when
   // If a part needs more bytes, its memory is all that is found out: times are 0. 0: no limit.
   uint64_t most_bytes = 0;

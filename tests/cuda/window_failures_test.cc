@@ -175,7 +175,6 @@ TEST(WindowFailures, NoPeerAccess) {
       options.environment = {{text.substr(0, text.size() - 2), text.substr(text.size() - 1)}};
       const auto body = [](RankContext& context, Clique& clique) {
         const WindowMemory memory(kChunk);
-        ncclWindow_t window = nullptr;
         ExpectNoWindow(context, clique, memory.at());
       };
       RunOnGpus(layout, body, options);

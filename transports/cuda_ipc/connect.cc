@@ -138,9 +138,9 @@ Status Blocks::Open(size_t rank, const transport::Reach& host) {
   }
   const Status status = reach.status();
   return MakeStatus(Code::kUnhandledCudaError,
-                    "rank %d on CUDA device %d cannot reach the memory of rank %zu (device %d%s): %.*s", rank_,
+                    "rank %d on CUDA device %d cannot reach the memory of rank %zu (device %d%s): %s", rank_,
                     device_.ordinal(), rank, addresses_[rank].device, host.same_process() ? "" : " of another process",
-                    static_cast<int>(status.message().size()), status.message().data());
+                    std::string(status.message()).c_str());
 }
 
 // Leaves this rank's mark, the beginning of its own test bytes, in the block of `rank`.

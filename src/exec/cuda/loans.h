@@ -38,9 +38,9 @@ class CudaLoans {
   struct Loan {
     Lent what;
     size_t bytes = 0;
-    bool lent = true;                             // not returned
-    CUevent done = nullptr;                       // of the last use outside of graphs; null: there was none
-    std::shared_ptr<std::atomic<bool>> in_graph;  // the last use; null: it is outside of graphs
+    bool lent = true;                                       // not returned
+    CUevent done = nullptr;                                 // of the last use outside of graphs; null: there was none
+    std::shared_ptr<std::atomic<bool>> in_graph = nullptr;  // the last use; null: it is outside of graphs
   };
   static bool IsFree(const Loan& loan);
 

@@ -67,10 +67,10 @@ struct WindowPlaces {
   uint64_t flat = 0;    // of the share of the team's first rank
   uint64_t stride = 0;  // from one rank's to the next
   LsaTeam team;
-  int ranks = 1;                // of the communicator
-  std::vector<uint64_t> bytes;  // of each share, in the order of the team
-  uint64_t id = 0;              // the same on all ranks, and of no other window of the communicator
-  bool symmetric = false;       // all ranks have registered it with NCCL_WIN_COLL_SYMMETRIC
+  int ranks = 1;                     // of the communicator
+  std::vector<uint64_t> bytes = {};  // of each share, in the order of the team
+  uint64_t id = 0;                   // the same on all ranks, and of no other window of the communicator
+  bool symmetric = false;            // all ranks have registered it with NCCL_WIN_COLL_SYMMETRIC
   // Where kernels reach all shares at once, and the offset of that from the base, which is the same for all windows of
   // the rank; 0: nowhere, and the offset of an address at which they fault.
   uint64_t multicast = 0, multicast_offset = 0, multicast_base = 0;
