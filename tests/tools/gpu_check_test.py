@@ -130,6 +130,20 @@ class Suites(unittest.TestCase):
         self.assertTrue(self.entry(["AXCCL_TEST_GPU_MEMORY=device"]).needs_software())
         self.assertFalse(self.entry(["SOFTGPU_RACES=1", "SOFTGPU_ARCH=80"]).needs_software())
 
+    def test_ctest_is_asked_without_a_trace(self):
+        """ctest replaces the log of the folder it is called for; tools/test reads there why tests were left out."""
+        with tempfile.TemporaryDirectory() as build:
+            with open(os.path.join(build, "CTestTestfile.cmake"), "w") as file:
+                file.write('add_test(one "/bin/true")\nadd_test(other "/bin/true")\n')
+            log = os.path.join(build, "Testing", "Temporary", "LastTest.log")
+            os.makedirs(os.path.dirname(log))
+            with open(log, "w") as file:
+                file.write("of another run")
+            found = suites.entries_of(steps.Setup(build, True, 1, build), "-R", "^one$")
+            self.assertEqual([(entry.name, entry.command) for entry in found], [("one", ["/bin/true"])])
+            with open(log) as file:
+                self.assertEqual(file.read(), "of another run")
+
 
 class Bench(unittest.TestCase):
     def test_floors(self):

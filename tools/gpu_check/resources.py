@@ -4,9 +4,9 @@ Spills are what cuda_stack_test finds in the machine code: accesses to the stack
 calls. Functions that save registers for their caller where they are entered and left are none, though ptxas calls them so.
 """
 
-import os
 import re
 
+from gpu_check import suites
 from gpu_check.steps import Failed, Figure, LeftOut, Outcome, Table
 
 TEST, STACK_TEST = "cuda_resources_test", "cuda_stack_test"
@@ -53,19 +53,24 @@ def figures(found, spilling):
 
 
 def run_test(setup, name):
-    run = setup.run(["ctest", "--test-dir", setup.build, "-R", f"^{name}$", "-V"], 120)
+    """A Run of the test; nothing if there is none."""
+    found = suites.entries_of(setup, "-R", f"^{name}$")
+    if not found:
+        return None
+    run = suites.run_entry(setup, found[0])
     setup.keep(name, run)
     return run
 
 
 def check(setup):
     """The part."""
-    if not os.path.exists(os.path.join(setup.build, "CTestTestfile.cmake")):
-        raise LeftOut("the tests were not built")
-    found = parse(setup.must(TEST, run_test(setup, TEST)).output)
+    run, stack = run_test(setup, TEST), run_test(setup, STACK_TEST)
+    if run is None:
+        raise LeftOut(f"the build has no {TEST}")
+    found = parse(setup.must(TEST, run).output)
     if not found:
         raise Failed(f"{TEST} names no architecture")
-    spilling = spills(run_test(setup, STACK_TEST).output)
+    spilling = None if stack is None else spills(stack.output)
     outcome = Outcome("resources", figures=figures(found, spilling))
     names = list(dict.fromkeys(name for facts in found.values() for name in facts))
     outcome.tables.append(Table("Kernel axccl_run", ["architecture", *names, f"occupancy in blocks of {THREADS} threads"], [

@@ -6,6 +6,7 @@ less what leads to the software GPU, so that the same programs meet the real dri
 
 import json
 import os
+import tempfile
 
 from gpu_check.children import find_tool
 from gpu_check.steps import Failed, LeftOut, Outcome, Table
@@ -54,11 +55,20 @@ def parse_entries(text):
     return [Entry(test) for test in json.loads(text)["tests"]]
 
 
-def entries(setup):
+def entries_of(setup, *choice):
+    """Those that options of ctest choose. It is asked in a folder of its own, because it replaces the log of the folder
+    that it is called for, even if that is the log of a ctest that has started this."""
     if not os.path.exists(os.path.join(setup.build, "CTestTestfile.cmake")):
         raise LeftOut("the tests were not built")
-    run = setup.run(["ctest", "--test-dir", setup.build, "-L", "^cuda$", "--show-only=json-v1"], 60)
-    found = parse_entries(setup.must("ctest", run).output)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "CTestTestfile.cmake"), "w") as file:
+            file.write(f"subdirs([==[{os.path.abspath(setup.build)}]==])\n")
+        run = setup.run(["ctest", "--test-dir", folder, *choice, "--show-only=json-v1"], 60)
+    return parse_entries(setup.must("ctest", run).output)
+
+
+def entries(setup):
+    found = entries_of(setup, "-L", "^cuda$")
     if not found:
         raise LeftOut("no test has the label cuda")
     return found
