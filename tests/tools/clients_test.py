@@ -99,6 +99,7 @@ class Clients(unittest.TestCase):
     def test_arguments_are_those_of_tools_test(self):
         self.program("tools/test", "#!/bin/bash\necho \"tests of $*\"\n")
         self.assertIn("tests of release fuzz\n", self.run_ci(".ci/run", "release", "fuzz"))
+        self.assertIn("tests of release address thread fuzz\n", self.run_ci())
 
     def test_packages_that_cannot_be_had(self):
         self.when("pip-torch", "echo 'ERROR: No matching distribution found for torch'; exit 1")
