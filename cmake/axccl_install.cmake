@@ -1,8 +1,10 @@
 # The files that `cmake --install` installs, and the library for programs built for NCCL.
 #
-# nccl.h and libnccl.so go to folders of their own, because NVIDIA's package owns those names: the header to
-# include/axccl/nccl.h, beside axccl.h which includes it, the library to lib/axccl/dropin, which is a prefix of its own for
-# builds that look for NCCL: with a header, a lib, an nccl.pc and a CMake package.
+# nccl.h and libnccl.so go to folders of their own, because NVIDIA's package owns those names. The header goes to
+# include/axccl, beside axccl.h which includes it, and to include/axccl/nccl, which the flags of builds name for
+# `#include <nccl.h>`: it has no other header that would hide one of the system or of the program, as malloc.h would. The
+# library goes to lib/axccl/dropin, which is a prefix of its own for builds that look for NCCL: with a header, a lib, an
+# nccl.pc and a CMake package.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -178,6 +180,8 @@ function(axccl_install)
   endif()
   file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/axccl/*.h)
   install(FILES ${PROJECT_SOURCE_DIR}/include/nccl.h ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axccl
+    COMPONENT development)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/nccl.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axccl/nccl
     COMPONENT development)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
   find_program(AXCCL_HELP2MAN help2man)
