@@ -3,6 +3,8 @@
 
 # What a program that links libaxccl.a needs besides. The C++ library is there for programs in C.
 set(AXCCL_STATIC_LIBRARIES stdc++ m pthread dl)
+# Threads of the library live as long as the process, and so must a plugin that it is part of. Executables ignore this.
+set(AXCCL_STATIC_OPTIONS -Wl,-z,nodelete)
 
 # axccl_archives_below(TARGET RESULT): the static libraries of this tree that the target is made of.
 function(axccl_archives_below target result)
