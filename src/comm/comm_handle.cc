@@ -10,8 +10,12 @@
 namespace axccl::comm {
 namespace {
 
-// Handles of regions are small odd numbers, never addresses, except for windows that kernels use.
-void* RegionHandle(uint64_t id) { return reinterpret_cast<void*>(id << 1 | 1); }
+// Handles of regions are small odd numbers, never addresses, except for windows that kernels use. The process uses each
+// once, so that no communicator takes another one's handle for its own.
+void* NewRegionHandle() {
+  static std::atomic<uint64_t> next{1};
+  return reinterpret_cast<void*>(next.fetch_add(1, std::memory_order_relaxed) << 1 | 1);
+}
 
 }  // namespace
 
@@ -259,7 +263,7 @@ Result<void*> CommHandle::AddRegion(void* base, size_t bytes, bool window) {
     if (node.mapped().number != 0) (void)core_->Deregister(base, bytes, node.mapped().number).ok();
     return MakeStatus(Code::kInvalidUsage, "the communicator has ended meanwhile");
   }
-  void* const handle = RegionHandle(next_region_++);
+  void* const handle = NewRegionHandle();
   node.key() = handle;
   regions_.insert(std::move(node));
   return handle;

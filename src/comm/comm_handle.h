@@ -135,8 +135,7 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   std::vector<Reduction> reductions_;
   uint16_t callbacks_ = 0;                 // made so far
   std::map<const void*, Region> regions_;  // by handle
-  uint64_t next_region_ = 1;
-  bool closed_ = false;  // no windows are added any more
+  bool closed_ = false;                    // no windows are added any more
   const uint32_t salt_ = NextSalt();
   static uint32_t NextSalt();
 };

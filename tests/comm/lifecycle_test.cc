@@ -356,6 +356,36 @@ TEST(Memory, Windows) {
   });
 }
 
+// A handle of one communicator names nothing of another one.
+TEST(Memory, HandlesBelongToTheirCommunicator) {
+  RunRanks(Processes(1), [](RankContext& context) {
+    Clique one, other;
+    ASSERT_TRUE(one.Init(context));
+    ASSERT_TRUE(other.Init(context));
+    std::vector<int> plain(200000);
+    void* handles[2] = {};
+    ASSERT_OK(ncclCommRegister(one.comm(), plain.data(), 400000, &handles[0]));
+    ASSERT_OK(ncclCommRegister(other.comm(), plain.data() + 100000, 400000, &handles[1]));
+    EXPECT_EQ(ncclCommDeregister(other.comm(), handles[0]), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommDeregister(one.comm(), handles[1]), ncclInvalidArgument);
+    EXPECT_OK(ncclCommDeregister(one.comm(), handles[0]));
+    EXPECT_OK(ncclCommDeregister(other.comm(), handles[1]));
+    void* memory = nullptr;
+    ASSERT_OK(ncclMemAlloc(&memory, 8192));
+    ncclWindow_t windows[2] = {};
+    ASSERT_OK(ncclCommWindowRegister(one.comm(), memory, 4096, &windows[0], 0));
+    ASSERT_OK(ncclCommWindowRegister(other.comm(), static_cast<char*>(memory) + 4096, 4096, &windows[1], 0));
+    void* found = nullptr;
+    EXPECT_EQ(ncclWinGetUserPtr(other.comm(), windows[0], &found), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommWindowDeregister(one.comm(), windows[1]), ncclInvalidArgument);
+    ASSERT_OK(ncclWinGetUserPtr(one.comm(), windows[0], &found));
+    EXPECT_EQ(found, memory);
+    EXPECT_OK(ncclCommWindowDeregister(one.comm(), windows[0]));
+    EXPECT_OK(ncclCommWindowDeregister(other.comm(), windows[1]));
+    EXPECT_OK(ncclMemFree(memory));
+  });
+}
+
 // ---- custom reductions ----
 
 TEST(RedOp, BelongsToItsCommunicatorAndType) {
