@@ -460,8 +460,8 @@ ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclCo
 /* ---- groups: per thread, may be nested; only the outermost end acts ---- */
 
 ncclResult_t ncclGroupStart(void);
-/* Starts all calls since ncclGroupStart together; the first ncclInvalidArgument of those calls cancels all. Without a
- * start: ncclInvalidUsage. */
+/* Starts all calls since ncclGroupStart together; the first ncclInvalidArgument of those calls cancels all. Calls of
+ * blocking and of non-blocking communicators take a group each, but destroys any. Without a start: ncclInvalidUsage. */
 ncclResult_t ncclGroupEnd(void);
 /* Ends the group without running it and estimates how long it would take. Since 2.22. */
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo);

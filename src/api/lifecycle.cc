@@ -216,7 +216,8 @@ Status Destroy(const char* call, ncclComm_t handle) {
   };
   comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open()) return close();
-  group.AddJob(comm::GroupJob{comm->config().blocking, close, nullptr, true});
+  // As in NCCL, the communicators of a group's other calls may block or not.
+  group.AddJob(comm::GroupJob{std::nullopt, close, nullptr, true});
   return Status();
 }
 

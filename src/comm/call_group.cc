@@ -34,7 +34,7 @@ void CallGroup::AddStart(std::function<Status()> start, bool blocking) {
 }
 
 void CallGroup::AddJob(GroupJob job) {
-  Note(job.blocking);
+  if (job.blocking.has_value()) Note(*job.blocking);
   jobs_.push_back(std::move(job));
 }
 

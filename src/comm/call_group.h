@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/base/per_thread.h"
@@ -18,7 +19,7 @@ namespace axccl::comm {
 
 // Work that may wait for other ranks. `discard` undoes the preparations if the group fails before the job ran.
 struct GroupJob {
-  bool blocking = true;
+  std::optional<bool> blocking = true;  // of its communicator; none: the job may stand beside jobs of both kinds
   std::function<Status()> run;
   std::function<void()> discard;
   bool in_turn = false;  // ends without the other jobs of the group

@@ -161,6 +161,41 @@ TEST(Group, MixingBlockingAndNonBlockingIsRefused) {
   });
 }
 
+// NCCL destroys both kinds in one group, whatever else is in it.
+TEST(Group, DestroysBlockingAndNonBlockingTogether) {
+  RunRanks(Processes(1), [](RankContext&) {
+    for (const bool with_operation : {false, true}) {
+      ncclComm_t comms[4];
+      for (int i = 0; i < 4; ++i) {
+        ncclUniqueId id;
+        ASSERT_OK(ncclGetUniqueId(&id));
+        if (i == 0) {
+          ASSERT_OK(ncclCommInitRank(&comms[i], 1, id, 0));
+          continue;
+        }
+        comms[i] = harness::BeginInit(id, 1, 0);
+        ASSERT_NE(comms[i], nullptr);
+        ncclResult_t state = ncclInProgress;
+        while (state == ncclInProgress) ASSERT_OK(ncclCommGetAsyncError(comms[i], &state));
+        ASSERT_OK(state);
+      }
+      const int in = 3;
+      int out = 0;
+      ASSERT_OK(ncclGroupStart());
+      for (int i = 0; i < 3; ++i) EXPECT_OK(ncclCommDestroy(comms[i]));
+      if (with_operation) {
+        EXPECT_OK(ncclAllReduce(&in, &out, 1, ncclInt32, ncclSum, comms[3], nullptr));
+      }
+      EXPECT_OK(ncclGroupEnd());
+      EXPECT_OK(axcclStreamSynchronize(nullptr));
+      EXPECT_EQ(out, with_operation ? 3 : 0);
+      int count = 0;
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(ncclCommCount(comms[i], &count), ncclInvalidArgument) << i;
+      EXPECT_OK(ncclCommDestroy(comms[3]));
+    }
+  });
+}
+
 TEST(Group, ThreadsHaveGroupsOfTheirOwn) {
   // An open group of one thread must not swallow another thread's calls.
   RunRanks(Threads(2), [](RankContext& context) {
