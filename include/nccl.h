@@ -178,7 +178,7 @@ typedef struct ncclConfig_v23100 {
   unsigned int magic;
   unsigned int version;
   int blocking;        /* 0: calls may return ncclInProgress. Default 1 */
-  int cgaClusterSize;  /* 0..8 */
+  int cgaClusterSize;  /* 0 or more */
   int minCTAs;         /* 1..maxCTAs: blocks of a GPU that a rank's calls take if they are large. Rank 0's counts */
   int maxCTAs;         /* blocks that they take at most; above 64 counts as 64. Rank 0's counts */
   const char* netName; /* copied */

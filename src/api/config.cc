@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 
 #include "src/base/log.h"
 #include "src/base/param.h"
@@ -22,24 +23,24 @@ struct IntField {
   int least, most;
 };
 
-constexpr int kAny = 0x7fffffff;
+constexpr int kAny = std::numeric_limits<int>::max(), kAnyNegative = std::numeric_limits<int>::min();
 constexpr int kMixedGraphs = 2;  // graphUsageMode
 
 constexpr IntField kFields[] = {
     {"blocking", offsetof(ncclConfig_t, blocking), NCCL_VERSION(2, 14, 0), 0, 1},
-    {"cgaClusterSize", offsetof(ncclConfig_t, cgaClusterSize), NCCL_VERSION(2, 17, 0), 0, 8},
+    {"cgaClusterSize", offsetof(ncclConfig_t, cgaClusterSize), NCCL_VERSION(2, 17, 0), 0, kAny},
     {"minCTAs", offsetof(ncclConfig_t, minCTAs), NCCL_VERSION(2, 17, 0), 1, kAny},
     {"maxCTAs", offsetof(ncclConfig_t, maxCTAs), NCCL_VERSION(2, 17, 0), 1, kAny},
     {"splitShare", offsetof(ncclConfig_t, splitShare), NCCL_VERSION(2, 18, 0), 0, 1},
-    {"trafficClass", offsetof(ncclConfig_t, trafficClass), NCCL_VERSION(2, 26, 0), 0, kAny},
+    {"trafficClass", offsetof(ncclConfig_t, trafficClass), NCCL_VERSION(2, 26, 0), kAnyNegative, kAny},
     {"collnetEnable", offsetof(ncclConfig_t, collnetEnable), NCCL_VERSION(2, 27, 0), 0, 1},
     {"CTAPolicy", offsetof(ncclConfig_t, CTAPolicy), NCCL_VERSION(2, 27, 0), 0, 3},
     {"shrinkShare", offsetof(ncclConfig_t, shrinkShare), NCCL_VERSION(2, 27, 0), 0, 1},
     {"nvlsCTAs", offsetof(ncclConfig_t, nvlsCTAs), NCCL_VERSION(2, 27, 0), 1, kAny},
-    {"nChannelsPerNetPeer", offsetof(ncclConfig_t, nChannelsPerNetPeer), NCCL_VERSION(2, 28, 0), 1, 32},
+    {"nChannelsPerNetPeer", offsetof(ncclConfig_t, nChannelsPerNetPeer), NCCL_VERSION(2, 28, 0), 1, kMaxCtas},
     {"nvlinkCentricSched", offsetof(ncclConfig_t, nvlinkCentricSched), NCCL_VERSION(2, 28, 0), 0, 1},
     {"graphUsageMode", offsetof(ncclConfig_t, graphUsageMode), NCCL_VERSION(2, 29, 0), 0, 2},
-    {"numRmaCtx", offsetof(ncclConfig_t, numRmaCtx), NCCL_VERSION(2, 29, 0), 1, kAny},
+    {"numRmaCtx", offsetof(ncclConfig_t, numRmaCtx), NCCL_VERSION(2, 29, 0), 0, kAny},
     {"maxP2pPeers", offsetof(ncclConfig_t, maxP2pPeers), NCCL_VERSION(2, 30, 3), 1, kAny},
     {"graphStreamOrdering", offsetof(ncclConfig_t, graphStreamOrdering), NCCL_VERSION(2, 30, 5), 0, 1},
     {"launchOrderImplicit", offsetof(ncclConfig_t, launchOrderImplicit), NCCL_VERSION(2, 31, 0), 0, 1},

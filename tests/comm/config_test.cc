@@ -37,7 +37,6 @@ const BadConfig kBadConfigs[] = {
     {"SizeTiny", "size", [](ncclConfig_t* c) { c->size = 8; }},
     {"BlockingTwo", "blocking", [](ncclConfig_t* c) { c->blocking = 2; }},
     {"BlockingNegative", "blocking", [](ncclConfig_t* c) { c->blocking = -1; }},
-    {"CgaNine", "cgaClusterSize", [](ncclConfig_t* c) { c->cgaClusterSize = 9; }},
     {"CgaNegative", "cgaClusterSize", [](ncclConfig_t* c) { c->cgaClusterSize = -2; }},
     {"MinCtasZero", "minCTAs", [](ncclConfig_t* c) { c->minCTAs = 0; }},
     {"MaxCtasNegative", "maxCTAs", [](ncclConfig_t* c) { c->maxCTAs = -3; }},
@@ -46,6 +45,9 @@ const BadConfig kBadConfigs[] = {
        c->minCTAs = 5;
        c->maxCTAs = 3;
      }},
+    {"ChannelsPerPeerNone", "nChannelsPerNetPeer", [](ncclConfig_t* c) { c->nChannelsPerNetPeer = 0; }},
+    {"ChannelsPerPeerMany", "nChannelsPerNetPeer", [](ncclConfig_t* c) { c->nChannelsPerNetPeer = 65; }},
+    {"RmaContextsNegative", "numRmaCtx", [](ncclConfig_t* c) { c->numRmaCtx = -1; }},
     {"SplitShareTwo", "splitShare", [](ncclConfig_t* c) { c->splitShare = 2; }},
 };
 
@@ -84,6 +86,22 @@ void ExpectAccepted(const void* config) {
   ncclConfig_t* argument = static_cast<ncclConfig_t*>(const_cast<void*>(config));
   ASSERT_OK(ncclCommInitRankConfig(&comm, 1, id, 0, argument));
   EXPECT_OK(ncclCommDestroy(comm));
+}
+
+// They have no effect here, so each value that NCCL takes must do.
+TEST(Config, ValuesForOtherHardwareAreAccepted) {
+  RunRanks(Processes(1), [](RankContext&) {
+    const std::pair<int ncclConfig_t::*, int> kValues[] = {
+        {&ncclConfig_t::cgaClusterSize, 0},       {&ncclConfig_t::cgaClusterSize, 16},
+        {&ncclConfig_t::nChannelsPerNetPeer, 64}, {&ncclConfig_t::numRmaCtx, 0},
+        {&ncclConfig_t::trafficClass, -1},        {&ncclConfig_t::trafficClass, 255},
+    };
+    for (const auto& [field, value] : kValues) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.*field = value;
+      ExpectAccepted(&config);
+    }
+  });
 }
 
 TEST(Config, OldStructsAreReadUpToTheirSize) {
