@@ -181,7 +181,7 @@ typedef struct ncclConfig_v23100 {
   int cgaClusterSize;  /* 0 or more */
   int minCTAs;         /* 1..maxCTAs: blocks of a GPU that a rank's calls take if they are large. Rank 0's counts */
   int maxCTAs;         /* blocks that they take at most; above 64 counts as 64. Rank 0's counts */
-  const char* netName; /* copied */
+  const char* netName; /* has no effect: NCCL_NET chooses the network of a process */
   int splitShare;      /* 1: children of ncclCommSplit share resources */
   int trafficClass;
   const char* commName; /* copied; appears in logs and messages */

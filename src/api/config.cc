@@ -1,5 +1,7 @@
 #include "src/api/config.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -67,6 +69,13 @@ Status CheckHeader(const char* call, const ncclConfig_t* config) {
   return Status();
 }
 
+// Ranks of a process have one network, which its environment chooses.
+void ReportNetName(const char* call, const char* name) {
+  if (name == nullptr || strcasecmp(name, param::Get("NCCL_NET").c_str()) == 0) return;
+  AXCCL_INFO(kEnv, "%s: netName \"%s\" in argument config has no effect; set NCCL_NET to choose the network", call,
+             name);
+}
+
 void Override(int* value, const char* parameter) {
   param::Source source;
   if (param::Get(parameter, &source); source != param::Source::kDefault)
@@ -117,6 +126,8 @@ Result<comm::Config> ReadConfig(const char* call, const ncclConfig_t* config, co
     if (const int value = read(kFields[4]); value != kUndefined) out.split_share = value != 0;
     policy = read(kFields[7]);
     graphs = read(kFields[12]);
+    if (version >= NCCL_VERSION(2, 17, 0) && offsetof(ncclConfig_t, netName) + sizeof(char*) <= config->size)
+      ReportNetName(call, known.netName);
     const bool has_name =
         version >= NCCL_VERSION(2, 27, 0) && offsetof(ncclConfig_t, commName) + sizeof(char*) <= config->size;
     if (has_name && known.commName != nullptr) out.name = known.commName;

@@ -142,6 +142,26 @@ TEST(Config, CallersStructIsNotChanged) {
   });
 }
 
+// NCCL_NET chooses the network of the process.
+TEST(Config, NetNameIsReportedAsWithoutEffect) {
+  for (const auto& [set, expected] : {std::pair("", 1u), {"Socket", 0u}, {"IB", 1u}}) {
+    const harness::RankLogs logs;
+    harness::RunOptions options;
+    options.environment = logs.environment();
+    options.environment.emplace_back("NCCL_NET", set);
+    const auto body = [&, expected = expected](RankContext&) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      ExpectAccepted(&config);
+      EXPECT_EQ(logs.Count("netName"), 0u) << logs.Own();
+      config.netName = "socket";
+      ExpectAccepted(&config);
+      EXPECT_EQ(logs.Count("ncclCommInitRankConfig: netName \"socket\" in argument config has no effect"), expected)
+          << logs.Own();
+    };
+    RunRanks(Processes(1), body, options);
+  }
+}
+
 // What the user sets is no error of the program: the maximum counts, whoever set which.
 TEST(Config, AMinimumOfTheEnvironmentIsLoweredToTheMaximum) {
   struct {
