@@ -145,17 +145,69 @@ void ReportNamesWithoutEffect(Remarks* remarks) {
   if (!of_nccl.empty()) remarks->notes.push_back("these variables of NCCL are set and have no effect here: " + of_nccl);
 }
 
+// Takes the first word off a list whose words stand between `|`.
+std::string_view TakeWord(std::string_view* list) {
+  const std::string_view word = list->substr(0, list->find('|'));
+  list->remove_prefix(std::min(list->size(), word.size() + 1));
+  return word;
+}
+
+bool SameWord(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
+}
+
 bool ParseWord(const Info& info, std::string_view text, std::string* canonical) {
-  std::string_view rest = info.words;
-  while (!rest.empty()) {
-    const std::string_view word = rest.substr(0, rest.find('|'));
-    if (word.size() == text.size() && strncasecmp(word.data(), text.data(), word.size()) == 0) {
-      *canonical = std::string(word);
-      return true;
-    }
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+  for (std::string_view rest = info.words; !rest.empty();) {
+    const std::string_view word = TakeWord(&rest);
+    if (!SameWord(word, text)) continue;
+    *canonical = std::string(word);
+    return true;
   }
   return false;
+}
+
+// The number that a flag's name stands for; -1 if there is none of that name.
+int64_t FlagOf(const Info& info, std::string_view name) {
+  int64_t flag = 0;
+  for (std::string_view rest = info.flags; !rest.empty(); flag = std::max<int64_t>(1, 2 * flag)) {
+    if (SameWord(TakeWord(&rest), name)) return flag;
+  }
+  return -1;
+}
+
+bool ParseFlags(const Info& info, std::string_view text, int64_t* number) {
+  *number = 0;
+  bool good = !text.empty();
+  while (good && !text.empty()) {
+    const int64_t flag = FlagOf(info, TakeWord(&text));
+    good = flag >= 0;
+    *number |= flag;
+  }
+  return good;
+}
+
+bool ParseDecimal(std::string_view text, int64_t* number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool ParseBytes(std::string_view text, int64_t* number) {
+  int shift = 0;
+  const size_t unit = text.empty() ? std::string_view::npos : std::string_view("KMGTkmgt").find(text.back());
+  if (unit != std::string_view::npos) {
+    shift = 10 * static_cast<int>(unit % 4 + 1);
+    text.remove_suffix(1);
+  }
+  return ParseDecimal(text, number) && !__builtin_mul_overflow(*number, int64_t{1} << shift, number);
+}
+
+// As NCCL reads its variables.
+bool ParseByRulesOfC(std::string_view text, int64_t* number) {
+  const std::string trimmed(Trim(text));
+  char* end = nullptr;
+  errno = 0;
+  *number = std::strtoll(trimmed.c_str(), &end, 0);
+  return errno == 0 && end == trimmed.c_str() + trimmed.size() && !trimmed.empty();
 }
 
 bool IsType(const Info& info, const char* type) { return std::strcmp(info.type, type) == 0; }
@@ -164,6 +216,7 @@ std::string Accepted(const Info& info) {
   if (IsType(info, "string")) return "one of " + std::string(info.words);
   const std::string range = " from " + std::to_string(info.least) + " to " + std::to_string(info.most);
   if (IsType(info, "bytes")) return "a number of bytes, with K, M, G or T behind it if need be," + range;
+  if (*info.flags != '\0') return "a number" + range + ", or " + info.flags + ", of which | joins several";
   return (IsType(info, "seconds") ? "a number of seconds" : "a number") + range;
 }
 
@@ -312,18 +365,13 @@ double GetSeconds(std::string_view name) {
 bool ParseInt(const Info& info, std::string_view text, int64_t* value) {
   const bool bytes = IsType(info, "bytes");
   if (!bytes && !IsType(info, "int")) return false;
-  int shift = 0;
-  if (bytes && !text.empty()) {
-    const size_t unit = std::string_view("KMGTkmgt").find(text.back());
-    if (unit != std::string_view::npos) {
-      shift = 10 * static_cast<int>(unit % 4 + 1);
-      text.remove_suffix(1);
-    }
-  }
+  const bool of_nccl = std::string_view(info.name).starts_with("NCCL_");
   int64_t number;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return false;
-  if (__builtin_mul_overflow(number, int64_t{1} << shift, &number)) return false;
+  const bool good = bytes     ? ParseBytes(text, &number)
+                    : of_nccl ? ParseByRulesOfC(text, &number)
+                              : ParseDecimal(text, &number);
+  if (!good && !ParseFlags(info, text, &number)) return false;
+  if (info.capped) number = std::min(number, info.most);
   if (number < info.least || number > info.most) return false;
   *value = number;
   return true;

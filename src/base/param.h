@@ -26,8 +26,11 @@ struct Info {
   // What a text must satisfy besides the type. For strings: the accepted words, separated by `|`, compared without
   // regard to case; "" accepts any text. For numbers: the range, both ends included.
   const char* words = "";
+  // Of numbers: names of 0, 1, 2, 4, 8 ..., separated by `|`, any of which may be set, with `|` between them, instead.
+  const char* flags = "";
   int64_t least = 0;
   int64_t most = INT64_MAX;
+  bool capped = false;  // a number above `most` counts as `most`
   bool secret = false;  // its value is never printed
   bool names_file = false;
 };
@@ -50,7 +53,9 @@ std::string SourceName(Source source);
 // table's default.
 int64_t GetInt(std::string_view name);
 double GetSeconds(std::string_view name);
-// Reads `text` as a number of the row's type. Returns false when it is no number or out of range.
+// Reads `text` as a number of the row's type. Returns false when it is no number or out of range. Numbers of rows whose
+// names begin with NCCL_ are read as NCCL does, by the rules of C: 0x10 is 16, 010 is 8, and blanks around do not
+// count.
 bool ParseInt(const Info& info, std::string_view text, int64_t* value);
 bool ParseSeconds(const Info& info, std::string_view text, double* value);
 // Forgets what was read: everything including the files (tests), or one parameter, in which case the files are not read

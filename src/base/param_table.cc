@@ -7,6 +7,17 @@ namespace {
 Info Int(const char* name, const char* fallback, int64_t least, int64_t most, const char* meaning) {
   return {.name = name, .type = "int", .fallback = fallback, .meaning = meaning, .least = least, .most = most};
 }
+// A larger number than `most` counts as that.
+Info CappedInt(const char* name, const char* fallback, int64_t least, int64_t most, const char* meaning) {
+  Info info = Int(name, fallback, least, most, meaning);
+  info.capped = true;
+  return info;
+}
+Info Flags(const char* name, const char* fallback, const char* flags, int64_t most, const char* meaning) {
+  Info info = Int(name, fallback, 0, most, meaning);
+  info.flags = flags;
+  return info;
+}
 Info Bytes(const char* name, const char* fallback, int64_t least, int64_t most, const char* meaning) {
   return {.name = name, .type = "bytes", .fallback = fallback, .meaning = meaning, .least = least, .most = most};
 }
@@ -61,11 +72,16 @@ std::vector<Info> CommonParameters() {
       Text("NCCL_IB_HCA", "",
            "ports of InfiniBand and RoCE adapters to use, as \"mlx5_0:1,mlx5_2\": prefixes, = first for exact names, ^ "
            "to exclude; empty: all that are active"),
-      Int("NCCL_MIN_CTAS", "1", 1, 64, "lanes that an operation may use at least, and on GPUs uses if it is large"),
-      Int("NCCL_MAX_CTAS", "64", 1, 64, "lanes an operation uses at most, on GPUs blocks; at least NCCL_MIN_CTAS"),
-      Int("NCCL_MIN_NCHANNELS", "1", 1, 64, "older name of NCCL_MIN_CTAS, which has precedence where both are set"),
-      Int("NCCL_MAX_NCHANNELS", "64", 1, 64, "older name of NCCL_MAX_CTAS, which has precedence where both are set"),
-      Int("NCCL_CTA_POLICY", "0", 0, 3, "the CTAPolicy of communicators, whatever their config says; 2: copy engines"),
+      CappedInt("NCCL_MIN_CTAS", "1", 1, 64,
+                "lanes that an operation may use at least, and on GPUs uses if it is large; above 64 counts as 64"),
+      CappedInt("NCCL_MAX_CTAS", "64", 1, 64,
+                "lanes an operation uses at most, on GPUs blocks; at least NCCL_MIN_CTAS; above 64 counts as 64"),
+      CappedInt("NCCL_MIN_NCHANNELS", "1", 1, 64,
+                "older name of NCCL_MIN_CTAS, which has precedence where both are set"),
+      CappedInt("NCCL_MAX_NCHANNELS", "64", 1, 64,
+                "older name of NCCL_MAX_CTAS, which has precedence where both are set"),
+      Flags("NCCL_CTA_POLICY", "0", "DEFAULT|EFFICIENCY|ZERO", 3,
+            "the CTAPolicy of communicators, whatever their config says; ZERO (or 2): copy engines"),
       FileName(
           "NCCL_TOPO_FILE", "",
           "file that describes this machine, in AxCCL's form or NCCL's (docs/topology.md); empty: the library looks "

@@ -135,7 +135,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"AXCCL_DEVICE", "gpu", "auto|host|cuda"}, BadValue{"AXCCL_DEVICE", "hos", "auto|host|cuda"},
         BadValue{"AXCCL_DEVICE", "auto|host", "auto|host|cuda"}, BadValue{"NCCL_COMM_BLOCKING", "2", "from 0 to 1"},
         BadValue{"NCCL_COMM_BLOCKING", "yes", "from 0 to 1"}, BadValue{"NCCL_COMM_BLOCKING", "1x", "from 0 to 1"},
-        BadValue{"NCCL_MAX_CTAS", "0", "from 1 to 64"},
+        BadValue{"NCCL_COMM_BLOCKING", "0x", "from 0 to 1"}, BadValue{"NCCL_COMM_BLOCKING", " ", "from 0 to 1"},
+        BadValue{"NCCL_CTA_POLICY", "4", "from 0 to 3"},
+        BadValue{"NCCL_CTA_POLICY", "ZERO|ONE", "DEFAULT|EFFICIENCY|ZERO"},
+        BadValue{"NCCL_CTA_POLICY", "|", "DEFAULT|EFFICIENCY|ZERO"}, BadValue{"NCCL_MAX_CTAS", "ZERO", "from 1 to 64"},
+        BadValue{"AXCCL_BUSY_POLL", "0x10", "from 0 to"}, BadValue{"AXCCL_BUSY_POLL", " 1", "from 0 to"},
+        BadValue{"NCCL_MAX_CTAS", "0", "from 1 to 64"}, BadValue{"NCCL_MAX_CTAS", "-1", "from 1 to 64"},
         BadValue{"NCCL_MAX_CTAS", "99999999999999999999", "from 1 to 64"},
         BadValue{"AXCCL_HEAP_BYTES", "-1", "K, M, G or T"}, BadValue{"AXCCL_HEAP_BYTES", "M", "K, M, G or T"},
         BadValue{"AXCCL_HEAP_BYTES", "1MB", "K, M, G or T"},
@@ -157,6 +162,36 @@ TEST(Param, BytesTakeBinarySuffixes) {
   for (const auto& [text, expected] : cases) {
     Environment environment{{"AXCCL_SCRATCH_BYTES", text}};
     EXPECT_EQ(GetInt("AXCCL_SCRATCH_BYTES"), expected) << text;
+  }
+}
+
+// As NCCL reads them, and scripts for NCCL write them.
+TEST(Param, NumbersOfNcclFollowTheRulesOfC) {
+  const struct {
+    const char* name;
+    const char* text;
+    int64_t expected;
+  } cases[] = {
+      {"NCCL_P2P_DISABLE", "0x1", 1},
+      {"NCCL_P2P_DISABLE", " 1", 1},
+      {"NCCL_P2P_DISABLE", "+1\t", 1},
+      {"NCCL_TOPO_DUMP_FILE_RANK", "010", 8},
+      {"AXCCL_BUSY_POLL", "010", 10},
+      {"NCCL_MAX_CTAS", "0x20", 32},
+      {"NCCL_MAX_CTAS", "65", 64},
+      {"NCCL_MIN_NCHANNELS", "128", 64},
+      {"NCCL_CTA_POLICY", "2", 2},
+      {"NCCL_CTA_POLICY", "DEFAULT", 0},
+      {"NCCL_CTA_POLICY", "efficiency", 1},
+      {"NCCL_CTA_POLICY", "ZERO", 2},
+      {"NCCL_CTA_POLICY", "EFFICIENCY|Zero", 3},
+  };
+  for (const auto& c : cases) {
+    Environment environment{{c.name, c.text}};
+    Source source = Source::kDefault;
+    (void)Get(c.name, &source);
+    EXPECT_EQ(source, Source::kEnvironment) << c.name << "=" << c.text;
+    EXPECT_EQ(GetInt(c.name), c.expected) << c.name << "=" << c.text;
   }
 }
 
