@@ -284,8 +284,8 @@ typedef struct {
 ncclResult_t ncclGetVersion(int* version);
 /* A static text for a result; "unknown result code" for numbers that are none. */
 const char* ncclGetErrorString(ncclResult_t result);
-/* Why the calling thread's last failing call failed, or what broke `comm` if it is given and broken. Never NULL; "" if
- * nothing failed. Valid until the thread's next such call. Since 2.13. */
+/* What broke `comm`, if it is given and broken; else why the calling thread's last failing call failed, or if it had
+ * none, another thread's. Never NULL; "" if nothing failed. Valid until the thread's next such call. Since 2.13. */
 const char* ncclGetLastError(ncclComm_t comm);
 /* Deprecated in NCCL. Reads NCCL_DEBUG and its siblings again. Since 2.24. */
 void ncclResetDebugInit(void);
@@ -460,10 +460,10 @@ ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclCo
 /* ---- groups: per thread, may be nested; only the outermost end acts ---- */
 
 ncclResult_t ncclGroupStart(void);
-/* Starts all calls since ncclGroupStart together; the first ncclInvalidArgument of those calls cancels all. Calls of
+/* Starts all calls since ncclGroupStart together; the first error since, of whatever call, cancels all. Calls of
  * blocking and of non-blocking communicators take a group each, but destroys any. Without a start: ncclInvalidUsage. */
 ncclResult_t ncclGroupEnd(void);
-/* Ends the group without running it and estimates how long it would take. Since 2.22. */
+/* Ends the group without running it and estimates how long it would take; an inner end estimates nothing. Since 2.22 */
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo);
 
 /* ---- parameters (the environment variables of the library). Since 2.30 ---- */

@@ -32,9 +32,9 @@ AXCCL_API ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
     if (simInfo != nullptr && (simInfo->magic != kMagic || simInfo->size < sizeof(ncclSimInfo_t)))
       CallGroup::Keep(
           InvalidArgument("%s: argument simInfo is not initialised; start from NCCL_SIM_INFO_INITIALIZER", call));
-    double seconds = 0;
+    double seconds = -1;  // the end of an inner group leaves it
     AXCCL_RETURN_IF_ERROR(CallGroup::Current().End(call, &seconds));
-    if (simInfo != nullptr) simInfo->estimatedTime = static_cast<float>(seconds * 1e6);
+    if (simInfo != nullptr && seconds >= 0) simInfo->estimatedTime = static_cast<float>(seconds * 1e6);
     return Status();
   });
 }

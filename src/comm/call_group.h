@@ -38,8 +38,8 @@ class CallGroup {
 
   bool open() const { return depth_ != 0; }
   void Start() { ++depth_; }
-  // kInvalidUsage without a start. With `seconds`: predicts instead of launching. Errors of the group itself name
-  // `call`; errors of the calls in it name those.
+  // kInvalidUsage without a start. With `seconds`: predicts instead of launching; an inner end leaves *seconds. Errors
+  // of the group itself name `call`; errors of the calls in it name those.
   Status End(const char* call, double* seconds = nullptr);
 
   void Add(exec::StreamCall call, bool blocking);

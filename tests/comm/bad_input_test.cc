@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/harness/case_runner.h"
@@ -384,6 +385,21 @@ TEST(NonBlocking, OperatorsAreMadeMeanwhile) {
     ncclRedOp_t op = ncclSum;
     EXPECT_OK(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarDevice, comm));
     EXPECT_OK(ncclCommAbort(comm));
+  });
+}
+
+// As with NCCL, a thread that makes calls for others can report why they failed.
+TEST(LastError, IsAnotherThreadsWhereThisOneHasNone) {
+  RunRanks(Processes(1), [](RankContext&) {
+    const auto fail_elsewhere = [] {
+      std::thread([] { EXPECT_EQ(ncclGetVersion(nullptr), ncclInvalidArgument); }).join();
+    };
+    EXPECT_STREQ(ncclGetLastError(nullptr), "");
+    fail_elsewhere();
+    EXPECT_TRUE(harness::LastErrorHas("ncclGetVersion")) << ncclGetLastError(nullptr);
+    EXPECT_EQ(axcclGetVersion(nullptr), ncclInvalidArgument);
+    fail_elsewhere();
+    EXPECT_TRUE(harness::LastErrorHas("axcclGetVersion")) << ncclGetLastError(nullptr);
   });
 }
 

@@ -135,6 +135,23 @@ TEST(Group, AnErrorInsideIsReturnedByTheEndAndNothingIsLaunched) {
   });
 }
 
+// Also one that is no call of the group.
+TEST(Group, AnErrorOfAnyCallMeanwhileCancels) {
+  RunRanks(Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const int in = 5;
+    int out = 0;
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(ncclAllReduce(&in, &out, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+    EXPECT_EQ(ncclCommCount(clique.comm(), nullptr), ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+    EXPECT_TRUE(harness::LastErrorHas("ncclCommCount")) << ncclGetLastError(nullptr);
+    EXPECT_OK(axcclStreamSynchronize(clique.stream()));
+    EXPECT_EQ(out, 0);
+  });
+}
+
 TEST(Group, MixingBlockingAndNonBlockingIsRefused) {
   RunRanks(Processes(1), [](RankContext& context) {
     Clique clique;
@@ -243,6 +260,22 @@ TEST(Simulate, EstimatesGrowWithSizeAndMoveNothing) {
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
     CaseRunner runner(context, clique, size_t{1} << 18);
     ASSERT_TRUE(runner.Run({Call::kAllReduce, ncclInt32, Fold::kSum, 10, 0, Seed()}, {}));
+  });
+}
+
+TEST(Simulate, AnInnerEndEstimatesNothing) {
+  RunRanks(Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    int data = 0;
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(ncclGroupSimulateEnd(&info));
+    EXPECT_EQ(info.estimatedTime, NCCL_UNDEF_FLOAT);
+    ASSERT_OK(ncclGroupSimulateEnd(&info));
+    EXPECT_GE(info.estimatedTime, 0);
   });
 }
 
