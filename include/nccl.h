@@ -316,13 +316,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 /* Ends at once, whatever the peers do: the handle, its work, and communicators that are being made from it. Any thread
  * may call it, also while another one is blocked in an init. NULL: ncclSuccess. When it has returned, buffers of the
- * calls that it ended may be freed or reused: no rank writes into them any more, not even one that was stopped in the
- * middle of a call and goes on later, and no rank of this process reads them. For that it waits for a step of at most
- * some MiB, and for a reduction's callback in this process (a callback that calls it gets its buffers back when the
- * callback has returned). If a peer of another process is still in its step after half a second, stopped or in a
- * callback, it loses access to the outputs: from then on their pages (4 KiB) belong to this process alone, as if not
- * from ncclMemAlloc, and ncclMemFree does not recycle them. Ranks of other processes may still read, and then report an
- * error. All this holds for host ranks, also when a call has failed and its stream reports that. */
+ * calls that it ended may be freed or reused: no rank writes into them, and no rank of this process reads them. That is
+ * so for host ranks; docs/errors-and-limits.md says how. */
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 /* Ends all work on all ranks (others get ncclRemoteError). Only split and shrink still serve. Since 2.28.7. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
