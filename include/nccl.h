@@ -325,6 +325,9 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
 /* Collective. Ranks of one colour (>= 0) form a new communicator, ordered by (key, rank); NCCL_SPLIT_NOCOLOR:
  * *newcomm = NULL. config NULL: the parent's. Since 2.18.
  *
+ * A split or shrink blocks if `comm` does. If not, `comm` is ncclInProgress until *newcomm is ready. If that fails, it
+ * has the error, until *newcomm is destroyed or aborted, or its next split or shrink begins. A grow blocks if *newcomm
+ * does, and does not change the state of `comm`.
  * Splits, shrinks and grows of one communicator may run at the same time (in a group, or non-blocking). Calls match in
  * the order in which they are made, whichever ends first: any two ranks make the calls that both take part in in the
  * same order. Each ends by AXCCL_INIT_TIMEOUT, at the abort of the communicator or of the new one, and when a rank that
@@ -347,9 +350,8 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqu
  *
  * A peer that ends, aborts or destroys its communicator is an error (ncclRemoteError) of the operations that need it:
  * of those under way, within some 20 ms, and of the next one, at once, by its call or its stream. A communicator with
- * nothing under way stays ncclSuccess. An operation that has waited for a peer for AXCCL_TIMEOUT (600 s unless set;
- * each rank's own setting counts) fails with ncclTimeout. After AXCCL_WAIT_NOTICE (30 s) a line on stderr names the
- * rank that waits, the rank that it waits for, and the call. */
+ * nothing under way stays ncclSuccess, as does one that this rank has revoked, or shrunk with NCCL_SHRINK_ABORT. An
+ * operation that has waited for a peer for AXCCL_TIMEOUT (600 s; each rank's own setting counts) gets ncclTimeout. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError);
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count);
 /* The device number the rank lives on (host devices: axccl/axccl.h). */

@@ -43,13 +43,19 @@ void Store(ncclComm_t comm, ncclComm_t* out) {
   std::atomic_ref<ncclComm_t>(*out).store(comm, std::memory_order_release);
 }
 
+// The communicator whose call it is decides whether the call blocks, and its state shows how far the call is. As in
+// NCCL, splits and shrinks are calls of the parent.
+enum class CallOf { kParent, kNew };
+
 // Puts a new communicator behind a handle and runs its creation: at once, at the end of the open group, or
 // (non-blocking) in the background. *out is set at once, and cleared again if a blocking creation fails or the creation
 // does not begin. Without `out` (a rank that requests no communicator from a split) there is no handle. `parent`: the
 // communicator that it is made from, if any.
 Status Create(const char* call, ncclComm_t* out, const comm::Config& config, CommHandle::Job job,
-              CommHandle* parent = nullptr) {
-  auto comm = std::make_shared<CommHandle>(config);
+              CommHandle* parent = nullptr, CallOf of = CallOf::kNew) {
+  const bool blocking = of == CallOf::kParent ? parent->config().blocking : config.blocking;
+  auto comm =
+      std::make_shared<CommHandle>(config, of == CallOf::kParent && !blocking ? parent->shared_from_this() : nullptr);
   if (parent != nullptr) parent->AddChild(comm);
   ncclComm_t handle = nullptr;
   if (out != nullptr) {
@@ -61,16 +67,16 @@ Status Create(const char* call, ncclComm_t* out, const comm::Config& config, Com
     Comms().Remove(handle);
     Store(nullptr, out);
   };
-  auto run = [call, comm, job = std::move(job), discard]() -> Status {
-    const Status status = CatchAll(
-        call, [&] { return comm->config().blocking ? comm->Create(call, job) : comm->CreateInBackground(call, job); });
+  auto run = [call, comm, job = std::move(job), discard, blocking]() -> Status {
+    const Status status =
+        CatchAll(call, [&] { return blocking ? comm->Create(call, job) : comm->CreateInBackground(call, job); });
     if (!status.ok() && status.code() != Code::kInProgress) discard();
     return status;
   };
   comm::CallGroup& group = comm::CallGroup::Current();
   if (!group.open()) return run();
   const Status added = CatchAll(call, [&] {
-    return group.AddJob(comm::GroupJob{config.blocking, std::move(run), discard}), Status();
+    return group.AddJob(comm::GroupJob{blocking, std::move(run), discard}), Status();
   });
   if (!added.ok()) discard();
   return added;
@@ -244,7 +250,8 @@ Status Split(const char* call, ncclComm_t handle, int color, int key, ncclComm_t
   AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::MakingCall> making, Begin(*parent, comm::Making::kSplit, call));
   auto split = [=](const std::atomic<bool>* abort) { return comm::Split(making.get(), color, key, settings, abort); };
   // As in NCCL, a rank that requests no communicator gets no handle, whether or not the call blocks.
-  return Create(call, color == NCCL_SPLIT_NOCOLOR ? nullptr : out, settings, std::move(split), parent.get());
+  ncclComm_t* const place = color == NCCL_SPLIT_NOCOLOR ? nullptr : out;
+  return Create(call, place, settings, std::move(split), parent.get(), CallOf::kParent);
 }
 
 Status Shrink(const char* call, ncclComm_t handle, int* exclude, int count, ncclComm_t* out, const ncclConfig_t* config,
@@ -263,12 +270,11 @@ Status Shrink(const char* call, ncclComm_t handle, int* exclude, int count, nccl
   const std::vector<int> excluded(exclude, exclude + count);
   AXCCL_RETURN_IF_ERROR(CheckExcluded(call, excluded, parent->core()->identity()));
   AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadConfig(call, config, parent->config()));
-  if (flags == NCCL_SHRINK_ABORT)
-    parent->core()->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
+  if (flags == NCCL_SHRINK_ABORT) parent->Leave();
   AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::ShrinkCall> making,
                          Prefixed(call, comm::ShrinkCall::Begin(parent->core(), excluded)));
   auto shrink = [=](const std::atomic<bool>* abort) { return making->Run(settings, abort); };
-  return Create(call, out, settings, std::move(shrink), parent.get());
+  return Create(call, out, settings, std::move(shrink), parent.get(), CallOf::kParent);
 }
 
 // Existing ranks keep their numbers and connect to the new ones through the id, which the rank that has it sends to the

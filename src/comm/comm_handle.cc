@@ -26,10 +26,12 @@ uint32_t CommHandle::NextSalt() {
 
 Status CommHandle::Finish(const char* call, Result<std::shared_ptr<Communicator>> result) {
   std::shared_ptr<Communicator> unwanted;
+  const auto owner = owner_.lock();
   Status status;
   {
     std::lock_guard lock(mutex_);
-    if (result.ok() && !abort_.load(std::memory_order_relaxed)) {
+    const bool given_up = abort_.load(std::memory_order_relaxed);
+    if (result.ok() && !given_up) {
       core_ = std::move(result).value();
     } else if (result.ok()) {
       unwanted = std::move(result).value();
@@ -38,13 +40,20 @@ Status CommHandle::Finish(const char* call, Result<std::shared_ptr<Communicator>
     } else {
       error_ = Prefixed(call, result.status());
       // To the other ranks it is the failure of a peer.
-      if (abort_.load(std::memory_order_relaxed)) error_ = Status(Code::kInvalidUsage, std::string(error_.message()));
+      if (given_up) error_ = Status(Code::kInvalidUsage, std::string(error_.message()));
     }
     status = error_;
+    if (owner != nullptr && !status.ok() && !given_up) {
+      std::lock_guard owners(owner->mutex_);
+      owner->child_error_ = status;
+      owner->failed_child_ = this;
+      owner->has_child_error_.store(true, std::memory_order_release);
+    }
     phase_.store(core_ != nullptr ? Phase::kReady : Phase::kFailed, std::memory_order_release);
   }
   if (unwanted != nullptr) unwanted->Abort(status);
   unwanted = nullptr;
+  if (owner != nullptr) owner->children_under_way_.fetch_sub(1, std::memory_order_acq_rel);
   EndWork();
   return status;
 }
@@ -67,13 +76,36 @@ Status CommHandle::Create(const char* call, const Job& job) {
 
 Status CommHandle::CreateInBackground(const char* call, Job job) {
   BeginWork();
+  const auto owner = owner_.lock();
+  if (owner != nullptr) {
+    owner->has_child_error_.store(false, std::memory_order_release);
+    owner->children_under_way_.fetch_add(1, std::memory_order_acq_rel);
+  }
   constexpr const char* kWhat = "making a communicator in the background";
   auto run = [self = shared_from_this(), call, job = std::move(job)] {
     const Status status = self->Finish(call, CatchAll(kWhat, [&] { return job(&self->abort_); }));
     if (!status.ok()) AXCCL_WARN("%s", status.message().data());
   };
   const Status started = StartDetached(kWhat, std::move(run));
-  return started.ok() ? MakeStatus(Code::kInProgress, "creation in progress") : Finish(call, started);
+  if (started.ok()) return MakeStatus(Code::kInProgress, "creation in progress");
+  const Status status = Finish(call, started);
+  if (owner != nullptr) owner->ForgetFailureOf(this);  // the caller gets it
+  return status;
+}
+
+// The phase of a child is what both states follow, so neither ends before the other.
+bool CommHandle::MakesChild() const {
+  if (children_under_way_.load(std::memory_order_acquire) == 0) return false;
+  std::lock_guard lock(mutex_);
+  return std::any_of(children_.begin(), children_.end(), [](const std::weak_ptr<CommHandle>& child) {
+    const auto comm = child.lock();
+    return comm != nullptr && !comm->owner_.expired() && comm->phase() == Phase::kInitialising;
+  });
+}
+
+void CommHandle::ForgetFailureOf(const CommHandle* child) {
+  std::lock_guard lock(mutex_);
+  if (failed_child_ == child) has_child_error_.store(false, std::memory_order_release);
 }
 
 void CommHandle::AddChild(const std::shared_ptr<CommHandle>& child) {
@@ -127,8 +159,14 @@ Status CommHandle::AsyncError() const {
       break;
   }
   const Status status = core_->AsyncError();
-  if (revoked()) return Status();  // as this rank has asked for
-  if (!status.ok()) return status;
+  if (MakesChild()) return MakeStatus(Code::kInProgress, "a communicator is being made from this one");
+  const bool as_asked = revoked() || left_.load(std::memory_order_acquire);
+  if (!status.ok() && !as_asked) return status;
+  if (has_child_error_.load(std::memory_order_acquire)) {
+    std::lock_guard lock(mutex_);
+    return child_error_;
+  }
+  if (as_asked) return Status();
   if (windows_under_way_.load(std::memory_order_acquire) != 0)
     return MakeStatus(Code::kInProgress, "a window is being made");
   if (!has_window_error_.load(std::memory_order_acquire)) return Status();
@@ -187,6 +225,7 @@ void CommHandle::Close() {
   StopCreation();
   device::host::Scheduler::Process().Notify();
   WaitUntilIdle();
+  if (const auto owner = owner_.lock(); owner != nullptr) owner->ForgetFailureOf(this);
   if (core_ == nullptr) return;
   if (!core_->failed()) core_->WaitIdle(&abort_);
   if (core_->failed()) core_->WaitUntilUnreached();
@@ -208,6 +247,7 @@ void CommHandle::Abort() {
   if (core != nullptr) core->device().Abort();
   device::host::Scheduler::Process().Notify();
   WaitUntilIdle();
+  if (const auto owner = owner_.lock(); owner != nullptr) owner->ForgetFailureOf(this);
   // No new one can have appeared: a creation that was running has failed.
   if (core == nullptr) return;
   core->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was aborted"));
@@ -219,6 +259,11 @@ Status CommHandle::Revoke() {
     return MakeStatus(Code::kInvalidArgument, "argument comm has been revoked already");
   core_->Revoke();
   return Status();
+}
+
+void CommHandle::Leave() {
+  left_.store(true, std::memory_order_release);
+  core_->Abort(MakeStatus(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
 }
 
 int CommHandle::AddReduction(Reduction reduction) {

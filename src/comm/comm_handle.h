@@ -46,7 +46,10 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
  public:
   using Job = std::function<Result<std::shared_ptr<Communicator>>(const std::atomic<bool>* abort)>;
 
-  explicit CommHandle(Config config) : config_(std::move(config)) {}
+  // `owner`: the communicator whose call makes this one in the background, if it is another one. Its AsyncError shows
+  // the call, and its error until this communicator is ended.
+  explicit CommHandle(Config config, const std::shared_ptr<CommHandle>& owner = nullptr)
+      : config_(std::move(config)), owner_(owner) {}
 
   // Creation: runs `job` here, or on a thread of its own, with InProgress as the result until it is done. Whatever
   // stops the creation (Abort, Close, the abort of the parent) sets the flag that the job gets; the creation then
@@ -64,8 +67,8 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   const std::shared_ptr<Communicator>& core() const { return core_; }
   bool ready() const { return phase() == Phase::kReady; }
 
-  // The current state: kInProgress while it is being made or finalized, otherwise the failure of its creation or its
-  // work.
+  // The current state: kInProgress while it is being made or finalized, or a call of it makes another one in the
+  // background, and until that one's is not; otherwise the failure of its creation or its work, or of such a call.
   Status AsyncError() const;
   // Completes all outstanding work. A second call is kInvalidArgument. Errors name `call`.
   Status Finalize(const char* call);
@@ -77,6 +80,8 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   void Abort();
   // Marks the communicator so that no more operations are accepted. kInvalidArgument the second time.
   Status Revoke();
+  // Ends all work of this rank, which goes on in a communicator that it makes from this one.
+  void Leave();
   bool revoked() const { return revoked_.load(std::memory_order_acquire); }
 
   // Reduction operators by index; -1: there are kMaxReductions. A callback gets its number.
@@ -115,6 +120,8 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   Status Finish(const char* call, Result<std::shared_ptr<Communicator>> result);
   Status MakeWindow(MakingCall* making, const exec::OwnShare& share, const TakeWindow& take);
   void StopCreation();
+  bool MakesChild() const;
+  void ForgetFailureOf(const CommHandle* child);
   void BeginWork();
   void EndWork();
   void WaitUntilIdle();
@@ -122,7 +129,8 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
 
   const Config config_;
   std::atomic<Phase> phase_{Phase::kInitialising};
-  std::atomic<bool> abort_{false}, revoked_{false};
+  const std::weak_ptr<CommHandle> owner_;
+  std::atomic<bool> abort_{false}, revoked_{false}, left_{false};
   std::shared_ptr<Communicator> core_;  // set under mutex_ before phase_ leaves kInitialising
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -132,6 +140,10 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   std::atomic<bool> has_window_error_{false};        // the last of them has failed,
   Status window_error_;                              // because of this
   std::vector<std::weak_ptr<CommHandle>> children_;  // children that were being made when the last one was added
+  std::atomic<int> children_under_way_{0};           // of which calls of this one make as many in the background
+  std::atomic<bool> has_child_error_{false};         // one of the last of them,
+  const CommHandle* failed_child_ = nullptr;         // this one, which may have ended,
+  Status child_error_;                               // has failed because of this
   std::vector<Reduction> reductions_;
   uint16_t callbacks_ = 0;                 // made so far
   std::map<const void*, Region> regions_;  // by handle

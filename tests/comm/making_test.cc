@@ -33,6 +33,7 @@ using harness::NowNs;
 using harness::Processes;
 using harness::RankContext;
 using harness::RunCliques;
+using harness::RunNonBlockingCliques;
 using harness::RunOptions;
 using harness::RunRanks;
 using harness::Threads;
@@ -85,14 +86,13 @@ TEST_P(MakingTest, SplitsOfOneGroupDoNotMix) {
 }
 
 TEST_P(MakingTest, NonBlockingSplitsInARowDoNotMix) {
-  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
+  RunNonBlockingCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks(), r = context.rank();
     for (int round = 0; round < 12; ++round) {
       ASSERT_TRUE(context.Step("round %d", round));
-      ncclConfig_t config = NonBlocking();
       ncclComm_t all = nullptr, pair = nullptr;
-      ASSERT_EQ(ncclCommSplit(clique.comm(), 0, r, &all, &config), ncclInProgress);
-      ASSERT_EQ(ncclCommSplit(clique.comm(), r / 2, -r, &pair, &config), ncclInProgress);
+      ASSERT_EQ(ncclCommSplit(clique.comm(), 0, r, &all, nullptr), ncclInProgress);
+      ASSERT_EQ(ncclCommSplit(clique.comm(), r / 2, -r, &pair, nullptr), ncclInProgress);
       ASSERT_OK(AwaitComm(context, all));
       ASSERT_OK(AwaitComm(context, pair));
       ExpectShape(all, n, r);
@@ -125,13 +125,12 @@ TEST_P(MakingTest, SplitsOfTwoThreadsAtATimeAreBothWhole) {
 
 // A rank may begin many splits before its peer makes the first one, and each pairs with the right one.
 TEST(Making, ARankMayBeFarAheadOfItsPeer) {
-  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
-    ncclConfig_t config = NonBlocking();
+  RunNonBlockingCliques(Processes(2), [](RankContext& context, Clique& clique) {
     std::vector<ncclComm_t> made;
     if (context.rank() == 0) {
       ncclResult_t result = ncclInProgress;
       while (result == ncclInProgress && made.size() < 100)
-        result = ncclCommSplit(clique.comm(), 0, 0, &made.emplace_back(), &config);
+        result = ncclCommSplit(clique.comm(), 0, 0, &made.emplace_back(), nullptr);
       EXPECT_EQ(result, ncclInvalidUsage);
       ExpectLastErrorHas({"ncclCommSplit", "are under way", "wait for the first"});
       made.pop_back();
@@ -142,13 +141,16 @@ TEST(Making, ARankMayBeFarAheadOfItsPeer) {
     made.resize(ahead);
     for (size_t i = 0; i < ahead; ++i) {
       ASSERT_TRUE(context.Step("split %zu of %zu", i, ahead));
-      ASSERT_OK(context.rank() == 0 ? AwaitComm(context, made[i])
-                                    : ncclCommSplit(clique.comm(), 0, 0, &made[i], nullptr));
+      if (context.rank() == 1) {
+        ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &made[i], nullptr), ncclInProgress);
+      }
+      ASSERT_OK(AwaitComm(context, made[i]));
     }
     for (const ncclComm_t comm : made) ASSERT_OK(ncclCommDestroy(comm));
     // Refused calls do not count.
     ncclComm_t child = nullptr;
-    ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
+    ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclInProgress);
+    ASSERT_OK(AwaitComm(context, child));
     ExpectShape(child, 2, context.rank());
     ASSERT_OK(ncclCommDestroy(child));
   });
@@ -156,23 +158,23 @@ TEST(Making, ARankMayBeFarAheadOfItsPeer) {
 
 // What a rank has published in a call stays until all have read it, however many other calls come in between.
 TEST_P(MakingTest, ALateRankFindsWhatItsPeersHavePublished) {
-  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
+  RunNonBlockingCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks(), r = context.rank();
     ncclComm_t split = nullptr;
-    ncclConfig_t config = NonBlocking();
     if (r != 1) {
-      ASSERT_EQ(ncclCommSplit(clique.comm(), r % 2, r, &split, &config), ncclInProgress);
+      ASSERT_EQ(ncclCommSplit(clique.comm(), r % 2, r, &split, nullptr), ncclInProgress);
       for (int round = 0; round < 40; ++round) {
         ASSERT_TRUE(context.Step("shrink %d", round));
         int out[] = {1};
         ncclComm_t rest = nullptr;
-        ASSERT_OK(ncclCommShrink(clique.comm(), out, 1, &rest, nullptr, NCCL_SHRINK_DEFAULT));
+        ASSERT_EQ(ncclCommShrink(clique.comm(), out, 1, &rest, nullptr, NCCL_SHRINK_DEFAULT), ncclInProgress);
+        ASSERT_OK(AwaitComm(context, rest));
         ASSERT_OK(ncclCommDestroy(rest));
       }
     }
     ASSERT_TRUE(context.Barrier());
     if (r == 1) {
-      ASSERT_EQ(ncclCommSplit(clique.comm(), r % 2, r, &split, &config), ncclInProgress);
+      ASSERT_EQ(ncclCommSplit(clique.comm(), r % 2, r, &split, nullptr), ncclInProgress);
     }
     ASSERT_OK(AwaitComm(context, split));
     ExpectShape(split, n / 2, r / 2);
@@ -183,11 +185,10 @@ TEST_P(MakingTest, ALateRankFindsWhatItsPeersHavePublished) {
 
 // NCCL makes no communicator for a rank without a colour, and sets its handle to null.
 TEST_P(MakingTest, ANonBlockingSplitWithoutAColourGivesNone) {
-  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
+  RunNonBlockingCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const bool in = context.rank() != 0;
-    ncclConfig_t config = NonBlocking();
     auto child = reinterpret_cast<ncclComm_t>(8);
-    const ncclResult_t called = ncclCommSplit(clique.comm(), in ? 3 : NCCL_SPLIT_NOCOLOR, 0, &child, &config);
+    const ncclResult_t called = ncclCommSplit(clique.comm(), in ? 3 : NCCL_SPLIT_NOCOLOR, 0, &child, nullptr);
     EXPECT_TRUE(called == ncclInProgress || called == ncclSuccess) << called;
     if (in) {
       ASSERT_OK(AwaitComm(context, child));
@@ -202,18 +203,18 @@ TEST_P(MakingTest, ANonBlockingSplitWithoutAColourGivesNone) {
 
 // The k-th split is the k-th on every rank, also for ranks that a shrink left out before.
 TEST_P(MakingTest, ARankThatWasLeftOutMayWaitForTheOthersInASplit) {
-  RunCliques(GetParam(), [](RankContext& context, Clique& clique) {
+  RunNonBlockingCliques(GetParam(), [](RankContext& context, Clique& clique) {
     const int n = context.nranks(), r = context.rank();
-    ncclConfig_t config = NonBlocking();
     ncclComm_t child = nullptr;
     if (r != 0) {
       int out[] = {0};
       ncclComm_t rest = nullptr;
-      ASSERT_OK(ncclCommShrink(clique.comm(), out, 1, &rest, nullptr, NCCL_SHRINK_DEFAULT));
+      ASSERT_EQ(ncclCommShrink(clique.comm(), out, 1, &rest, nullptr, NCCL_SHRINK_DEFAULT), ncclInProgress);
+      ASSERT_OK(AwaitComm(context, rest));
       ASSERT_OK(ncclCommDestroy(rest));
       ASSERT_NE(context.Await(0), 0u);  // rank 0 is in the split
     }
-    ASSERT_EQ(ncclCommSplit(clique.comm(), 0, r, &child, &config), ncclInProgress);
+    ASSERT_EQ(ncclCommSplit(clique.comm(), 0, r, &child, nullptr), ncclInProgress);
     context.Set(0, 1);
     ASSERT_OK(AwaitComm(context, child));
     ExpectShape(child, n, r);
@@ -225,11 +226,10 @@ TEST_P(MakingTest, ARankThatWasLeftOutMayWaitForTheOthersInASplit) {
 
 // Begins a split that rank 1 does not make, and ends it with `end`. No rank waits for the other.
 void EndSplitBy(const std::function<void(RankContext&, Clique&, ncclComm_t)>& end) {
-  RunCliques(Processes(2), [&](RankContext& context, Clique& clique) {
+  RunNonBlockingCliques(Processes(2), [&](RankContext& context, Clique& clique) {
     if (context.rank() == 0) {
-      ncclConfig_t config = NonBlocking();
       ncclComm_t child = nullptr;
-      ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, &config), ncclInProgress);
+      ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclInProgress);
       const int64_t begin = NowNs();
       end(context, clique, child);
       EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
@@ -292,7 +292,7 @@ TEST(Making, ASplitEndsWithADeath) {
 
 // What a rank has published in a call stays readable after it has aborted the call.
 TEST(Making, ACallThatAPeerHasAbortedFails) {
-  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
+  RunNonBlockingCliques(Processes(2), [](RankContext& context, Clique& clique) {
     ncclComm_t child = nullptr;
     for (const bool grows : {false, true, false, true}) {
       // Of each grow its own: the rendezvous of an id that was given up says so, which may come before rank 0's abort.
@@ -300,24 +300,26 @@ TEST(Making, ACallThatAPeerHasAbortedFails) {
       if (context.rank() == 0) {
         ASSERT_OK(ncclCommGetUniqueId(clique.comm(), &id));
       }
-      const auto call = [&](ncclConfig_t* config) {
-        return grows ? ncclCommGrow(clique.comm(), 3, context.rank() == 0 ? &id : nullptr, -1, &child, config)
-                     : ncclCommSplit(clique.comm(), 0, 0, &child, config);
+      const auto call = [&] {
+        return grows ? ncclCommGrow(clique.comm(), 3, context.rank() == 0 ? &id : nullptr, -1, &child, nullptr)
+                     : ncclCommSplit(clique.comm(), 0, 0, &child, nullptr);
       };
       if (context.rank() == 0) {
-        ncclConfig_t config = NonBlocking();
-        ASSERT_EQ(call(&config), ncclInProgress);
+        ASSERT_EQ(call(), ncclInProgress);
         EXPECT_OK(ncclCommAbort(child));
       }
       ASSERT_TRUE(context.Barrier());
       if (context.rank() == 1) {
         const int64_t begin = NowNs();
-        EXPECT_NE(call(nullptr), ncclSuccess);
+        ASSERT_EQ(call(), ncclInProgress);
+        EXPECT_NE(AwaitComm(context, child), ncclSuccess);
         EXPECT_LT(NowNs() - begin, AllowedNs(kSecond));
         ExpectLastErrorHas({"rank 0 aborted"});
+        EXPECT_OK(ncclCommAbort(child));
       }
     }
-    ASSERT_OK(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr));
+    ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclInProgress);
+    ASSERT_OK(AwaitComm(context, child));
     ExpectShape(child, 2, context.rank());
     ASSERT_OK(ncclCommDestroy(child));
   });

@@ -198,4 +198,17 @@ void RunCliques(const Layout& layout, const std::function<void(RankContext&, Cli
   RunRanks(layout, with_clique, options);
 }
 
+void RunNonBlockingCliques(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body,
+                           const RunOptions& options) {
+  const auto with_clique = [&](RankContext& context) {
+    ncclUniqueId id;
+    ASSERT_TRUE(ShareUniqueId(context, &id));
+    const ncclComm_t comm = BeginInit(id, context.nranks(), context.rank());
+    ASSERT_OK(AwaitComm(context, comm));
+    Clique clique;
+    if (clique.Adopt(comm)) body(context, clique);
+  };
+  RunRanks(layout, with_clique, options);
+}
+
 }  // namespace axccl::harness

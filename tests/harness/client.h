@@ -31,6 +31,10 @@ ncclComm_t BeginInit(const ncclUniqueId& id, int ranks, int rank);
 
 // Returns the result of what `comm` is doing; ncclInProgress once a rank of the run has failed.
 ncclResult_t AwaitComm(RankContext& context, ncclComm_t comm);
+// The end of a call that has returned `called`, and whose end `comm` shows if it does not block.
+inline ncclResult_t AwaitComm(RankContext& context, ncclResult_t called, ncclComm_t comm) {
+  return called == ncclInProgress ? AwaitComm(context, comm) : called;
+}
 // Expects the communicator's size, and the rank's number in it.
 void ExpectShape(ncclComm_t comm, int count, int rank);
 
@@ -114,5 +118,8 @@ class Clique {
 // RunRanks in which each thread has a clique of all ranks.
 void RunCliques(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body,
                 const RunOptions& options = {});
+// The same with communicators that do not block, one in each thread.
+void RunNonBlockingCliques(const Layout& layout, const std::function<void(RankContext&, Clique&)>& body,
+                           const RunOptions& options = {});
 
 }  // namespace axccl::harness

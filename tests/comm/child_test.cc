@@ -1,0 +1,167 @@
+// Splits and shrinks as programs written for NCCL make them: which communicator decides whether a call blocks, and
+// whose state shows how far it is.
+#include <gtest/gtest.h>
+
+#include "tests/harness/client.h"
+
+namespace axccl::tests {
+namespace {
+
+using harness::AwaitComm;
+using harness::Clique;
+using harness::ExpectLastErrorHas;
+using harness::ExpectShape;
+using harness::NonBlocking;
+using harness::Processes;
+using harness::RankContext;
+using harness::RunCliques;
+using harness::RunNonBlockingCliques;
+using harness::RunOptions;
+
+ncclResult_t StateOf(ncclComm_t comm) {
+  ncclResult_t state = ncclInternalError;
+  EXPECT_OK(ncclCommGetAsyncError(comm, &state));
+  return state;
+}
+
+RunOptions WithInitTimeout(const char* seconds) {
+  RunOptions options;
+  options.environment = {{"AXCCL_INIT_TIMEOUT", seconds}};
+  return options;
+}
+
+// ---- the state of the parent ----
+
+// NCCL: ncclCommSplit and ncclCommShrink of a communicator that does not block set its state to ncclInProgress, and end
+// that when the new communicator is ready (ncclCommInitChildComm). Programs poll the parent, and then use the child.
+TEST(ChildState, TheParentIsInProgressUntilTheChildIsReady) {
+  enum class By { kSplit, kSplitWithoutColour, kShrink, kShrinkWithAbort };
+  for (const By by : {By::kSplit, By::kSplitWithoutColour, By::kShrink, By::kShrinkWithAbort}) {
+    RunNonBlockingCliques(Processes(3), [by](RankContext& context, Clique& clique) {
+      const int r = context.rank();
+      const bool shrinks = by == By::kShrink || by == By::kShrinkWithAbort;
+      int out[] = {2};
+      const bool takes_part = !shrinks || r != 2;
+      const bool gets_one = takes_part && !(by == By::kSplitWithoutColour && r == 0);
+      if (takes_part) {
+        if (r != 0) {
+          ASSERT_EQ(context.Await(0), 1u);
+        }
+        ncclComm_t child = nullptr;
+        ASSERT_EQ(shrinks ? ncclCommShrink(clique.comm(), out, 1, &child, nullptr,
+                                           by == By::kShrink ? NCCL_SHRINK_DEFAULT : NCCL_SHRINK_ABORT)
+                          : ncclCommSplit(clique.comm(), gets_one ? 0 : NCCL_SPLIT_NOCOLOR, r, &child, nullptr),
+                  ncclInProgress);
+        // The others have not called yet.
+        if (r == 0) {
+          EXPECT_EQ(StateOf(clique.comm()), ncclInProgress);
+          context.Set(0, 1);
+        }
+        ASSERT_OK(AwaitComm(context, clique.comm()));
+        if (gets_one) {
+          const bool without_first = by == By::kSplitWithoutColour;
+          ExpectShape(child, shrinks || without_first ? 2 : 3, without_first ? r - 1 : r);
+          EXPECT_OK(ncclCommDestroy(child));
+        } else {
+          EXPECT_EQ(child, nullptr);
+        }
+      }
+      ASSERT_TRUE(context.Barrier());
+    });
+  }
+}
+
+TEST(ChildState, TheParentHasTheErrorUntilTheChildEnds) {
+  RunNonBlockingCliques(
+      Processes(2),
+      [](RankContext& context, Clique& clique) {
+        ncclComm_t child = nullptr;
+        if (context.rank() == 0) {
+          ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclInProgress);
+          EXPECT_EQ(AwaitComm(context, clique.comm()), ncclTimeout);
+          ExpectLastErrorHas({"ncclCommSplit", "rank 1 of 2"});
+          EXPECT_EQ(StateOf(child), ncclTimeout);
+          EXPECT_OK(ncclCommAbort(child));
+          EXPECT_OK(StateOf(clique.comm()));
+        }
+        ASSERT_TRUE(context.Barrier());
+      },
+      WithInitTimeout("2"));
+}
+
+// Without a colour there is no other communicator whose state could be asked.
+TEST(ChildState, TheParentHasTheErrorOfASplitWithoutColourUntilTheNext) {
+  RunNonBlockingCliques(
+      Processes(2),
+      [](RankContext& context, Clique& clique) {
+        ncclComm_t child = nullptr;
+        for (const bool together : {false, true}) {
+          ASSERT_TRUE(context.Step(together ? "together" : "one after the other"));
+          if (!together && context.rank() == 1) {
+            ASSERT_TRUE(context.Barrier());
+          }
+          const int color = context.rank() == 0 ? NCCL_SPLIT_NOCOLOR : 0;
+          ASSERT_EQ(ncclCommSplit(clique.comm(), color, 0, &child, nullptr), ncclInProgress);
+          const ncclResult_t end = AwaitComm(context, clique.comm());
+          if (together) {
+            EXPECT_OK(end);
+          } else if (context.rank() == 0) {
+            EXPECT_EQ(end, ncclTimeout);
+            EXPECT_EQ(StateOf(clique.comm()), ncclTimeout);
+          } else {
+            EXPECT_NE(end, ncclInProgress);  // a late rank may find what rank 0 has published
+          }
+          if (!together && context.rank() == 0) {
+            ASSERT_TRUE(context.Barrier());
+          }
+          if (child != nullptr) {
+            EXPECT_OK(ncclCommAbort(child));
+          }
+          ASSERT_TRUE(context.Barrier());
+        }
+      },
+      WithInitTimeout("2"));
+}
+
+TEST(ChildState, AChildThatItsRankGivesUpIsNoErrorOfTheParent) {
+  RunNonBlockingCliques(Processes(2), [](RankContext& context, Clique& clique) {
+    if (context.rank() == 0) {
+      for (const bool aborts : {false, true}) {
+        ncclComm_t child = nullptr;
+        ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &child, nullptr), ncclInProgress);
+        EXPECT_OK(aborts ? ncclCommAbort(child) : ncclCommDestroy(child));
+        EXPECT_OK(StateOf(clique.comm()));
+      }
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// ---- blocking ----
+
+// NCCL: a split or shrink is a call of the parent (ncclAsyncLaunch). The child's setting is about its own calls.
+TEST(ChildConfig, TheParentDecidesWhetherTheCallBlocks) {
+  RunCliques(Processes(2), [](RankContext& context, Clique& clique) {
+    ncclConfig_t config = NonBlocking();
+    ncclComm_t split = nullptr, shrunk = nullptr;
+    ASSERT_OK(ncclCommSplit(clique.comm(), 0, context.rank(), &split, &config));
+    ExpectShape(split, 2, context.rank());
+    ASSERT_OK(ncclCommShrink(clique.comm(), nullptr, 0, &shrunk, &config, NCCL_SHRINK_DEFAULT));
+    ExpectShape(shrunk, 2, context.rank());
+    for (const ncclComm_t child : {split, shrunk}) {
+      EXPECT_EQ(ncclCommFinalize(child), ncclInProgress);
+      EXPECT_OK(AwaitComm(context, child));
+      EXPECT_OK(ncclCommDestroy(child));
+    }
+    // Both are calls of communicators that block, so they may be in one group.
+    ncclComm_t other = nullptr;
+    ASSERT_OK(ncclGroupStart());
+    EXPECT_OK(ncclCommSplit(clique.comm(), 0, 0, &split, &config));
+    EXPECT_OK(ncclCommSplit(clique.comm(), 0, 0, &other, nullptr));
+    ASSERT_OK(ncclGroupEnd());
+    for (const ncclComm_t child : {split, other}) EXPECT_OK(ncclCommDestroy(child));
+  });
+}
+
+}  // namespace
+}  // namespace axccl::tests
