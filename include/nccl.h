@@ -323,7 +323,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
 
 /* Collective. Ranks of one colour (>= 0) form a new communicator, ordered by (key, rank); NCCL_SPLIT_NOCOLOR:
- * *newcomm = NULL. config NULL: the parent's. Since 2.18.
+ * *newcomm = NULL. config NULL: the parent's. Settings that a config leaves undefined: the defaults. Since 2.18.
  *
  * A split or shrink blocks if `comm` does. If not, `comm` is ncclInProgress until *newcomm is ready. If that fails, it
  * has the error, until *newcomm is destroyed or aborted, or its next split or shrink begins. A grow blocks if *newcomm

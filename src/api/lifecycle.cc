@@ -174,6 +174,11 @@ Result<std::shared_ptr<CommHandle>> Parent(ncclComm_t handle, const char* call) 
   return pin->shared_from_this();
 }
 
+// As in NCCL, a child has its parent's settings if none are given, and else the defaults for those that are not set.
+Result<comm::Config> ReadChildConfig(const char* call, const ncclConfig_t* config, const CommHandle& parent) {
+  return ReadConfig(call, config, config == nullptr ? parent.config() : comm::Config());
+}
+
 // Begins a call that all ranks of `parent` make. Its place among such calls is that of this call, whenever it runs. A
 // communicator that has failed, and has not been revoked, can only be shrunk.
 Result<std::shared_ptr<comm::MakingCall>> Begin(const CommHandle& parent, comm::Making what, const char* call) {
@@ -246,7 +251,7 @@ Status Split(const char* call, ncclComm_t handle, int color, int key, ncclComm_t
   AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<CommHandle> parent, Parent(handle, call));
   if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
     return InvalidArgument("%s: argument color is %d; pass 0 or more, or NCCL_SPLIT_NOCOLOR", call, color);
-  AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadConfig(call, config, parent->config()));
+  AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadChildConfig(call, config, *parent));
   AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::MakingCall> making, Begin(*parent, comm::Making::kSplit, call));
   auto split = [=](const std::atomic<bool>* abort) { return comm::Split(making.get(), color, key, settings, abort); };
   // As in NCCL, a rank that requests no communicator gets no handle, whether or not the call blocks.
@@ -269,7 +274,7 @@ Status Shrink(const char* call, ncclComm_t handle, int* exclude, int count, nccl
   std::sort(exclude, exclude + count);
   const std::vector<int> excluded(exclude, exclude + count);
   AXCCL_RETURN_IF_ERROR(CheckExcluded(call, excluded, parent->core()->identity()));
-  AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadConfig(call, config, parent->config()));
+  AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadChildConfig(call, config, *parent));
   if (flags == NCCL_SHRINK_ABORT) parent->Leave();
   AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::ShrinkCall> making,
                          Prefixed(call, comm::ShrinkCall::Begin(parent->core(), excluded)));
@@ -292,7 +297,7 @@ Status Grow(const char* call, ncclComm_t handle, int ranks, const ncclUniqueId* 
     return InvalidArgument("%s: argument rank is %d; ranks of the present communicator pass -1", call, rank);
   if (ranks <= present)
     return InvalidArgument("%s: argument nRanks is %d; pass more than the present %d", call, ranks, present);
-  AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadConfig(call, config, parent->config()));
+  AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadChildConfig(call, config, *parent));
   std::optional<boot::UniqueId> id;
   if (unique_id != nullptr) id = ToId(*unique_id);
   AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::MakingCall> making, Begin(*parent, comm::Making::kGrow, call));

@@ -1,5 +1,5 @@
 // Splits and shrinks as programs written for NCCL make them: which communicator decides whether a call blocks, and
-// whose state shows how far it is.
+// whose state shows how far it is, and what settings the new communicator has.
 #include <gtest/gtest.h>
 
 #include "tests/harness/client.h"
@@ -137,7 +137,7 @@ TEST(ChildState, AChildThatItsRankGivesUpIsNoErrorOfTheParent) {
   });
 }
 
-// ---- blocking ----
+// ---- blocking, and the other settings ----
 
 // NCCL: a split or shrink is a call of the parent (ncclAsyncLaunch). The child's setting is about its own calls.
 TEST(ChildConfig, TheParentDecidesWhetherTheCallBlocks) {
@@ -160,6 +160,26 @@ TEST(ChildConfig, TheParentDecidesWhetherTheCallBlocks) {
     EXPECT_OK(ncclCommSplit(clique.comm(), 0, 0, &other, nullptr));
     ASSERT_OK(ncclGroupEnd());
     for (const ncclComm_t child : {split, other}) EXPECT_OK(ncclCommDestroy(child));
+  });
+}
+
+// NCCL copies the parent's settings if it is given none; else those that are not set are the defaults.
+TEST(ChildConfig, SettingsThatAreNotSetAreTheDefaults) {
+  RunNonBlockingCliques(Processes(2), [](RankContext& context, Clique& clique) {
+    for (const bool given : {false, true}) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.maxCTAs = 4;
+      ncclConfig_t* const argument = given ? &config : nullptr;
+      ncclComm_t split = nullptr, shrunk = nullptr;
+      ASSERT_EQ(ncclCommSplit(clique.comm(), 0, 0, &split, argument), ncclInProgress);
+      ASSERT_EQ(ncclCommShrink(clique.comm(), nullptr, 0, &shrunk, argument, NCCL_SHRINK_DEFAULT), ncclInProgress);
+      ASSERT_OK(AwaitComm(context, clique.comm()));
+      for (const ncclComm_t child : {split, shrunk}) {
+        EXPECT_EQ(ncclCommFinalize(child), given ? ncclSuccess : ncclInProgress);
+        EXPECT_OK(AwaitComm(context, child));
+        EXPECT_OK(ncclCommDestroy(child));
+      }
+    }
   });
 }
 

@@ -166,20 +166,20 @@ TEST(Lanes, TheEnvironmentHasPrecedence) {
   }
 }
 
-// A child has what its parent has, unless its own configuration says otherwise.
-TEST(Lanes, ChildrenInheritTheBounds) {
+// A child has what its parent has, unless it is given a configuration of its own.
+TEST(Lanes, ChildrenWithoutAConfigurationInheritTheBounds) {
   const auto body = [](RankContext& context) {
     ASSERT_NE(EnterGpu(context.rank()), nullptr);
     Clique parent;
     ASSERT_NO_FATAL_FAILURE(MakeClique(context, 4, 4, &parent));
-    for (const int most : {0, 2}) {
-      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-      if (most != 0) config.maxCTAs = most;
+    ncclConfig_t two = NCCL_CONFIG_INITIALIZER, unset = NCCL_CONFIG_INITIALIZER;
+    two.maxCTAs = 2;
+    for (ncclConfig_t* const config : {static_cast<ncclConfig_t*>(nullptr), &two, &unset}) {
       ncclComm_t comm = nullptr;
-      ASSERT_OK(ncclCommSplit(parent.comm(), 0, context.rank(), &comm, most != 0 ? &config : nullptr));
+      ASSERT_OK(ncclCommSplit(parent.comm(), 0, context.rank(), &comm, config));
       Clique child;
       ASSERT_TRUE(child.Adopt(comm));
-      EXPECT_EQ(BlocksOfSum(child, kLarge), most != 0 ? most : 4);
+      EXPECT_EQ(BlocksOfSum(child, kLarge), config == nullptr ? 4 : config == &two ? 2 : kMultiprocessors);
       ASSERT_TRUE(context.Barrier());
     }
   };
