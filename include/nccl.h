@@ -338,9 +338,10 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newc
  * NCCL_SHRINK_*. Since 2.27. For networks that break, see docs/errors-and-limits.md. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                             ncclConfig_t* config, int shrinkFlags);
-/* An id by which new ranks can join an existing communicator. Since 2.29. */
+/* An id by which new ranks can join an existing communicator, in one ncclCommGrow. Since 2.29. */
 ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId);
-/* A communicator of nRanks ranks, the present ones (rank -1) and new ones (comm NULL). Since 2.29. */
+/* A communicator of nRanks ranks: present ones (rank -1), which may all pass NULL as the id if one of them has made it,
+ * and new ones (comm NULL). Since 2.29. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank, ncclComm_t* newcomm,
                           ncclConfig_t* config);
 

@@ -104,12 +104,12 @@ Status InitRank(const char* call, ncclComm_t* out, int nranks, std::span<const n
   });
 }
 
-Status MakeUniqueId(const char* call, ncclUniqueId* out) {
+Result<boot::UniqueId> MakeUniqueId(const char* call, ncclUniqueId* out) {
   AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   if (out == nullptr) return InvalidArgument("%s: argument uniqueId is NULL; pass where to put the id", call);
   AXCCL_ASSIGN_OR_RETURN(const boot::UniqueId id, Prefixed(call, boot::CreateUniqueId()));
   std::memcpy(out->internal, id.bytes, sizeof(out->internal));
-  return Status();
+  return id;
 }
 
 // The devices of ranks that one call makes. GPUs may be shared: without a list, ranks are assigned to them in turn.
@@ -283,7 +283,7 @@ Status Shrink(const char* call, ncclComm_t handle, int* exclude, int count, nccl
 }
 
 // Existing ranks keep their numbers and connect to the new ones through the id, which the rank that has it sends to the
-// others.
+// others: as in NCCL, the one that has made it need not pass it.
 Status Grow(const char* call, ncclComm_t handle, int ranks, const ncclUniqueId* unique_id, int rank, ncclComm_t* out,
             const ncclConfig_t* config) {
   AXCCL_RETURN_IF_ERROR(Clear(call, out));
@@ -298,11 +298,16 @@ Status Grow(const char* call, ncclComm_t handle, int ranks, const ncclUniqueId* 
   if (ranks <= present)
     return InvalidArgument("%s: argument nRanks is %d; pass more than the present %d", call, ranks, present);
   AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadChildConfig(call, config, *parent));
-  std::optional<boot::UniqueId> id;
-  if (unique_id != nullptr) id = ToId(*unique_id);
   AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::MakingCall> making, Begin(*parent, comm::Making::kGrow, call));
+  const std::optional<boot::UniqueId> made = parent->TakeGrowId();
+  const comm::GrowId known = unique_id != nullptr ? comm::GrowId::kPassed
+                             : made.has_value()   ? comm::GrowId::kMade
+                                                  : comm::GrowId::kNone;
+  const boot::UniqueId id = unique_id != nullptr ? ToId(*unique_id) : made.value_or(boot::UniqueId{});
   auto grow = [=](const std::atomic<bool>* abort) {
-    return comm::Grow(making.get(), ranks, id.has_value() ? &*id : nullptr, settings, abort);
+    auto grown = comm::Grow(making.get(), ranks, known, id, settings, abort);
+    if (known == comm::GrowId::kMade && grown.status().code() == Code::kInvalidUsage) parent->KeepGrowId(id);
+    return grown;
   };
   return Create(call, out, settings, std::move(grow), parent.get());
 }
@@ -324,7 +329,7 @@ using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
 
 AXCCL_API ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
-  return Entry("ncclGetUniqueId", [&](const char* call) { return MakeUniqueId(call, uniqueId); });
+  return Entry("ncclGetUniqueId", [&](const char* call) { return MakeUniqueId(call, uniqueId).status(); });
 }
 AXCCL_TWIN(GetUniqueId)
 
@@ -400,7 +405,9 @@ AXCCL_TWIN(CommShrink)
 AXCCL_API ncclResult_t pncclCommGetUniqueId(ncclComm_t handle, ncclUniqueId* uniqueId) {
   return Entry("ncclCommGetUniqueId", [&](const char* call) -> Status {
     AXCCL_ASSIGN_OR_RETURN(const CommPin comm, PinComm(handle, call));
-    return MakeUniqueId(call, uniqueId);
+    AXCCL_ASSIGN_OR_RETURN(const boot::UniqueId id, MakeUniqueId(call, uniqueId));
+    comm->KeepGrowId(id);
+    return Status();
   });
 }
 AXCCL_TWIN(CommGetUniqueId)

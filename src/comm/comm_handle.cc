@@ -1,6 +1,7 @@
 #include "src/comm/comm_handle.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/detached_thread.h"
 #include "src/base/log.h"
@@ -115,6 +116,16 @@ void CommHandle::AddChild(const std::shared_ptr<CommHandle>& child) {
     return comm == nullptr || comm->phase() != Phase::kInitialising;
   });
   children_.push_back(child);
+}
+
+void CommHandle::KeepGrowId(const boot::UniqueId& id) {
+  std::lock_guard lock(mutex_);
+  grow_id_ = id;
+}
+
+std::optional<boot::UniqueId> CommHandle::TakeGrowId() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(grow_id_, std::nullopt);
 }
 
 Result<Communicator*> CommHandle::Ready(const char* call) const {

@@ -11,10 +11,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/boot/boot.h"
 #include "src/comm/communicator.h"
 #include "src/exec/platform/window.h"
 
@@ -58,6 +60,10 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   Status CreateInBackground(const char* call, Job job);
   // `child` is being made from this one: Abort also stops its creation.
   void AddChild(const std::shared_ptr<CommHandle>& child);
+
+  // The id that ncclCommGetUniqueId has made for the next grow. Take: if there is one.
+  void KeepGrowId(const boot::UniqueId& id);
+  std::optional<boot::UniqueId> TakeGrowId();
 
   const Config& config() const { return config_; }
   Phase phase() const { return phase_.load(std::memory_order_acquire); }
@@ -145,6 +151,7 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   const CommHandle* failed_child_ = nullptr;         // this one, which may have ended,
   Status child_error_;                               // has failed because of this
   std::vector<Reduction> reductions_;
+  std::optional<boot::UniqueId> grow_id_;
   uint16_t callbacks_ = 0;                 // made so far
   std::map<const void*, Region> regions_;  // by handle
   bool closed_ = false;                    // no windows are added any more

@@ -22,7 +22,7 @@ struct SplitChoice {
 
 // What an existing rank of a growing communicator contributes.
 struct Offer {
-  uint32_t has_id;
+  GrowId known;
   int32_t ranks;
   boot::UniqueId id;
 };
@@ -128,28 +128,29 @@ Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key
   });
 }
 
-Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const boot::UniqueId* id, const Config& config,
-                                           const std::atomic<bool>* abort) {
+Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, GrowId known, const boot::UniqueId& id,
+                                           const Config& config, const std::atomic<bool>* abort) {
   std::optional<boot::UniqueId> offered;
-  if (id != nullptr) offered = *id;
+  if (known != GrowId::kNone) offered = id;
   Made made = CarryOut(call, [&]() -> Made {
     const Identity& identity = call->comm()->identity();
     const SetupOptions options = MakeOptions(identity.rank, ranks, identity.device, config, abort);
     call->SetLimits(options.deadline, abort);
-    const Offer mine{id != nullptr, ranks, id != nullptr ? *id : boot::UniqueId{}};
+    const Offer mine{known, ranks, id};
     std::vector<Offer> offers(call->group().size());
     AXCCL_RETURN_IF_ERROR(call->AllGather(&mine, sizeof(mine), offers.data()));
     const auto other = std::find_if(offers.begin(), offers.end(), [&](const Offer& o) { return o.ranks != ranks; });
-    const auto offer = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return o.has_id != 0; });
+    const auto offer = std::max_element(offers.begin(), offers.end(),
+                                        [](const Offer& a, const Offer& b) { return a.known < b.known; });
     if (other != offers.end()) {
       call->Finish();  // the other ranks find the same
       return MakeStatus(Code::kInvalidUsage, "rank %d grows to %d ranks and rank %d to %d; pass the same nRanks on all",
                         identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);
     }
-    if (offer == offers.end()) {
+    if (offer->known == GrowId::kNone) {
       call->Finish();
       return MakeStatus(Code::kInvalidArgument,
-                        "no rank passed uniqueId; one rank gets it from ncclCommGetUniqueId and passes it");
+                        "no present rank has an id for new ranks; one calls ncclCommGetUniqueId before each grow");
     }
     offered = offer->id;
     // The rendezvous does not notice a rank that gives up on its way there; the call does.

@@ -36,8 +36,11 @@ Result<std::shared_ptr<MakingCall>> BeginWithAll(const std::shared_ptr<Communica
 // communicator for color -1.
 Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key, const Config& config,
                                             const std::atomic<bool>* abort);
-// Existing and new ranks form a communicator of `ranks` in total; at least one of the existing ranks must pass `id`.
-Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, const boot::UniqueId* id, const Config& config,
-                                           const std::atomic<bool>* abort);
+// What an existing rank of a growing communicator knows of the id by which new ranks join.
+enum class GrowId : uint32_t { kNone, kMade, kPassed };
+// Existing and new ranks form a communicator of `ranks` in total. The id is one that an existing rank was passed, else
+// one that it has made. kInvalidUsage: existing ranks disagree on `ranks`, and the id may be used again.
+Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, GrowId known, const boot::UniqueId& id,
+                                           const Config& config, const std::atomic<bool>* abort);
 
 }  // namespace axccl::comm

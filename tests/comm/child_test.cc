@@ -1,6 +1,10 @@
-// Splits and shrinks as programs written for NCCL make them: which communicator decides whether a call blocks, and
-// whose state shows how far it is, and what settings the new communicator has.
+// Splits, shrinks and grows as programs written for NCCL make them: which communicator decides whether a call blocks,
+// whose state shows how far it is, what settings the new communicator has, and where present ranks have the id of a
+// grow from.
 #include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
 
 #include "tests/harness/client.h"
 
@@ -9,6 +13,7 @@ namespace {
 
 using harness::AwaitComm;
 using harness::Clique;
+using harness::Cuda;
 using harness::ExpectLastErrorHas;
 using harness::ExpectShape;
 using harness::NonBlocking;
@@ -17,6 +22,7 @@ using harness::RankContext;
 using harness::RunCliques;
 using harness::RunNonBlockingCliques;
 using harness::RunOptions;
+using harness::RunRanks;
 
 ncclResult_t StateOf(ncclComm_t comm) {
   ncclResult_t state = ncclInternalError;
@@ -180,6 +186,104 @@ TEST(ChildConfig, SettingsThatAreNotSetAreTheDefaults) {
         EXPECT_OK(ncclCommDestroy(child));
       }
     }
+  });
+}
+
+// ---- the id of a grow ----
+
+constexpr int kPresent = 3;
+
+// Runs ranks 0..2, which have a communicator, and rank 3, which has none.
+void RunGrowing(const std::function<void(RankContext&, ncclComm_t parent)>& body) {
+  RunRanks(Processes(kPresent + 1), [&](RankContext& context) {
+    ncclUniqueId id;
+    ASSERT_TRUE(harness::ShareUniqueId(context, &id));
+    ncclComm_t parent = nullptr;
+    if (context.rank() < kPresent) {
+      ASSERT_OK(ncclCommInitRank(&parent, kPresent, id, context.rank()));
+    }
+    body(context, parent);
+    EXPECT_OK(ncclCommDestroy(parent));
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// Rank 1 makes an id, and the new rank gets it.
+void MakeId(RankContext& context, ncclComm_t parent, ncclUniqueId* id) {
+  if (context.rank() == 1) {
+    ASSERT_OK(ncclCommGetUniqueId(parent, id));
+    std::memcpy(context.board(), id, sizeof(*id));
+  }
+  ASSERT_TRUE(context.Barrier());
+  std::memcpy(id, context.board(), sizeof(*id));
+  ASSERT_TRUE(context.Barrier());
+}
+
+void ExpectGrown(RankContext& context, ncclComm_t grown) {
+  ExpectShape(grown, kPresent + 1, context.rank());
+  axcclStream_t stream = nullptr;
+  ASSERT_OK(axcclStreamCreate(&stream, axcclStreamNonBlocking));
+  int one = 1, sum = -1;
+  ASSERT_OK(ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, grown, Cuda(stream)));
+  ASSERT_OK(axcclStreamSynchronize(stream));
+  EXPECT_EQ(sum, kPresent + 1);
+  EXPECT_OK(axcclStreamDestroy(stream));
+  EXPECT_OK(ncclCommDestroy(grown));
+}
+
+// The example of NCCL's user guide ("Growing a communicator"): all present ranks pass NULL.
+TEST(Grow, PresentRanksNeedNotPassTheId) {
+  RunGrowing([](RankContext& context, ncclComm_t parent) {
+    for (int round = 0; round < 2; ++round) {
+      ASSERT_TRUE(context.Step("round %d", round));
+      ncclUniqueId id;
+      ASSERT_NO_FATAL_FAILURE(MakeId(context, parent, &id));
+      ncclComm_t grown = nullptr;
+      ASSERT_OK(parent != nullptr ? ncclCommGrow(parent, kPresent + 1, nullptr, -1, &grown, nullptr)
+                                  : ncclCommGrow(nullptr, kPresent + 1, &id, kPresent, &grown, nullptr));
+      ASSERT_NO_FATAL_FAILURE(ExpectGrown(context, grown));
+    }
+    // An id serves one grow.
+    ncclComm_t grown = nullptr;
+    if (parent != nullptr) {
+      EXPECT_EQ(ncclCommGrow(parent, kPresent + 1, nullptr, -1, &grown, nullptr), ncclInvalidArgument);
+      ExpectLastErrorHas({"ncclCommGrow", "ncclCommGetUniqueId"});
+    }
+  });
+}
+
+TEST(Grow, AnIdThatIsPassedGoesFirst) {
+  RunGrowing([](RankContext& context, ncclComm_t parent) {
+    ncclUniqueId id, unused;
+    if (parent != nullptr) {
+      ASSERT_OK(ncclCommGetUniqueId(parent, &unused));
+    }
+    ASSERT_NO_FATAL_FAILURE(MakeId(context, parent, &id));
+    if (context.rank() == 1) {
+      ASSERT_OK(ncclCommGetUniqueId(parent, &unused));
+    }
+    ncclComm_t grown = nullptr;
+    ASSERT_OK(parent != nullptr
+                  ? ncclCommGrow(parent, kPresent + 1, context.rank() == 2 ? &id : nullptr, -1, &grown, nullptr)
+                  : ncclCommGrow(nullptr, kPresent + 1, &id, kPresent, &grown, nullptr));
+    ASSERT_NO_FATAL_FAILURE(ExpectGrown(context, grown));
+  });
+}
+
+// The new rank waits meanwhile.
+TEST(Grow, TheIdStaysWhenPresentRanksDisagree) {
+  RunGrowing([](RankContext& context, ncclComm_t parent) {
+    ncclUniqueId id;
+    ASSERT_NO_FATAL_FAILURE(MakeId(context, parent, &id));
+    ncclComm_t grown = nullptr;
+    if (parent != nullptr) {
+      const int ranks = kPresent + 1 + (context.rank() == 0);
+      EXPECT_EQ(ncclCommGrow(parent, ranks, nullptr, -1, &grown, nullptr), ncclInvalidUsage);
+      ExpectLastErrorHas({"ncclCommGrow", "pass the same nRanks"});
+    }
+    ASSERT_OK(parent != nullptr ? ncclCommGrow(parent, kPresent + 1, nullptr, -1, &grown, nullptr)
+                                : ncclCommGrow(nullptr, kPresent + 1, &id, kPresent, &grown, nullptr));
+    ASSERT_NO_FATAL_FAILURE(ExpectGrown(context, grown));
   });
 }
 
