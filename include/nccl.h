@@ -9,7 +9,8 @@
  * Threads. Any thread may call any function; calls on one communicator must have the same order on all ranks.
  *
  * Ranks. A communicator has ranks 0..n-1. All ranks call the same collectives in the same order with the same counts,
- * datatype, op and root. `count` is in elements of `datatype`, never in bytes.
+ * datatype, op and root. `count` is in elements of `datatype`, never in bytes. A collective of count 0 does nothing, as
+ * in NCCL: it waits for no rank, has no place in the order, and not all need to call it. A message of count 0 is sent.
  *
  * Order. A rank's collectives and messages on a communicator run in the order of its calls; the calls of a group are
  * one step. A collective may wait for all ranks, a message for both of its ends. If ranks call different things, or

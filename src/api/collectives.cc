@@ -101,7 +101,7 @@ CallKey KeyOf(const Request& r, ncclRedOp_t op, ncclComm_t handle) {
           static_cast<uint32_t>(r.root) | uint64_t(r.kind) << 32 | uint64_t{r.second_name} << 40};
 }
 
-// Checks a call that is not known, and keeps it in `place` if it can be known.
+// Checks a call that is not known, and keeps it in `place` if it can be known. One of count 0 is not.
 [[gnu::noinline]] Status CheckUnknown(const Request& r, ncclRedOp_t op, ncclComm_t handle, comm::CommHandle* comm,
                                       KnownCall* place) {
   const comm::Identity& identity = comm->core()->identity();
@@ -113,7 +113,7 @@ CallKey KeyOf(const Request& r, ncclRedOp_t op, ncclComm_t handle) {
   call.root = r.root;
   call.count = r.count;
   if (plan::Reduces(r.kind)) AXCCL_RETURN_IF_ERROR(ResolveReduction(comm, r.name, op, &call));
-  if (plan::Reduces(r.kind) && !IsBuiltIn(op)) return Status();
+  if (r.count == 0 || (plan::Reduces(r.kind) && !IsBuiltIn(op))) return Status();
   place->comm = Comms().Know(handle);
   place->key = KeyOf(r, op, handle);
   return Status();
@@ -146,8 +146,11 @@ CallKey KeyOf(const Request& r, ncclRedOp_t op, ncclComm_t handle) {
   if (!comm || service::Forked()) return PinComm(handle, r.name).status();
   if (!comm->ready() || comm->revoked() || comm->core()->failed()) return comm->Ready(r.name).status();
   comm::Communicator* const core = comm->core().get();
-  if (!is_known || !known->buffers.Allows(r.send, r.recv))
+  if (!is_known || !known->buffers.Allows(r.send, r.recv)) {
     AXCCL_RETURN_IF_ERROR(CheckUnknown(r, op, handle, comm.get(), known));
+    // As in NCCL, it is not a call of all ranks, and waits for none.
+    if (r.count == 0) return LogCall(r, op, handle, *core, stream), Status();
+  }
   known->call.input = r.send;
   known->call.output = r.recv;
   if (known->stream_handle != stream || (stream != nullptr && !known->stream.Live()))

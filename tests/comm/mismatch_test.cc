@@ -189,7 +189,7 @@ TEST(Mismatch, SendAndReceiveOfDifferentCounts) {
 }
 
 TEST(Mismatch, CountOfZeroAgainstSome) {
-  // A call with a count of 0 takes its place in the sequence, or is dropped on one rank only: both are a mismatch.
+  // A call with a count of 0 is dropped, so the ones that follow differ.
   RunRanks(Processes(2), [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
