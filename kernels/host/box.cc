@@ -10,6 +10,7 @@
 #include "kernels/host/box_tiles.h"
 #include "kernels/host/box_weave.h"
 #include "kernels/host/isa.h"
+#include "src/base/float_mode.h"
 #include "src/base/sizes.h"
 
 namespace axccl::kernels {
@@ -125,11 +126,13 @@ void ReduceAny(const IsaTable& isa, const BoxReduceRequest& r) {
   if (IsCopy(r)) {
     CopyAny(isa, r.range, r.dst, r.num_dst, *r.src, element_bytes, r.non_temporal);
   } else if (r.range.count > 0) {
+    const DefaultFloatMode mode;
     MoveTiles(isa, r.range, {r.dst, r.num_dst, r.src, r.num_src, element_bytes}, &r, r.non_temporal);
   }
 }
 
 void ReduceSeveral(const IsaTable& isa, const BoxReduceRequest& requests) {
+  const DefaultFloatMode mode;
   if (requests.range.count == 0 || (!IsCopy(requests) && ReduceRows(isa, requests))) return;
   BoxReduceRequest one = requests;
   one.num_dst = 1;

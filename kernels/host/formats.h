@@ -1,8 +1,8 @@
 // Element formats: how raw bits become vectors of the type in which the arithmetic is done, and back.
 //
 // A format F has: Lane (the arithmetic type), kIsFloat, kPacks (arithmetic vectors per raw vector), FactorOf(Factor),
-// Up(raw) -> Pack, Down(pack) -> raw. Down rounds once to nearest even (the rounding mode of the thread must be the
-// default) and turns every NaN into the format's canonical one; otherwise its payload would depend on which operand the
+// Up(raw) -> Pack, Down(pack) -> raw. Down rounds once to nearest even (mover.cc and box.cc give the thread the default
+// mode) and turns every NaN into the format's canonical one; otherwise its payload would depend on which operand the
 // compiler put first. fp8 saturates. Each format decides which element goes into which lane of a pack, because the
 // arithmetic is element-wise and Down undoes what Up did.
 //

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/host/isa.h"
+#include "src/base/float_mode.h"
 
 namespace axccl::kernels {
 namespace {
@@ -74,9 +75,13 @@ void ResolveAndCopy(void* const* dst, int num_dst, const void* src, size_t bytes
 
 }  // namespace
 
-void Reduce(const ReduceRequest& request) { active_table.load(std::memory_order_relaxed)->reduce(request); }
+void Reduce(const ReduceRequest& request) {
+  const DefaultFloatMode mode;
+  active_table.load(std::memory_order_relaxed)->reduce(request);
+}
 
 void ReduceUnscaled(const ReduceRequest& request) {
+  const DefaultFloatMode mode;
   active_table.load(std::memory_order_relaxed)->reduce_unscaled(request);
 }
 
@@ -106,7 +111,10 @@ int NumIsas() {
 
 const char* IsaName(int isa) { return kIsas[isa].name; }
 
-void ReduceWithIsa(int isa, const ReduceRequest& request) { kIsas[isa].table->reduce(request); }
+void ReduceWithIsa(int isa, const ReduceRequest& request) {
+  const DefaultFloatMode mode;
+  kIsas[isa].table->reduce(request);
+}
 
 void CopyWithIsa(int isa, void* const* dst, int num_dst, const void* src, size_t bytes, bool non_temporal) {
   kIsas[isa].table->copy(dst, num_dst, src, bytes, non_temporal);

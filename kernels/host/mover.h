@@ -12,8 +12,8 @@
 // numbers are added part by part and multiplied as (ac - bd) + (ad + bc)i, with every operation rounded separately;
 // each part may be NaN by itself. For bools, sum and max are "or", prod and min are "and". Logical operations, and all
 // operations on bools, take any element but 0 as true and give 0 and 1. All this gives the same bits on every
-// instruction set. Exception: one source with neither factors nor divisor is a copy, bit for bit. The calling thread's
-// rounding mode must be to-nearest (the default).
+// instruction set and in every floating-point mode of the calling thread, which keeps its mode. Exception: one source
+// with neither factors nor divisor is a copy, bit for bit.
 //
 // One source file is compiled once per instruction set; the first call chooses among them, and ActiveIsa() returns
 // which.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "tests/harness/float_mode.h"
 #include "tests/harness/random.h"
 
 namespace axccl::exec {
@@ -50,6 +51,27 @@ TEST(LoadFactor, SmallFloatsAreDecodedExactly) {
   EXPECT_EQ(LoadBits(DataType::kFloat8E5M2, 0x01).f32, std::ldexp(1.0f, -16));
   EXPECT_EQ(LoadBits(DataType::kFloat8E5M2, 0x7c).f32, std::numeric_limits<float>::infinity());
   EXPECT_TRUE(std::isnan(LoadBits(DataType::kFloat8E5M2, 0xff).f32));
+}
+
+TEST(FactorOf, RoundsToNearestInEveryModeOfTheThread) {
+  constexpr double kTiny = 0x1.8p-140;  // subnormal as float
+  for (const harness::FloatMode mode : harness::kFloatModes) {
+    const Factor tenth = [&] {
+      const harness::ThreadFloatMode thread(mode);
+      return FactorOf(DataType::kFloat64, 1, 10);
+    }();
+    const auto float_of = [&](double value, double divisor) {
+      const harness::ThreadFloatMode thread(mode);
+      return FactorOf(DataType::kBfloat16, value, divisor).u64;
+    };
+    const char* const name = harness::FloatModeName(mode);
+    EXPECT_EQ(tenth.u64, 0x3fb999999999999aull) << name;
+    EXPECT_EQ(float_of(1, 10), 0x3dcccccdu) << name;
+    EXPECT_EQ(float_of(1, 3), 0x3eaaaaabu) << name;
+    EXPECT_EQ(float_of(-1, 11), 0xbdba2e8cu) << name;
+    EXPECT_EQ(float_of(kTiny, 1), 0x300u) << name;
+    EXPECT_EQ(float_of(1e300, 1), 0x7f800000u) << name;
+  }
 }
 
 TEST(DescribeCall, NamesWhatRanksMustAgreeOn) {

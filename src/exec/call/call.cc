@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "src/base/float_mode.h"
+
 namespace axccl::exec {
 namespace {
 
@@ -148,15 +150,19 @@ std::string DescribeCall(const Call& call) {
                       call.views->slices);
 }
 
-Factor FactorOf(DataType type, double value) {
+Factor FactorOf(DataType type, double value, double divisor) {
+  const DefaultFloatMode mode;
+  HoldHere(&value);
+  HoldHere(&divisor);
   Factor factor{};
   if (ScalarType(type) == DataType::kFloat64) {
-    factor.f64 = value;
+    factor.f64 = value / divisor;
   } else if (IsFloat(ScalarType(type))) {
-    factor.f32 = static_cast<float>(value);
+    factor.f32 = static_cast<float>(value / divisor);
   } else {
-    factor.i64 = static_cast<int64_t>(value);
+    factor.i64 = static_cast<int64_t>(value / divisor);
   }
+  HoldHere(&factor);
   return factor;
 }
 

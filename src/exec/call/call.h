@@ -93,7 +93,8 @@ std::string DescribeCall(const Call& call);
 
 // Converts `scalar` (an element of `type`) to the type in which the movers compute.
 Factor LoadFactor(DataType type, const void* scalar);
-// Converts `value` to that type.
-Factor FactorOf(DataType type, double value);
+// Converts `value` / `divisor` to that type: computed in double and rounded to nearest even, whatever the thread's
+// mode.
+Factor FactorOf(DataType type, double value, double divisor = 1);
 
 }  // namespace axccl::exec

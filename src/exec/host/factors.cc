@@ -35,12 +35,13 @@ void GatherFactors(const Binding& binding, const Step& step) {
   const Call& call = binding.call;
   const plan::Operand* sources = &binding.prepared->program->operands[step.operands + step.num_dst];
   Factor* const factors = binding.workspace().factors();
+  const Factor one = FactorOf(call.type, 1), share = FactorOf(call.type, 1, binding.channel->size());
   for (int i = 0; i < step.num_src; ++i) {
     const bool raw = sources[i].buffer == plan::Buffer::kInput;
     if (raw && call.scaling == Scaling::kPreMultiply) {
       factors[i] = binding.workspace().BuffersOf(sources[i].rank).factor;
     } else {
-      factors[i] = FactorOf(call.type, raw && binding.scales.averages ? 1.0 / binding.channel->size() : 1.0);
+      factors[i] = raw && binding.scales.averages ? share : one;
     }
   }
 }
