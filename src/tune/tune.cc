@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/algo/algo.h"
+#include "src/base/float_mode.h"
 #include "src/base/log.h"
 #include "src/base/sizes.h"
 #include "src/cost/cost.h"
@@ -410,6 +411,7 @@ void Chooser::Weigh(const Query& query, Pass pass, bool time_all, std::vector<Ca
 }
 
 Decision Chooser::Decide(const Query& query, bool time_all) const {
+  const DefaultFloatMode mode;  // the caller's may differ from that of other ranks' threads
   Decision d;
   // First what is admitted and pays; then what is admitted; then anything.
   for (const Pass pass : {Pass{true, true}, Pass{true, false}, Pass{false, true}}) {

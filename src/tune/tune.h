@@ -1,6 +1,7 @@
 // The choice of algorithm, lanes and tile for one operation. Deterministic in its inputs: ranks that hold the same
-// Machine and filter choose the same. Thread-safe. All Choosers of a process for equal Machines share the costs of
-// algorithms. Only the first choice for a kind and group size is expensive, because it generates the candidates.
+// Machine and filter choose the same, whatever the floating-point modes of their threads. Thread-safe. All Choosers of
+// a process for equal Machines share the costs of algorithms. Only the first choice for a kind and group size is
+// expensive, because it generates the candidates.
 #pragma once
 
 #include <cstdint>
