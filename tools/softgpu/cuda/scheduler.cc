@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <chrono>
 
 #include "tools/softgpu/cuda/settings.h"
@@ -89,6 +90,7 @@ void Scheduler::Finish(const TaskPtr& task) {
 }
 
 void Scheduler::RunWorker() {
+  std::fesetenv(FE_DFL_ENV);  // kernels do not compute in the mode of the thread that made this one
   std::unique_lock lock(mutex_);
   while (true) {
     wake_workers_.wait(lock, [&] { return !ready_.empty(); });
