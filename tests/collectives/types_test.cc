@@ -95,6 +95,23 @@ TEST(Types, NumbersAreReducedByTheirType) {
 
 TEST(Types, BoolsAreTrueOrFalse) { RunRanks(harness::Threads(2), CheckBools); }
 
+// Neither saturated nor normalised, unless it is scaled.
+TEST(Types, OfASingleRankStayAsTheyAre) {
+  RunRanks(harness::Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    for (const ncclRedOp_t op : {ncclSum, ncclProd, ncclMax, ncclMin}) {
+      for (const uint8_t bits : {0x7c, 0xfd})  // infinity, and a NaN with a sign and a payload
+        EXPECT_EQ(Reduced<uint8_t>(clique, bits, 0, ncclFloat8e5m2, op), bits) << op;
+      for (const uint32_t bits : {0x00000001u, 0xff800001u})
+        EXPECT_EQ(Reduced<uint32_t>(clique, bits, 0, ncclFloat32, op), bits) << op;
+      EXPECT_EQ(Reduced<uint8_t>(clique, 2, 0, axcclBool, op), 2) << op;
+    }
+    EXPECT_EQ(Reduced<uint8_t>(clique, 0x7c, 0, ncclFloat8e5m2, ncclAvg), 0x7b);
+    EXPECT_EQ(Reduced<uint8_t>(clique, 0xfd, 0, ncclFloat8e5m2, ncclAvg), 0x7f);
+  });
+}
+
 // ---- opaque elements ----
 
 // Byte `byte` of element [row, col] of `rank`'s input.
