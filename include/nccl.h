@@ -294,8 +294,8 @@ void ncclResetDebugInit(void);
 /* ---- making and ending communicators ---- */
 
 /* A new id. The calling process must live until all ranks have joined. Children that it forks may be ranks, as with
- * NCCL, as long as it has only made ids: once it has joined a communicator, made a stream or allocated memory, its
- * later children get ncclInvalidUsage from every call. No other thread may be in a call of the library at the fork. */
+ * NCCL, as long as it has only made ids. Once it has joined, made a stream or allocated memory, later children get
+ * ncclInvalidUsage from all calls but versions, texts and parameters. No other thread may be in a call at a fork. */
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId);
 
 /* Joins a communicator of `nranks` ranks as `rank`; returns when all have joined. Several calls of one thread belong

@@ -59,6 +59,8 @@ ncclResult_t Report(const Status& status) noexcept {
 
 ncclResult_t ReportException(const char* call) noexcept { return Report(StatusOfException(call)); }
 
+ncclResult_t RefuseForked(const char* call) noexcept { return EntryInAnyProcess(call, service::CheckNotForked); }
+
 Status InvalidArgument(const char* format, ...) {
   va_list args;
   va_start(args, format);
@@ -69,7 +71,8 @@ Status InvalidArgument(const char* format, ...) {
 
 const char* LastError(ncclComm_t comm) {
   Status answer;
-  if (const auto pin = comm != nullptr ? Comms().Get(comm) : CommPin(); pin) {
+  // In a forked child, a lock of the communicator may be held by a thread that is not there.
+  if (const auto pin = comm != nullptr && !service::Forked() ? Comms().Get(comm) : CommPin(); pin) {
     answer = pin->AsyncError();
     if (answer.code() == Code::kInProgress) answer = Status();
   }

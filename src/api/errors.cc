@@ -45,12 +45,14 @@ const char* TextOf(ncclResult_t result) {
 }  // namespace
 
 AXCCL_API ncclResult_t pncclGetVersion(int* version) {
-  return Entry("ncclGetVersion", [&](const char* call) { return GiveVersion(call, NCCL_VERSION_CODE, version); });
+  return EntryInAnyProcess("ncclGetVersion",
+                           [&](const char* call) { return GiveVersion(call, NCCL_VERSION_CODE, version); });
 }
 AXCCL_TWIN(GetVersion)
 
 AXCCL_API ncclResult_t axcclGetVersion(int* version) {
-  return Entry("axcclGetVersion", [&](const char* call) { return GiveVersion(call, AXCCL_VERSION_CODE, version); });
+  return EntryInAnyProcess("axcclGetVersion",
+                           [&](const char* call) { return GiveVersion(call, AXCCL_VERSION_CODE, version); });
 }
 
 AXCCL_API const char* pncclGetErrorString(ncclResult_t result) {
@@ -66,6 +68,6 @@ AXCCL_API const char* pncclGetLastError(ncclComm_t comm) {
 AXCCL_TWIN(GetLastError)
 
 AXCCL_API void pncclResetDebugInit() {
-  (void)Entry("ncclResetDebugInit", [&](const char*) { return log::Reset(), Status(); });
+  (void)EntryInAnyProcess("ncclResetDebugInit", [&](const char*) { return log::Reset(), Status(); });
 }
 AXCCL_TWIN(ResetDebugInit)

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "nccl.h"
+#include "src/base/service_fd.h"
 #include "src/base/status.h"
 
 namespace axccl::api {
@@ -31,9 +32,10 @@ ncclResult_t Report(const Status& status) noexcept;
 // Report of the exception that is being handled.
 ncclResult_t ReportException(const char* call) noexcept;
 
-// Runs `body`, from (const char* call) to Status, as the body of the function `call`.
+// Runs `body`, from (const char* call) to Status, as the body of the function `call`, in any process. For functions
+// that use nothing that a fork breaks: versions, texts, parameters and memory as that of malloc.
 template <class Body>
-[[gnu::always_inline]] inline ncclResult_t Entry(const char* call, const Body& body) {
+[[gnu::always_inline]] inline ncclResult_t EntryInAnyProcess(const char* call, const Body& body) {
   try {
     const Status status = body(call);
     return status.ok() ? ncclSuccess : Report(status);
@@ -44,12 +46,21 @@ template <class Body>
   }
 }
 
-// As Entry, for a function that returns a T instead of a result; it returns `failed` if there is an error. `body`
-// returns a Result<T>.
+// The result of every other function in a forked child that cannot use the library.
+ncclResult_t RefuseForked(const char* call) noexcept;
+
+// As EntryInAnyProcess, but does not run `body` in such a child.
+template <class Body>
+[[gnu::always_inline]] inline ncclResult_t Entry(const char* call, const Body& body) {
+  return service::Forked() ? RefuseForked(call) : EntryInAnyProcess(call, body);
+}
+
+// As EntryInAnyProcess, for a function that returns a T instead of a result; it returns `failed` if there is an error.
+// `body` returns a Result<T>.
 template <class T, class Body>
 T EntryOr(const char* call, T failed, const Body& body) {
   T value = std::move(failed);
-  (void)Entry(call, [&](const char* name) -> Status {
+  (void)EntryInAnyProcess(call, [&](const char* name) -> Status {
     AXCCL_ASSIGN_OR_RETURN(value, body(name));
     return Status();
   });

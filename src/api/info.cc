@@ -108,7 +108,7 @@ AXCCL_API ncclResult_t axcclCommGetLastAlgorithm(ncclComm_t handle, const char**
 
 AXCCL_API ncclResult_t axcclParamGetByIndex(int index, const char** name, const char** value, const char** source,
                                             const char** meaning) {
-  return Entry("axcclParamGetByIndex", [&](const char* call) -> Status {
+  return EntryInAnyProcess("axcclParamGetByIndex", [&](const char* call) -> Status {
     const std::vector<ShownParameter>& rows = ShownParameters();
     if (index < 0 || static_cast<size_t>(index) >= rows.size())
       return InvalidArgument("%s: argument index is %d; there are %zu parameters", call, index, rows.size());

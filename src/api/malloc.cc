@@ -97,7 +97,7 @@ AXCCL_API void* axcclAlignedAlloc(size_t alignment, size_t size) {
 }
 
 AXCCL_API void axcclFree(void* memory) {
-  (void)Entry("axcclFree", [&](const char*) -> Status {
+  (void)EntryInAnyProcess("axcclFree", [&](const char*) -> Status {
     if (IsInHeap(memory)) {
       MallocHeap::Find()->release(memory);
     } else {

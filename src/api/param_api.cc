@@ -79,7 +79,7 @@ using namespace axccl;       // NOLINT: the C entry points
 using namespace axccl::api;  // NOLINT
 
 AXCCL_API ncclResult_t pncclParamBind(ncclParamHandle_t* out, const char* key) {
-  return Entry("ncclParamBind", [&](const char* call) -> Status {
+  return EntryInAnyProcess("ncclParamBind", [&](const char* call) -> Status {
     if (out == nullptr || key == nullptr)
       return InvalidArgument("%s: argument %s is NULL; pass both", call, out == nullptr ? "out" : "key");
     AXCCL_ASSIGN_OR_RETURN(const param::Info* const info, Find(call, key));
@@ -89,10 +89,10 @@ AXCCL_API ncclResult_t pncclParamBind(ncclParamHandle_t* out, const char* key) {
 }
 AXCCL_TWIN(ParamBind)
 
-#define AXCCL_PARAM_GET_NUMBER(width, type)                                                         \
-  AXCCL_API ncclResult_t pncclParamGet##width(ncclParamHandle_t h, type* out) {                     \
-    return Entry("ncclParamGet" #width, [&](const char* call) { return GetNumber(call, h, out); }); \
-  }                                                                                                 \
+#define AXCCL_PARAM_GET_NUMBER(width, type)                                                                     \
+  AXCCL_API ncclResult_t pncclParamGet##width(ncclParamHandle_t h, type* out) {                                 \
+    return EntryInAnyProcess("ncclParamGet" #width, [&](const char* call) { return GetNumber(call, h, out); }); \
+  }                                                                                                             \
   AXCCL_TWIN(ParamGet##width)
 
 AXCCL_PARAM_GET_NUMBER(I8, int8_t)
@@ -105,7 +105,7 @@ AXCCL_PARAM_GET_NUMBER(U32, uint32_t)
 AXCCL_PARAM_GET_NUMBER(U64, uint64_t)
 
 AXCCL_API ncclResult_t pncclParamGetStr(ncclParamHandle_t h, const char** out) {
-  return Entry("ncclParamGetStr", [&](const char* call) -> Status {
+  return EntryInAnyProcess("ncclParamGetStr", [&](const char* call) -> Status {
     AXCCL_ASSIGN_OR_RETURN(const param::Info* const info, Find(call, h, out));
     std::string& text = PerThread<Answers>::Get().by_handle;
     text = param::GetShown(info->name);
@@ -116,7 +116,7 @@ AXCCL_API ncclResult_t pncclParamGetStr(ncclParamHandle_t h, const char** out) {
 AXCCL_TWIN(ParamGetStr)
 
 AXCCL_API ncclResult_t pncclParamGet(ncclParamHandle_t h, void* out, int maxLen, int* len) {
-  return Entry("ncclParamGet", [&](const char* call) -> Status {
+  return EntryInAnyProcess("ncclParamGet", [&](const char* call) -> Status {
     AXCCL_ASSIGN_OR_RETURN(const param::Info* const info, Find(call, h, out));
     if (len == nullptr) return InvalidArgument("%s: argument len is NULL; pass where the size is to go", call);
     const std::string raw = RawValue(*info);
@@ -131,7 +131,7 @@ AXCCL_API ncclResult_t pncclParamGet(ncclParamHandle_t h, void* out, int maxLen,
 AXCCL_TWIN(ParamGet)
 
 AXCCL_API ncclResult_t pncclParamGetParameter(const char* key, const char** value, int* valueLen) {
-  return Entry("ncclParamGetParameter", [&](const char* call) -> Status {
+  return EntryInAnyProcess("ncclParamGetParameter", [&](const char* call) -> Status {
     if (key == nullptr || value == nullptr)
       return InvalidArgument("%s: argument %s is NULL; pass both", call, key == nullptr ? "key" : "value");
     AXCCL_ASSIGN_OR_RETURN(const param::Info* const info, Find(call, key));
@@ -145,7 +145,7 @@ AXCCL_API ncclResult_t pncclParamGetParameter(const char* key, const char** valu
 AXCCL_TWIN(ParamGetParameter)
 
 AXCCL_API ncclResult_t pncclParamGetAllParameterKeys(const char*** table, int* tableLen) {
-  return Entry("ncclParamGetAllParameterKeys", [&](const char* call) -> Status {
+  return EntryInAnyProcess("ncclParamGetAllParameterKeys", [&](const char* call) -> Status {
     if (table == nullptr || tableLen == nullptr)
       return InvalidArgument("%s: argument %s is NULL; pass both", call, table == nullptr ? "table" : "tableLen");
     std::vector<const char*>& names = PerThread<Answers>::Get().names;
@@ -159,7 +159,7 @@ AXCCL_API ncclResult_t pncclParamGetAllParameterKeys(const char*** table, int* t
 AXCCL_TWIN(ParamGetAllParameterKeys)
 
 AXCCL_API void pncclParamDumpAll(void) {
-  (void)Entry("ncclParamDumpAll", [&](const char*) {
+  (void)EntryInAnyProcess("ncclParamDumpAll", [&](const char*) {
     for (const param::Info& info : param::Table()) {
       param::Source source = param::Source::kDefault;
       (void)param::Get(info.name, &source);

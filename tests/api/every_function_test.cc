@@ -1,7 +1,7 @@
 // Every function that the library exports, while each of its calls of the C library that can fail does so, one at a
 // time: memory, threads, mappings, descriptors. No exception leaves a C function, each error has a text, no group is
 // left open, and the function works afterwards. kth_failure_test covers ranks in several threads and processes; GPUs
-// are not covered.
+// are not covered. In a forked child, the same functions are refused.
 #include <gtest/gtest.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -14,10 +14,12 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "tests/api/every_function.h"
 #include "tests/api/failing_calls.h"
 #include "tests/api/faulty_round.h"
+#include "tests/api/pipeline_calls.h"
 #include "tests/harness/run_ranks.h"
 
 namespace axccl::test {
@@ -101,6 +103,111 @@ TEST_P(EveryFunctionTest, TurnsFailuresIntoErrors) {
 
 INSTANTIATE_TEST_SUITE_P(Calls, EveryFunctionTest, testing::ValuesIn(EveryFunction().begin(), EveryFunction().end()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// ---- in a forked child ----
+
+// The beginnings of the names that serve every process.
+constexpr const char* kServeForkedChildren[] = {
+    "ncclGetVersion", "axcclGetVersion", "ncclGetErrorString", "ncclGetLastError",  "ncclResetDebugInit",
+    "ncclParam",      "axcclParam",      "axcclMalloc",        "axcclCalloc",       "axcclRealloc",
+    "axcclAligned",   "axcclFree",       "ncclTeam",           "ncclLLA2ACalcSlots"};
+
+ncclResult_t ExpectedInChild(const ExportedFunction& function) {
+  for (const char* const name : kServeForkedChildren) {
+    if (std::string_view(function.name).starts_with(name)) return function.expected;
+  }
+  return ncclInvalidUsage;
+}
+
+// The functions that a way to call them (every_function.h) reaches through another one, which is refused first. The
+// pipeline runs, and a group is open.
+constexpr ExportedFunction kLaterOnes[] = {
+    {"ncclSend", [](World& w) { return ncclSend(w.In(0), 1, ncclInt8, 1, w.comms[0], w.Stream(0)); }},
+    {"ncclRecv", [](World& w) { return ncclRecv(w.Out(0), 1, ncclInt8, 1, w.comms[0], w.Stream(0)); }},
+    {"axcclSend",
+     [](World& w) {
+       const axcclView_t in = w.InView(0, 1);
+       return axcclSend(1, &in, 1, w.channels[0], nullptr, w.Stream(0));
+     }},
+    {"axcclRecv",
+     [](World& w) {
+       const axcclView_t out = w.OutView(0, 1);
+       return axcclRecv(1, &out, 1, w.channels[0], nullptr, w.Stream(0));
+     }},
+    {"ncclCommSplit", [](World& w) { return ncclCommSplit(w.comms[0], 0, 0, &w.made.comm, nullptr); }},
+    {"ncclCommGrow", [](World& w) { return ncclCommGrow(w.spare.comm, 2, &w.id, -1, &w.made.comm, nullptr); }},
+    {"axcclPipelineStart", [](World& w) { return axcclPipelineStart(w.pipelines[0], w.Stream(0)); }},
+    {"axcclPipelineReady", [](World& w) { return axcclPipelineReady(w.pipelines[0], 0); }},
+    {"axcclPipelineStreamReady", [](World& w) { return axcclPipelineStreamReady(w.pipelines[0], 0, w.Stream(0)); }},
+    {"axcclPipelineWait", [](World& w) { return axcclPipelineWait(w.pipelines[0], 0); }},
+    {"axcclPipelineStreamWait", [](World& w) { return axcclPipelineStreamWait(w.pipelines[0], 0, w.Stream(0)); }},
+    {"axcclPipelineTest",
+     [](World& w) {
+       int done = 0;
+       return axcclPipelineTest(w.pipelines[0], 0, &done);
+     }},
+    {"axcclPipelineGetChunk",
+     [](World& w) {
+       axcclChunk_t chunk = AXCCL_CHUNK_INITIALIZER;
+       return axcclPipelineGetChunk(w.pipelines[0], axcclIn, 0, &chunk);
+     }},
+    {"axcclPipelineGetFlags",
+     [](World& w) {
+       uint32_t* words = nullptr;
+       return axcclPipelineGetFlags(w.pipelines[0], axcclIn, &words, nullptr);
+     }},
+    {"axcclPipelineGetInfo",
+     [](World& w) {
+       axcclPipelineInfo_t info{};
+       info.size = sizeof(info);
+       return axcclPipelineGetInfo(w.pipelines[0], &info);
+     }},
+    {"axcclPipelineFinish", [](World& w) { return axcclPipelineFinish(w.pipelines[0], w.Stream(0)); }},
+    {"axcclPipelineDestroy", [](World& w) { return axcclPipelineDestroy(w.pipelines[0]); }},
+    {"ncclGroupSimulateEnd", [](World&) { return ncclGroupSimulateEnd(nullptr); }},
+    {"ncclGroupEnd", [](World&) { return ncclGroupEnd(); }},
+};
+
+// In a child of a process that has used the library.
+void ExpectRefused(World& world, const ExportedFunction& function) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(10);
+    const ncclResult_t result = function.call(world), expected = ExpectedInChild(function);
+    if (result != expected) Die("%s returned %d in a forked child, not %d", function.name, result, expected);
+    if (expected == ncclInvalidUsage && std::strstr(ncclGetLastError(world.comms[0]), "was forked after") == nullptr)
+      Die("%s: %s", function.name, ncclGetLastError(nullptr));
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  if (status != 0) Die("%s in a forked child: status %d", function.name, status);
+}
+
+void ForkEverywhere() {
+  alarm(kSeconds);
+  SetParameters({"", nullptr});
+  World world;
+  world.Repair();
+  for (const ExportedFunction& function : EveryFunction()) ExpectRefused(world, function);
+  const auto must = [](ncclResult_t result) {
+    if (result != ncclSuccess) Die("the parent: %s", ncclGetLastError(nullptr));
+  };
+  must(StartPipelines(world));
+  must(ncclGroupStart());
+  for (const ExportedFunction& function : kLaterOnes) ExpectRefused(world, function);
+  must(ncclGroupEnd());
+  must(FinishPipelines(world, Awaits::kWait, Declares::kReady));
+  _exit(0);
+}
+
+TEST(EveryFunction, IsRefusedInAForkedChild) {
+  const pid_t pid = fork();
+  if (pid == 0) ForkEverywhere();
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0) << "see the line above";
+}
 
 // Every exported function is called here.
 TEST(EveryFunction, IsCalledHere) {

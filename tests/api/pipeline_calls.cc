@@ -45,11 +45,15 @@ ncclResult_t Await(World& w, int rank, int64_t chunk, Awaits how) {
 
 }  // namespace
 
-ncclResult_t StepPipelines(World& w, Awaits awaits, Declares declares) {
+ncclResult_t StartPipelines(World& w) {
   for (int r = 0; r < World::kRanks; ++r) {
     RETURN_IF_FAILED(Create(w, r));
     RETURN_IF_FAILED(axcclPipelineStart(w.pipelines[r], w.Stream(r)));
   }
+  return ncclSuccess;
+}
+
+ncclResult_t FinishPipelines(World& w, Awaits awaits, Declares declares) {
   for (int r = 0; r < World::kRanks; ++r) {
     for (int64_t i = 0; i < kSlices; ++i) RETURN_IF_FAILED(Declare(w, r, i, declares));
   }
@@ -66,6 +70,11 @@ ncclResult_t StepPipelines(World& w, Awaits awaits, Declares declares) {
     pipeline = nullptr;
   }
   return ncclSuccess;
+}
+
+ncclResult_t StepPipelines(World& w, Awaits awaits, Declares declares) {
+  RETURN_IF_FAILED(StartPipelines(w));
+  return FinishPipelines(w, awaits, declares);
 }
 
 }  // namespace axccl::test

@@ -11,5 +11,8 @@ enum class Declares { kReady, kStream, kWord };
 
 // Creates, starts, finishes and destroys. Returns the first error; the pipelines are then left to the world.
 ncclResult_t StepPipelines(World& world, Awaits awaits, Declares declares);
+// Its two parts: creates and starts; the rest.
+ncclResult_t StartPipelines(World& world);
+ncclResult_t FinishPipelines(World& world, Awaits awaits, Declares declares);
 
 }  // namespace axccl::test

@@ -149,6 +149,30 @@ TEST(ForkedRanks, AreRefusedOnceTheParentHasDoneMore) {
   });
 }
 
+// The memory of ncclMemAlloc is shared with the child, so calls that ran there would change the parent's data.
+TEST(ForkedRanks, CannotEndTheirParentsGroup) {
+  InAProcess([] {
+    ncclComm_t comms[2];
+    int* data[2];
+    ASSERT_OK(ncclCommInitAll(comms, 2, nullptr));
+    ASSERT_OK(ncclGroupStart());
+    for (int r = 0; r < 2; ++r) {
+      ASSERT_OK(ncclMemAlloc(reinterpret_cast<void**>(&data[r]), sizeof(int)));
+      *data[r] = r + 1;
+      ASSERT_OK(ncclAllReduce(data[r], data[r], 1, ncclInt32, ncclSum, comms[r], nullptr));
+    }
+    EXPECT_EQ(Await({Fork([] { return ncclGroupEnd() == ncclInvalidUsage ? 0 : 1; })}), 0);
+    EXPECT_EQ(Await({Fork([] { return ncclGroupSimulateEnd(nullptr) == ncclInvalidUsage ? 0 : 1; })}), 0);
+    ASSERT_OK(ncclGroupEnd());
+    ASSERT_OK(axcclStreamSynchronize(nullptr));
+    for (int r = 0; r < 2; ++r) {
+      EXPECT_EQ(*data[r], 3);
+      EXPECT_OK(ncclCommDestroy(comms[r]));
+      EXPECT_OK(ncclMemFree(data[r]));
+    }
+  });
+}
+
 // The service thread reads parameters and writes log lines, under locks. A child does not have that thread, so it must
 // not inherit a lock that the thread holds. The thread serves the ranks of a round while more children are forked.
 TEST(ForkedRanks, InheritNoLockOfTheServiceThread) {
