@@ -8,6 +8,7 @@
 #include "src/api/calls.h"
 #include "src/api/channels.h"
 #include "src/api/export.h"
+#include "src/api/operands.h"
 #include "src/api/view_calls.h"
 #include "src/exec/layout.h"
 
@@ -31,6 +32,48 @@ Status CheckThere(const ListRequest& r, const axcclView_t* views, const char* ar
   return InvalidArgument("%s: argument %s is NULL; pass %s", r.name, argument, what);
 }
 
+// Reads the input or the output: a view for every rank, or one view, which is the part of rank `self`. `count`: the
+// views.
+Status ReadSide(const ListRequest& r, bool input, int count, int self, std::vector<ViewPair>* operands) {
+  if (count == 0) return Status();
+  const ViewRequest side{r.name, Kind::kSendRecv, count, r.input, r.output, nullptr};
+  std::vector<ViewPair> views;
+  AXCCL_RETURN_IF_ERROR(ReadOperands({side, {Kind::kSendRecv, 2, 0}, input ? 0 : 1}, &views));
+  for (int i = 0; i < count; ++i) {
+    const ViewPair& view = views[static_cast<size_t>(i)];
+    ViewPair& operand = (*operands)[static_cast<size_t>(count == 1 ? self : i)];
+    (input ? operand.has_input : operand.has_output) = true;
+    (input ? operand.input : operand.output) = input ? view.input : view.output;
+  }
+  return Status();
+}
+
+// Checks that no output overlaps another view, but for the part of the rank itself in place. The sides have `inputs`
+// and `outputs` views: none, one or one for every rank.
+Status CheckViews(const ListRequest& r, const GroupPlace& place, int inputs, int outputs) {
+  std::vector<ViewPair> operands(static_cast<size_t>(place.ranks));
+  AXCCL_RETURN_IF_ERROR(ReadSide(r, true, inputs, place.rank, &operands));
+  AXCCL_RETURN_IF_ERROR(ReadSide(r, false, outputs, place.rank, &operands));
+  const ViewRequest request{r.name, Kind::kSendRecv, place.ranks, r.input, r.output, nullptr};
+  const ViewContext context{request, {Kind::kSendRecv, 2, 0}, 0};
+  for (int i = 0; i < place.ranks; ++i) {
+    const ViewPair& operand = operands[static_cast<size_t>(i)];
+    const bool own = i == place.rank;
+    AXCCL_RETURN_IF_ERROR(
+        CheckInPlace(context, i, operand, own ? &operand.input : nullptr, own ? &operand.output : nullptr));
+  }
+  return CheckApart(context, operands);
+}
+
+// Runs `enqueue`, whose operations check each view by itself, in a group, and checks the views against each other.
+template <class Fn>
+Status EnqueueList(const ListRequest& r, const GroupPlace& place, int inputs, int outputs, const Fn& enqueue) {
+  return InGroup(r.name, [&]() -> Status {
+    AXCCL_RETURN_IF_ERROR(enqueue());
+    return CheckViews(r, place, inputs, outputs);
+  });
+}
+
 // The numbers 0, 1, 2, ..., which live as long as the process: operand o of a list belongs to rank o.
 const int32_t* OwnersFrom(int first) {
   static const auto* const numbers = [] {
@@ -45,9 +88,10 @@ const int32_t* OwnersFrom(int first) {
 int WordsOfGathered(int ranks) { return 4 + 2 * AXCCL_MAX_DIMS + 2 + 4 * ranks; }
 
 // One operation for as many ranks as an announcement has room for.
-Status GatherOnHost(const ListRequest& r, const std::vector<axcclView_t>& inputs, int ranks) {
+Status GatherOnHost(const ListRequest& r, const std::vector<axcclView_t>& inputs, const GroupPlace& place) {
+  const int ranks = place.ranks;
   const int together = std::max(1, std::min(64, static_cast<int>(exec::kAnnouncementWords) / WordsOfGathered(ranks)));
-  return InGroup(r.name, [&]() -> Status {
+  return EnqueueList(r, place, 1, ranks, [&]() -> Status {
     for (int first = 0; first < ranks; first += together) {
       const int32_t* const owners = OwnersFrom(first);
       const ViewRequest part{r.name,         Kind::kAllGather, std::min(together, ranks - first),
@@ -67,8 +111,8 @@ Status AllGather(const ListRequest& r) {
   // Of the operands of other ranks, this rank reads no input.
   std::vector<axcclView_t> inputs(r.output, r.output + ranks);
   inputs[static_cast<size_t>(pin.place.rank)] = *r.input;
-  if (pin.comm->core()->device().traits().runs_uneven) return GatherOnHost(r, inputs, pin.place.ranks);
-  return InGroup(r.name, [&]() -> Status {
+  if (pin.comm->core()->device().traits().runs_uneven) return GatherOnHost(r, inputs, pin.place);
+  return EnqueueList(r, pin.place, 1, pin.place.ranks, [&]() -> Status {
     for (int root = 0; root < pin.place.ranks; ++root) {
       const ViewRequest part{
           r.name, Kind::kBroadcast, 1, &inputs[static_cast<size_t>(root)], r.output + root, r.options, 0, 0, root};
@@ -82,7 +126,7 @@ Status ReduceScatter(const ListRequest& r, ncclRedOp_t op) {
   AXCCL_ASSIGN_OR_RETURN(const ChannelPin pin, PinChannel(r.channel, r.name));
   AXCCL_RETURN_IF_ERROR(CheckThere(r, r.input, "in", "a view for every rank"));
   AXCCL_RETURN_IF_ERROR(CheckThere(r, r.output, "out", "this rank's part"));
-  return InGroup(r.name, [&]() -> Status {
+  return EnqueueList(r, pin.place, pin.place.ranks, 1, [&]() -> Status {
     for (int root = 0; root < pin.place.ranks; ++root) {
       const ViewRequest part{
           r.name, Kind::kReduce, 1, r.input + root, root == pin.place.rank ? r.output : nullptr, r.options, 0, 0, root};
@@ -95,11 +139,14 @@ Status ReduceScatter(const ListRequest& r, ncclRedOp_t op) {
 // Sends `to[p]` to rank p and receives `from[p]` from it; a null list: nothing to anybody, or from anybody. `only`: the
 // rank at the other end; -1: all.
 Status Exchange(const ListRequest& r, const axcclView_t* to, int to_only, const axcclView_t* from, int from_only,
-                int ranks) {
+                const GroupPlace& place) {
   if (const int tag = Options(r.options).tag; tag != 0)
     return InvalidArgument("%s: the options have tag %d; tags go with axcclSend and axcclRecv, pass 0", r.name, tag);
-  return InGroup(r.name, [&]() -> Status {
-    for (int peer = 0; peer < ranks; ++peer) {
+  const auto views = [&](const axcclView_t* list, int only) {
+    return list == nullptr ? 0 : only < 0 ? place.ranks : 1;
+  };
+  return EnqueueList(r, place, views(to, to_only), views(from, from_only), [&]() -> Status {
+    for (int peer = 0; peer < place.ranks; ++peer) {
       if (to != nullptr && (to_only < 0 || to_only == peer))
         AXCCL_RETURN_IF_ERROR(
             Message(r.name, 1, to_only < 0 ? to + peer : to, true, peer, r.channel, r.options, r.stream));
@@ -115,7 +162,7 @@ Status AllToAll(const ListRequest& r) {
   AXCCL_ASSIGN_OR_RETURN(const ChannelPin pin, PinChannel(r.channel, r.name));
   AXCCL_RETURN_IF_ERROR(CheckThere(r, r.input, "in", "a view for every rank"));
   AXCCL_RETURN_IF_ERROR(CheckThere(r, r.output, "out", "a view for every rank"));
-  return Exchange(r, r.input, -1, r.output, -1, pin.place.ranks);
+  return Exchange(r, r.input, -1, r.output, -1, pin.place);
 }
 
 // Gather, or scatter: the root has a view for every rank.
@@ -129,8 +176,8 @@ Status Rooted(const ListRequest& r, int root, bool gathers) {
     AXCCL_RETURN_IF_ERROR(CheckThere(r, r.input, "in", gathers ? "this rank's part" : "a view for every rank"));
   if (!gathers || roots)
     AXCCL_RETURN_IF_ERROR(CheckThere(r, r.output, "out", gathers ? "a view for every rank" : "this rank's part"));
-  if (gathers) return Exchange(r, r.input, root, roots ? r.output : nullptr, -1, pin.place.ranks);
-  return Exchange(r, roots ? r.input : nullptr, -1, r.output, root, pin.place.ranks);
+  if (gathers) return Exchange(r, r.input, root, roots ? r.output : nullptr, -1, pin.place);
+  return Exchange(r, roots ? r.input : nullptr, -1, r.output, root, pin.place);
 }
 
 }  // namespace

@@ -237,5 +237,78 @@ TEST(ListCalls, WrongArgumentsAreNamed) {
   });
 }
 
+// Two rows of four elements, the second `apart` elements after the first.
+struct Rows {
+  Rows(int32_t* first, int apart) : views{AXCCL_VIEW_INITIALIZER, AXCCL_VIEW_INITIALIZER} {
+    static constexpr int64_t kFour = 4;
+    for (int i = 0; i < 2; ++i) {
+      views[i].data = first + i * apart;
+      views[i].datatype = ncclInt32;
+      views[i].num_dims = 1;
+      views[i].sizes = &kFour;
+    }
+  }
+  axcclView_t views[2];
+};
+
+// No output may overlap anything else, but for the part of the rank itself, which may be in place.
+TEST(ListCalls, OverlapsAreRefused) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+    const cudaStream_t stream = Cuda(clique.stream());
+    const size_t self = static_cast<size_t>(context.rank()), peer = 1 - self;
+    harness::DeviceVector<int32_t> memory(32, kSentinel);
+    const Rows apart(memory.data(), 4), good(memory.data() + 16, 4), close(memory.data() + 16, 2);
+    const Rows shifted(memory.data() + 1, 4);
+    const axcclView_t *const in = apart.views, *const out = good.views;
+    const auto refused = [](ncclResult_t result, const char* call) {
+      EXPECT_EQ(result, ncclInvalidArgument) << call;
+      EXPECT_TRUE(harness::LastErrorHas(call) && harness::LastErrorHas("overlap")) << ncclGetLastError(nullptr);
+    };
+    const auto gather = [&](const axcclView_t* from, const axcclView_t* to) {
+      return axcclGatherList(from, to, context.rank(), channel, nullptr, stream);
+    };
+    const auto scatter = [&](const axcclView_t* from, const axcclView_t* to) {
+      return axcclScatterList(from, to, context.rank(), channel, nullptr, stream);
+    };
+    const auto reduce_scatter = [&](const axcclView_t* from, const axcclView_t* to) {
+      return axcclReduceScatterList(from, to, ncclSum, channel, nullptr, stream);
+    };
+    // Two outputs.
+    refused(axcclAllGatherList(in, close.views, channel, nullptr, stream), "axcclAllGatherList");
+    refused(axcclAllToAllList(in, close.views, channel, nullptr, stream), "axcclAllToAllList");
+    refused(gather(in, close.views), "axcclGatherList");
+    // An output and what goes to the peer, or comes from it.
+    refused(axcclAllGatherList(&out[peer], out, channel, nullptr, stream), "axcclAllGatherList");
+    refused(axcclAllToAllList(in, in, channel, nullptr, stream), "axcclAllToAllList");
+    refused(gather(&out[peer], out), "axcclGatherList");
+    refused(scatter(in, &in[peer]), "axcclScatterList");
+    refused(reduce_scatter(in, &in[peer]), "axcclReduceScatterList");
+    // The rank's own part, almost in place.
+    const axcclView_t own[] = {self == 0 ? shifted.views[0] : out[0], self == 0 ? out[1] : shifted.views[1]};
+    refused(axcclAllGatherList(&in[self], own, channel, nullptr, stream), "axcclAllGatherList");
+    refused(axcclAllToAllList(in, own, channel, nullptr, stream), "axcclAllToAllList");
+    refused(gather(&in[self], own), "axcclGatherList");
+    refused(scatter(in, &own[self]), "axcclScatterList");
+    refused(reduce_scatter(in, &own[self]), "axcclReduceScatterList");
+    for (const int32_t element : memory) ASSERT_EQ(element, kSentinel);
+    // The rank's own part in place.
+    for (size_t i = 0; i < 8; ++i) memory[i] = ValueOf(context.rank(), static_cast<int>(i / 4), 0);
+    axcclView_t to[] = {out[0], out[1]};
+    to[self] = in[self];
+    ASSERT_OK(axcclAllToAllList(in, to, channel, nullptr, stream));
+    ASSERT_TRUE(clique.Synchronize());
+    const auto* const own_part = static_cast<const int32_t*>(to[self].data);
+    const auto* const received = static_cast<const int32_t*>(to[peer].data);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(own_part[i], ValueOf(context.rank(), context.rank(), 0));
+      EXPECT_EQ(received[i], ValueOf(static_cast<int>(peer), context.rank(), 0));
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
 }  // namespace
 }  // namespace axccl::tests
