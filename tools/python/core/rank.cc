@@ -36,7 +36,7 @@ std::shared_ptr<Rank> Rank::Join(int rank, int size, const ncclUniqueId& id, con
   RaiseIfFailed(RunOnDevice(
       joined->device_->number(), [&] { return ncclCommInitRankConfig(&comm, size, id, rank, &config); },
       [&] { AbortMaking(&comm); }));
-  joined->comm_ = comm;
+  joined->Own(comm);
   joined->Ready();
   if (timeout) RaiseIfFailed(Take(axcclCommSetTimeout(comm, *timeout)));
   return joined;
@@ -52,10 +52,8 @@ std::vector<std::shared_ptr<Rank>> Rank::MakeAll(int size) {
   std::vector<ncclComm_t> comms(static_cast<size_t>(size));
   RaiseIfFailed(RunOnDevice(
       devices.empty() ? 0 : devices[0], [&] { return ncclCommInitAll(comms.data(), size, devices.data()); }, [] {}));
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    ranks[i]->comm_ = comms[i];
-    ranks[i]->Ready();
-  }
+  for (size_t i = 0; i < ranks.size(); ++i) ranks[i]->Own(comms[i]);
+  for (const auto& rank : ranks) rank->Ready();
   return ranks;
 }
 
@@ -67,13 +65,17 @@ std::shared_ptr<Rank> Rank::Split(int color, int key) {
       device_->number(), [&] { return ncclCommSplit(parent, color, key, &made, nullptr); },
       [&] { AbortMaking(&made); }));
   if (made == nullptr) return nullptr;
-  part->comm_ = made;
+  part->Own(made);
   part->Ready();
   return part;
 }
 
-void Rank::Ready() {
+void Rank::Own(ncclComm_t comm) {
+  comm_ = comm;
   open_ = true;
+}
+
+void Rank::Ready() {
   RaiseIfFailed(Take(ncclCommUserRank(comm_, &rank_)));
   RaiseIfFailed(Take(ncclCommCount(comm_, &size_)));
   streams_.push_back(NewStream());

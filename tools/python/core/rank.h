@@ -94,7 +94,8 @@ class Rank {
   [[noreturn]] void RaiseInterrupted(const char* call);
   axcclStream_t TakeStream();
   axcclStream_t NewStream();
-  void Ready();
+  void Own(ncclComm_t comm);
+  void Ready();  // once it owns a communicator
 
   const std::shared_ptr<Device> device_;
   ncclComm_t comm_ = nullptr;
