@@ -182,6 +182,27 @@ TEST(Messages, MismatchIsReportedToBothSides) {
   });
 }
 
+// The pairs are the same on all ranks, also those that do not name the rank.
+TEST(Permute, OtherPairsAreAMismatch) {
+  RunRanks(harness::Processes(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    int32_t in[4] = {}, out[4] = {};
+    const View from(in, {4}), to(out, {4});
+    const int64_t pairs[] = {0, 1, 2, 0};
+    if (context.rank() < 2) {
+      (void)axcclCollectivePermute(1, from, to, pairs, context.rank() == 0 ? 1 : 2, axcclDefaultChannel(clique.comm()),
+                                   nullptr, Cuda(clique.stream()));
+      ASSERT_NO_FATAL_FAILURE(clique.ExpectMismatch({"CollectivePermute", "with other pairs or later operands"}));
+    }
+    ASSERT_TRUE(context.Barrier());
+    if (context.rank() == 2) {
+      EXPECT_OK(ncclCommAbort(clique.comm()));
+      clique.ForgetComms();
+    }
+  });
+}
+
 TEST(Permute, WrongArgumentsAreNamed) {
   RunRanks(harness::Threads(2), [](RankContext& context) {
     Clique clique;

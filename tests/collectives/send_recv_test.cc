@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "tests/collectives/cases.h"
+#include "tests/collectives/owned_view.h"
 #include "tests/harness/case_runner.h"
+#include "tests/harness/gpu.h"
 
 namespace axccl::tests {
 namespace {
@@ -278,6 +280,39 @@ TEST(SendRecv, SelfSendNeedsItsReceiveInTheGroup) {
     ASSERT_OK(ncclGroupEnd());
     ASSERT_TRUE(clique.Synchronize());
     EXPECT_EQ(std::memcmp(in, values, sizeof values), 0);
+  });
+}
+
+// A message of a rank to itself is a copy, so both ends must be of the same form.
+TEST(SendRecv, ToOneselfMustAgree) {
+  RunRanks(harness::OneThread(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const ncclComm_t comm = clique.comm();
+    const axcclChannel_t channel = axcclDefaultChannel(comm);
+    const cudaStream_t stream = Cuda(clique.stream());
+    harness::DeviceVector<int32_t> input = {1, 2, 3, 4, 5, 6, 7, 8}, output(8, 0);
+    int32_t *const in = input.data(), *const out = output.data();
+    const View four(in, {4}), eight(out, {8}), square(out, {2, 2}), floats(out, {4}, {}, ncclFloat32);
+    const auto refused = [&](ncclResult_t sent, ncclResult_t received, const char* what) {
+      EXPECT_OK(sent);
+      EXPECT_OK(received);
+      EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << what;
+      EXPECT_TRUE(harness::LastErrorHas("ncclGroupEnd: rank 0 sends itself")) << ncclGetLastError(nullptr);
+      EXPECT_TRUE(harness::LastErrorHas("they must agree")) << ncclGetLastError(nullptr);
+      EXPECT_TRUE(clique.Synchronize());
+      for (const int32_t element : output) EXPECT_EQ(element, 0) << what;
+    };
+    ASSERT_OK(ncclGroupStart());
+    refused(ncclSend(in, 4, ncclInt32, 0, comm, stream), ncclRecv(out, 8, ncclInt32, 0, comm, stream), "counts");
+    ASSERT_OK(ncclGroupStart());
+    refused(ncclSend(in, 4, ncclInt32, 0, comm, stream), ncclRecv(out, 4, ncclFloat32, 0, comm, stream), "types");
+    for (const View* const to : {&eight, &square, &floats}) {
+      ASSERT_OK(ncclGroupStart());
+      refused(axcclSend(1, four, 0, channel, nullptr, stream), axcclRecv(1, *to, 0, channel, nullptr, stream), "views");
+    }
+    ASSERT_OK(ncclGroupStart());
+    refused(axcclSend(1, four, 0, channel, nullptr, stream), ncclRecv(out, 4, ncclInt32, 0, comm, stream), "a view");
   });
 }
 

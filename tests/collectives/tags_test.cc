@@ -276,6 +276,32 @@ INSTANTIATE_TEST_SUITE_P(Layouts, TagsTest,
                          testing::Values(harness::Processes(2), harness::Processes(4), harness::Threads(3)),
                          [](const auto& info) { return info.param.Text(); });
 
+// The options' source is written whether the receive names a rank or not.
+TEST(Tags, AReceiveFromANamedRankWritesItsSource) {
+  RunRanks(harness::Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+    const cudaStream_t stream = Cuda(clique.stream());
+    for (const int tag : {0, 3}) {
+      for (const int peer : {1 - context.rank(), context.rank()}) {
+        harness::DeviceVector<int32_t> data = {context.rank(), -1};
+        const View in(&data[0], {1}), out(&data[1], {1});
+        int source = -7;
+        const Tagged sends(tag), receives(tag, &source);
+        ASSERT_OK(ncclGroupStart());
+        ASSERT_OK(axcclSend(1, in, peer, channel, &sends, stream));
+        ASSERT_OK(axcclRecv(1, out, peer, channel, &receives, stream));
+        ASSERT_OK(ncclGroupEnd());
+        ASSERT_TRUE(clique.Synchronize());
+        EXPECT_EQ(source, peer) << "tag " << tag;
+        EXPECT_EQ(data[1], peer) << "tag " << tag;
+      }
+    }
+    ASSERT_TRUE(context.Barrier());
+  });
+}
+
 TEST(Tags, WrongArgumentsAreNamed) {
   RunRanks(harness::Threads(2), [](RankContext& context) {
     Clique clique;

@@ -112,6 +112,17 @@ TEST(Uneven, WrongExtentsAreNamed) {
     refused(axcclBroadcastFrom(1, five, three, nullptr, channel, nullptr, stream), "axcclBroadcastFrom: an array");
     refused(axcclBroadcastFrom(0, five, five, nullptr, channel, nullptr, stream),
             "axcclBroadcastFrom: argument count is 0");
+    // An element that several blocks hold would be reduced while it is still read.
+    const View repeated(data, {5, 2}, {0, 1}), line(data, {1, 2});
+    const int64_t own_row[] = {context.rank() == 0 ? 1 : 4, context.rank() == 0 ? 4 : 1};
+    refused(axcclReduceScatterV(1, repeated, line, 0, ncclSum, own_row, channel, nullptr, stream),
+            "axcclReduceScatterV: input reaches one element by two indices, which in place is not allowed");
+    // More numbers than ranks have room to exchange.
+    const View nothing(nullptr, {0});
+    const std::vector<axcclView_t> many(1 << 16, nothing.view);
+    const Rows none(2 * many.size());
+    refused(axcclAllGatherV(1 << 16, many.data(), many.data(), 0, none.data(), channel, nullptr, stream),
+            "axcclAllGatherV: argument count is 65536; with the numbers of rows of every rank at most about ");
     EXPECT_EQ(memory, Values(64, 7));
     ASSERT_TRUE(clique.Synchronize());
   });

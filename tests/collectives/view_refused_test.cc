@@ -318,6 +318,29 @@ const BadCall kBadCalls[] = {
        const axcclView_t in[2] = {a.view, b.view}, out[2] = {x.view, y.view};
        return axcclAllReduce(2, in, out, ncclSum, axcclDefaultChannel(s.comm), nullptr, s.stream);
      }},
+    {"OpaqueListOfEightDims",
+     {"axcclAllGather: operand 0 of a list has elements of 3 bytes and 8 dimensions; with such elements it may have",
+      "at most 7"},
+     [](const Setting& s) {
+       const std::vector<int64_t> ones(8, 1), two = {2, 1, 1, 1, 1, 1, 1, 1};
+       const View a(s.in, ones, {}, axcclBits(3)), b(s.in + 4, ones, {}, axcclBits(3));
+       const View x(s.out, two, {}, axcclBits(3)), y(s.out + 4, two, {}, axcclBits(3));
+       const axcclView_t in[2] = {a.view, b.view}, out[2] = {x.view, y.view};
+       return axcclAllGather(2, in, out, 0, axcclDefaultChannel(s.comm), nullptr, s.stream);
+     }},
+    {"OpaqueListReduced",
+     {"axcclAllReduce: operand 0 of a list has elements of 3 bytes, which are reduced one operand a call only"},
+     [](const Setting& s) {
+       const View a(s.in, {4}, {}, axcclBits(3)), b(s.in + 4, {4}, {}, axcclBits(3));
+       const View x(s.out, {4}, {}, axcclBits(3)), y(s.out + 4, {4}, {}, axcclBits(3));
+       const axcclView_t in[2] = {a.view, b.view}, out[2] = {x.view, y.view};
+       const auto keep = [](void*, const void*, size_t, void*) {};
+       ncclRedOp_t op = ncclSum;
+       if (axcclRedOpCreateCallback(&op, keep, nullptr, axcclBits(3), s.comm) != ncclSuccess) return ncclInternalError;
+       const ncclResult_t result = axcclAllReduce(2, in, out, op, axcclDefaultChannel(s.comm), nullptr, s.stream);
+       (void)ncclRedOpDestroy(op, s.comm);
+       return result;
+     }},
     {"Communicator",
      {"axcclAllReduce: argument channel is NULL"},
      [](const Setting& s) {
