@@ -88,6 +88,28 @@ TEST(Stream, SynchronizeForGivesUp) {
   });
 }
 
+// Seconds that a clock in nanoseconds cannot count.
+TEST(Stream, SynchronizeForWaitsForAnyLength) {
+  RunRanks(Processes(1), [](RankContext&) {
+    for (const double seconds : {1e10, 1e300, std::numeric_limits<double>::infinity()}) {
+      for (const bool on_event : {false, true}) {
+        Stream stream;
+        Event event;
+        Gate gate;
+        ASSERT_OK(axcclLaunchHostFunc(stream, WaitAtGate, &gate));
+        ASSERT_OK(axcclEventRecord(event, stream));
+        std::thread opener([&] {
+          EXPECT_EQ(axcclStreamSynchronizeFor(stream, 0.1), ncclInProgress);
+          gate.Open();
+        });
+        EXPECT_OK(on_event ? axcclEventSynchronizeFor(event, seconds) : axcclStreamSynchronizeFor(stream, seconds))
+            << seconds;
+        opener.join();
+      }
+    }
+  });
+}
+
 TEST(Stream, EventSynchronizeForGivesUp) {
   RunRanks(Processes(1), [](RankContext&) {
     Stream stream;

@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <numeric>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "tests/comm/streams.h"
 #include "tests/harness/client.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -207,6 +210,121 @@ TEST(OneThread, MayCallTheRanksOfInitAllOneAfterTheOtherOnNull) {
       EXPECT_EQ(x[0] + x[1] + x[2], 18);
     }
     for (const ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
+  });
+}
+
+// Communicators of a process whose ranks' devices are `first` and those that follow it.
+class Ranks {
+ public:
+  Ranks(int n, int first) : comms_(static_cast<size_t>(n)) {
+    std::vector<int> devices(comms_.size());
+    std::iota(devices.begin(), devices.end(), first);
+    EXPECT_OK(ncclCommInitAll(comms_.data(), n, devices.data()));
+  }
+  ~Ranks() {
+    for (const ncclComm_t comm : comms_) EXPECT_OK(ncclCommDestroy(comm));
+  }
+  ncclComm_t operator[](size_t i) const { return comms_[i]; }
+
+ private:
+  std::vector<ncclComm_t> comms_;
+};
+
+// An event of NULL comes after the calls on all NULL streams of the thread.
+TEST(PoolThreads, AnEventOfNullWaitsForAllItsStreams) {
+  RunRanks(Processes(1), [](RankContext&) {
+    Ranks first(2, 10), second(2, 20);
+    OnPoolThread([&] {
+      int x[2] = {1, 2}, y[2] = {10, 20};
+      Event of_first, of_both;
+      ASSERT_OK(Sum(&x[0], first[0]));
+      ASSERT_OK(axcclEventRecord(of_first, nullptr));
+      ASSERT_OK(Sum(&y[0], second[0]));
+      ASSERT_OK(axcclEventRecord(of_both, nullptr));
+      EXPECT_EQ(axcclEventQuery(of_first), ncclInProgress);
+      OnPoolThread([&] { ASSERT_OK(Sum(&x[1], first[1])); });
+      ASSERT_OK(axcclEventSynchronize(of_first));
+      EXPECT_EQ(x[0], 3);
+      EXPECT_EQ(axcclEventQuery(of_both), ncclInProgress);
+      OnPoolThread([&] { ASSERT_OK(Sum(&y[1], second[1])); });
+      ASSERT_OK(axcclEventSynchronize(of_both));
+      EXPECT_EQ(y[0], 30);
+      ASSERT_OK(axcclStreamSynchronize(nullptr));
+    });
+    OnPoolThread([] { ASSERT_OK(axcclHostDeviceSynchronize()); });
+  });
+}
+
+// The work of one NULL stream of the thread has failed, that of the others has not.
+TEST(PoolThreads, GetTheErrorOfAnyNullStreamOnce) {
+  RunRanks(Processes(1), [](RankContext&) {
+    Ranks first(1, 10), second(1, 20);
+    const auto query = [] {
+      ncclResult_t result = axcclStreamQuery(nullptr);
+      for (; result == ncclInProgress; result = axcclStreamQuery(nullptr)) harness::LookLater();
+      return result;
+    };
+    const std::function<ncclResult_t()> ways[] = {query, [] { return axcclStreamSynchronize(nullptr); },
+                                                  [] { return axcclStreamSynchronizeFor(nullptr, 600); },
+                                                  axcclHostDeviceSynchronize};
+    for (const auto& wait : ways) {
+      OnPoolThread([&] {
+        int x = 1, y = 2;
+        ASSERT_OK(Sum(&x, first[0]));
+        ASSERT_OK(Sum(&y, second[0]));
+        // On the first device.
+        ASSERT_OK(axcclLaunchHostFunc(
+            nullptr, [](void*) { throw std::runtime_error("the first"); }, nullptr));
+        ASSERT_OK(axcclLaunchHostFunc(
+            nullptr, [](void*) { throw std::runtime_error("a later one"); }, nullptr));
+        ASSERT_OK(Sum(&y, second[0]));
+        EXPECT_EQ(wait(), ncclInvalidUsage);
+        harness::ExpectLastErrorHas({"the first"});
+        EXPECT_OK(wait());
+      });
+    }
+  });
+}
+
+TEST(PoolThreads, WaitForAllTheirDevices) {
+  RunRanks(Processes(1), [](RankContext&) {
+    Ranks first(1, 10), second(2, 20);
+    for (int round = 0; round < 20; ++round) {
+      int x = 1, y[2] = {1, 2};
+      Gate gate;
+      std::thread peer([&] {
+        gate.Wait();
+        ASSERT_OK(Sum(&y[1], second[1]));
+        ASSERT_OK(axcclStreamSynchronize(nullptr));
+      });
+      OnPoolThread([&] {
+        ASSERT_OK(Sum(&x, first[0]));
+        ASSERT_OK(Sum(&y[0], second[0]));
+        gate.Open();
+        ASSERT_OK(axcclHostDeviceSynchronize());
+        EXPECT_EQ(y[0], 3);
+      });
+      peer.join();
+    }
+  });
+}
+
+// A thread that ends leaves no error to the next thread with its device.
+TEST(ManyThreads, InheritNoErrors) {
+  RunRanks(Processes(1), [](RankContext&) {
+    const auto per_thread = reinterpret_cast<axcclStream_t>(2);  // cudaStreamPerThread: claims a device
+    OnPoolThread([&] {
+      Event event;
+      ASSERT_OK(axcclStreamSynchronize(per_thread));
+      ASSERT_OK(axcclLaunchHostFunc(
+          nullptr, [](void*) { throw 1; }, nullptr));
+      ASSERT_OK(axcclEventRecord(event, nullptr));
+      ASSERT_OK(axcclEventSynchronize(event));
+    });
+    OnPoolThread([&] {
+      ASSERT_OK(axcclStreamSynchronize(per_thread));
+      EXPECT_OK(axcclStreamSynchronize(nullptr)) << "the error of another thread";
+    });
   });
 }
 
