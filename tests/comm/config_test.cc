@@ -1,8 +1,11 @@
-// ncclConfig_t and ncclSimInfo_t: versioned structs, and every value out of range.
+// Versioned structs: ncclConfig_t and ncclSimInfo_t with every value out of range, ncclCollConfig_t, and what the
+// library fills.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +21,7 @@ using harness::AllowedNs;
 using harness::Call;
 using harness::CaseRunner;
 using harness::Clique;
+using harness::Cuda;
 using harness::Fold;
 using harness::NowNs;
 using harness::Processes;
@@ -196,6 +200,152 @@ TEST(Config, AMinimumOfTheEnvironmentIsLoweredToTheMaximum) {
     };
     RunRanks(Processes(1), body, options);
   }
+}
+
+// ---- ncclCollConfig_t ----
+
+// Both ranks of a thread make a call with these settings; returns the first error.
+ncclResult_t OnBoth(const Clique& clique, const std::function<ncclResult_t(int, ncclComm_t, cudaStream_t)>& call) {
+  ncclResult_t first = ncclGroupStart();
+  for (int r = 0; r < 2; ++r) {
+    const ncclResult_t result = call(r, clique.comm(r), Cuda(clique.stream(r)));
+    if (first == ncclSuccess) first = result;
+  }
+  const ncclResult_t end = ncclGroupEnd();
+  return first != ncclSuccess ? first : end;
+}
+
+TEST(CollConfig, CallsKeepTheirRootsAndOperators) {
+  RunRanks(harness::OneThread(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    int in[2][4] = {{1, 2, 3, 4}, {10, 20, 30, 40}}, out[2][8] = {};
+    constexpr auto kInt = ncclInt32;
+    using Settings = const ncclCollConfig_t*;
+    const std::function<ncclResult_t(int, ncclComm_t, cudaStream_t, Settings)> calls[] = {
+        [&](int r, auto c, auto s, Settings t) { return ncclBroadcastConfig(in[r], out[r], 4, kInt, 1, c, s, t); },
+        [&](int r, auto c, auto s, Settings t) {
+          return ncclReduceConfig(in[r], out[r], 4, kInt, ncclMax, 1, c, s, t);
+        },
+        [&](int r, auto c, auto s, Settings t) { return ncclGatherConfig(in[r], out[r], 4, kInt, 1, c, s, t); },
+        [&](int r, auto c, auto s, Settings t) { return ncclScatterConfig(in[r], out[r], 2, kInt, 1, c, s, t); },
+        [&](int r, auto c, auto s, Settings t) {
+          return ncclReduceScatterConfig(in[r], out[r], 2, kInt, ncclProd, c, s, t);
+        },
+        [&](int r, auto c, auto s, Settings t) {
+          return ncclAllReduceConfig(in[r], out[r], 4, kInt, ncclMin, c, s, t);
+        },
+        [&](int r, auto c, auto s, Settings t) { return ncclAllGatherConfig(in[r], out[r], 4, kInt, c, s, t); },
+        [&](int r, auto c, auto s, Settings t) { return ncclAlltoAllConfig(in[r], out[r], 2, kInt, c, s, t); },
+    };
+    const std::vector<int> expected[][2] = {
+        {{10, 20, 30, 40}, {10, 20, 30, 40}},
+        {{}, {10, 20, 30, 40}},
+        {{}, {1, 2, 3, 4, 10, 20, 30, 40}},
+        {{10, 20}, {30, 40}},
+        {{10, 40}, {90, 160}},
+        {{1, 2, 3, 4}, {1, 2, 3, 4}},
+        {{1, 2, 3, 4, 10, 20, 30, 40}, {1, 2, 3, 4, 10, 20, 30, 40}},
+        {{1, 2, 10, 20}, {3, 4, 30, 40}},
+    };
+    const ncclCollConfig_t zeros{};
+    ncclCollConfig_t plain = NCCL_COLLCONFIG_INITIALIZER, forced = NCCL_COLLCONFIG_INITIALIZER;
+    forced.algSelection = "ring";
+    forced.forceAlgSelection = 1;
+    for (size_t i = 0; i < std::size(calls); ++i) {
+      const auto with = [&](Settings settings) {
+        return OnBoth(clique, [&](int r, ncclComm_t comm, cudaStream_t s) { return calls[i](r, comm, s, settings); });
+      };
+      std::memset(out, 0, sizeof(out));
+      EXPECT_EQ(with(&zeros), ncclInvalidArgument) << i;
+      EXPECT_EQ(with(&forced), ncclInvalidUsage) << i;
+      ASSERT_TRUE(clique.Synchronize());
+      for (const auto& of_rank : out) EXPECT_EQ(of_rank[0], 0) << i;
+      ASSERT_OK(with(&plain)) << i;
+      ASSERT_TRUE(clique.Synchronize());
+      for (size_t r = 0; r < 2; ++r) {
+        std::vector<int> all = expected[i][r];
+        all.resize(8);
+        EXPECT_EQ(std::vector<int>(out[r], out[r] + 8), all) << "call " << i << ", rank " << r;
+      }
+    }
+  });
+}
+
+// ---- NCCL_ALGO ----
+
+// Names that do not fit are refused, not cut off.
+TEST(Algorithms, NamesHaveALimit) {
+  std::string names;
+  for (int i = 0; i < 100; ++i) names += "ring,";
+  for (const char* const last : {"direct,ring", "oneshot,ring"}) {
+    const std::string all = names + last;
+    harness::RunOptions options;
+    options.environment = {{"NCCL_ALGO", all}};
+    const auto body = [&](RankContext&) {
+      ncclUniqueId id;
+      ncclComm_t comm = nullptr;
+      ASSERT_OK(ncclGetUniqueId(&id));
+      const ncclResult_t made = ncclCommInitRank(&comm, 1, id, 0);
+      EXPECT_EQ(made, all.size() < 512 ? ncclSuccess : ncclInvalidUsage) << all.size();
+      if (made != ncclSuccess) {
+        harness::ExpectLastErrorHas({"NCCL_ALGO has 512 characters, at most 511 are accepted"});
+      }
+      EXPECT_OK(ncclCommDestroy(comm));
+    };
+    RunRanks(Processes(1), body, options);
+  }
+}
+
+// ---- structs that the library fills ----
+
+// `get` writes what a caller of any earlier or later header has room for, and returns how much that is.
+template <class Info>
+void ExpectKeepsToTheSize(const char* name, const std::function<ncclResult_t(Info*)>& get) {
+  union {
+    Info info;
+    unsigned char bytes[sizeof(Info) + 64];
+  } caller;
+  for (size_t size = sizeof(size_t); size <= sizeof(Info) + 32; size += 4) {
+    std::memset(caller.bytes, 0xa5, sizeof(caller.bytes));
+    caller.info.size = size;
+    ASSERT_OK(get(&caller.info)) << name << " of size " << size;
+    const size_t written = std::min(size, sizeof(Info));
+    EXPECT_EQ(caller.info.size, written) << name;
+    for (size_t i = written; i < sizeof(caller.bytes); ++i)
+      ASSERT_EQ(caller.bytes[i], 0xa5) << name << " of size " << size << ", byte " << i;
+  }
+}
+
+TEST(Infos, KeepToTheSizeOfTheCaller) {
+  RunRanks(Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+    const int64_t id = 0, rows = 4;
+    axcclGroupSpec_t spec = AXCCL_GROUP_SPEC_INITIALIZER;
+    spec.ids = &id, spec.num_groups = 1, spec.group_size = 1;
+    axcclGroups_t groups;
+    ASSERT_OK(axcclGroupsCreate(&groups, &spec));
+    int in[4] = {}, out[4] = {};
+    axcclPipelineSpec_t steps = AXCCL_PIPELINE_SPEC_INITIALIZER;
+    steps.in.data = in;
+    steps.out.data = out;
+    for (axcclView_t* const view : {&steps.in, &steps.out})
+      view->datatype = ncclInt32, view->num_dims = 1, view->sizes = &rows;
+    axcclPipeline_t pipeline;
+    ASSERT_OK(axcclPipelineCreate(&pipeline, &steps, channel));
+    ExpectKeepsToTheSize<axcclCommInfo_t>("axcclCommGetInfo",
+                                          [&](auto* info) { return axcclCommGetInfo(clique.comm(), info); });
+    ExpectKeepsToTheSize<axcclChannelInfo_t>("axcclChannelGetInfo",
+                                             [&](auto* info) { return axcclChannelGetInfo(channel, info); });
+    ExpectKeepsToTheSize<axcclGroupsInfo_t>("axcclGroupsGetInfo",
+                                            [&](auto* info) { return axcclGroupsGetInfo(groups, info); });
+    ExpectKeepsToTheSize<axcclPipelineInfo_t>("axcclPipelineGetInfo",
+                                              [&](auto* info) { return axcclPipelineGetInfo(pipeline, info); });
+    EXPECT_OK(axcclPipelineDestroy(pipeline));
+    EXPECT_OK(axcclGroupsDestroy(groups));
+  });
 }
 
 }  // namespace
