@@ -79,9 +79,10 @@ class TwoDevices {
 
 // Calls of a group that share a stream are driven together in the queue of one of their devices, also if they belong to
 // several ranks.
-TEST(StepOfAFailedCall, AbortWaitsForTheStepWhereverItIsDriven) {
+TEST(StepOfAFailedCall, AbortAndRevokeWaitForTheStepWhereverItIsDriven) {
   RunRanks(Processes(1), [](RankContext&) {
-    for (const bool shared : {false, true}) {
+    for (const int way : {0, 1, 2, 3}) {
+      const bool shared = way % 2 != 0, revokes = way / 2 != 0;
       TwoDevices two;
       std::atomic<bool> aborting{false};
       two.slow[1].until = [&] { return aborting.load(); };
@@ -101,10 +102,13 @@ TEST(StepOfAFailedCall, AbortWaitsForTheStepWhereverItIsDriven) {
       });
       while (!two.slow[1].in) harness::LookLater();
       aborting = true;
-      EXPECT_OK(ncclCommAbort(two.comms[1]));
+      EXPECT_OK(revokes ? ncclCommRevoke(two.comms[1], NCCL_REVOKE_DEFAULT) : ncclCommAbort(two.comms[1]));
       EXPECT_TRUE(two.slow[1].out) << "a step on the rank's buffers is still running, "
-                                   << (shared ? "in a group" : "alone");
+                                   << (shared ? "in a group" : "alone") << (revokes ? ", revoked" : "");
       second.join();
+      if (revokes) {
+        EXPECT_OK(ncclCommAbort(two.comms[1]));
+      }
       EXPECT_OK(ncclCommAbort(two.comms[0]));
       first.join();
     }

@@ -168,6 +168,29 @@ TEST(Death, IsSeenByRanksThatOnlyPoll) {
   });
 }
 
+// Rank 0 may be waiting for rank 1, which lives and has not called yet.
+TEST(Death, IsSeenWhileAnotherRankIsLate) {
+  RunRanks(Processes(3), [](RankContext& context) {
+    constexpr int kSeenCell = 21;
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    int data = 1;
+    if (context.rank() == 0) {
+      ASSERT_OK(ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+    }
+    ASSERT_TRUE(context.Barrier(1, 3));
+    if (context.rank() == 2) DieNow(context);
+    if (context.rank() == 0) {
+      ASSERT_NO_FATAL_FAILURE(ExpectRemoteError(context, &clique, 2));
+      context.Set(kSeenCell, 1);
+    } else {
+      context.Await(kSeenCell);
+      EXPECT_OK(ncclCommAbort(clique.comm()));
+      clique.ForgetComms();
+    }
+  });
+}
+
 TEST(Death, InPointToPoint) {
   RunRanks(Processes(2), [](RankContext& context) {
     Clique clique;

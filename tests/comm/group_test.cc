@@ -152,6 +152,29 @@ TEST(Group, AnErrorOfAnyCallMeanwhileCancels) {
   });
 }
 
+TEST(Group, NothingIsLaunchedIfAnInitFails) {
+  RunRanks(Processes(1), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    ncclUniqueId used;
+    ncclComm_t first = nullptr, second = nullptr;
+    ASSERT_OK(ncclGetUniqueId(&used));
+    ASSERT_OK(ncclCommInitRank(&first, 1, used, 0));
+    int in = 5, out = -1;
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(ncclCommInitRank(&second, 1, used, 0));
+    ASSERT_OK(ncclAllReduce(&in, &out, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+    EXPECT_NE(ncclGroupEnd(), ncclSuccess);
+    EXPECT_EQ(second, nullptr);
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(out, -1);
+    ASSERT_OK(ncclAllReduce(&in, &out, 1, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(out, 5);
+    EXPECT_OK(ncclCommDestroy(first));
+  });
+}
+
 TEST(Group, MixingBlockingAndNonBlockingIsRefused) {
   RunRanks(Processes(1), [](RankContext& context) {
     Clique clique;
@@ -283,6 +306,10 @@ TEST(Simulate, RefusesBadInfo) {
   RunRanks(Processes(1), [](RankContext&) {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     info.magic = 1;
+    ASSERT_OK(ncclGroupStart());
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidArgument);
+    info = NCCL_SIM_INFO_INITIALIZER;
+    info.size = sizeof(info) - 1;
     ASSERT_OK(ncclGroupStart());
     EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidArgument);
     info = NCCL_SIM_INFO_INITIALIZER;

@@ -254,6 +254,11 @@ class Stderr {
     }
     return "";
   }
+  // Whether a line has `word` among those that are left. Collects no more.
+  bool HasAnother(const std::string& word) {
+    dup2(saved_, STDERR_FILENO);
+    return !LineWith(word).empty();
+  }
 
  private:
   int pipe_[2] = {-1, -1};
@@ -279,12 +284,43 @@ TEST(LongWait, IsReportedOnStderrWithoutAnyLogging) {
                               "ncclAllReduce count 1 int32 sum (operation 0)"),
                     std::string::npos)
               << line;
+          EXPECT_EQ(axcclStreamSynchronizeFor(clique.stream(), 0.5), ncclInProgress);
+          EXPECT_FALSE(errors.HasAnother("has waited")) << "a wait is reported once";
           context.Set(kLeftCell, 1);
           EXPECT_OK(axcclStreamSynchronize(clique.stream()));
           EXPECT_EQ(data, 2);
         } else {
           EXPECT_OK(AllReduce(clique));
         }
+      },
+      options);
+}
+
+TEST(LongWait, ForAnySourceIsReportedToo) {
+  RunOptions options;
+  options.environment = {{"AXCCL_WAIT_NOTICE", "0.1"}, {"NCCL_DEBUG", ""}};
+  RunCliques(
+      Processes(2),
+      [](RankContext& context, Clique& clique) {
+        int data = context.rank();
+        axcclView_t view = AXCCL_VIEW_INITIALIZER;
+        view.data = &data;
+        view.datatype = ncclInt32;
+        const axcclChannel_t channel = axcclDefaultChannel(clique.comm());
+        if (context.rank() == 1) {
+          context.Await(kLeftCell);  // is late
+          ASSERT_OK(axcclSend(1, &view, 0, channel, nullptr, Cuda(clique.stream())));
+        } else {
+          Stderr errors;
+          ASSERT_OK(axcclRecv(1, &view, AXCCL_ANY_SOURCE, channel, nullptr, Cuda(clique.stream())));
+          ASSERT_TRUE(context.Step("the line"));
+          EXPECT_NE(errors.LineWith("has waited").find("rank 0 has waited 0.1 s for "), std::string::npos);
+          EXPECT_EQ(axcclStreamSynchronizeFor(clique.stream(), 0.5), ncclInProgress);
+          EXPECT_FALSE(errors.HasAnother("has waited")) << "a wait is reported once";
+          context.Set(kLeftCell, 1);
+        }
+        ASSERT_TRUE(clique.Synchronize());
+        EXPECT_EQ(data, 1);
       },
       options);
 }

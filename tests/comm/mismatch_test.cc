@@ -210,5 +210,28 @@ TEST(Mismatch, CountOfZeroAgainstSome) {
   });
 }
 
+// Rank 0 has not come to the call in which the others differ, and so cannot see it itself.
+TEST(Mismatch, OfOtherRanksIsReportedToOneThatPolls) {
+  RunRanks(Processes(3), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<char> send(80), recv(80);
+    const Args args{clique.comm(), Cuda(clique.stream()), send.data(), recv.data(), 2};
+    ASSERT_TRUE(context.Barrier());
+    const uint64_t start = NowNs();
+    if (context.rank() == 1) kBroadcastFrom0(args);
+    if (context.rank() == 2) kAllReduceSum(args);
+    ncclResult_t state = ncclSuccess;
+    while (state == ncclSuccess && NowNs() - start < AllowedNs(1000)) {
+      ASSERT_OK(ncclCommGetAsyncError(clique.comm(), &state));
+      harness::LookLater();
+    }
+    EXPECT_EQ(state, ncclInvalidUsage);
+    ASSERT_TRUE(context.Barrier());
+    EXPECT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+  });
+}
+
 }  // namespace
 }  // namespace axccl::tests

@@ -370,6 +370,34 @@ TEST(PipelineFailure, TheStreamComesToAStartThatHasFailed) {
   });
 }
 
+// A stream that comes to wait for a chunk after that is known not to come must not go on to what reads the chunk.
+TEST(PipelineFailure, AStreamThatWaitsForAFailedChunkFails) {
+  RunRanks(Threads(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
+    IntPipeline pipeline(CaseOf(axcclPipelineAllGather, 2, kSlices), context.rank(),
+                         axcclDefaultChannel(clique.comm()));
+    ASSERT_OK(pipeline.Step(0, Cuda(clique.stream())));
+    ASSERT_TRUE(clique.Synchronize());
+    ASSERT_TRUE(context.Barrier(1));
+    if (context.rank() == 0) {
+      ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream())));
+      ASSERT_TRUE(context.Barrier(2));
+      for (int64_t slice = 0; slice < kSlices; ++slice) {
+        const int64_t of_peer = kSlices + slice;
+        EXPECT_EQ(axcclPipelineWait(pipeline.handle(), of_peer), ncclRemoteError) << ncclGetLastError(nullptr);
+        EXPECT_OK(axcclPipelineStreamWait(pipeline.handle(), of_peer, Cuda(clique.stream(0, 1))));
+        EXPECT_EQ(axcclStreamSynchronize(clique.stream(0, 1)), ncclRemoteError) << ncclGetLastError(nullptr);
+      }
+    } else {
+      ASSERT_TRUE(context.Barrier(2));
+    }
+    EXPECT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    (void)axcclStreamSynchronize(clique.stream());
+  });
+}
+
 // ---- residue ----
 
 TEST(PipelineFailure, NothingIsLeftOfPipelinesThatWereAborted) {
