@@ -173,7 +173,9 @@ TEST(Groups, BadArguments) {
   spec.num_groups = ~size_t{0};
   EXPECT_REFUSED(Groups(spec), "at most");
   const Ids ids{0, 1};
-  spec.ids = ids.data(), spec.num_groups = 3, spec.group_size = 0;
+  spec.ids = ids.data(), spec.num_groups = 1, spec.group_size = (size_t{1} << 24) + 1;
+  EXPECT_REFUSED(Groups(spec), "at most");
+  spec.num_groups = 3, spec.group_size = 0;
   EXPECT_REFUSED(Groups(spec), "group_size 0");
   const std::vector<size_t> offsets{0, 2, 1, 2};
   spec.offsets = offsets.data();

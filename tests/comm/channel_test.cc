@@ -8,9 +8,13 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "tests/collectives/owned_view.h"
+#include "tests/comm/streams.h"
 #include "tests/harness/channels.h"
+#include "tests/harness/gpu.h"
 #include "tests/harness/random.h"
 #include "tests/harness/timing.h"
 
@@ -406,6 +410,35 @@ TEST_P(ChannelTest, FinalizeWaitsForChannels) {
     axcclChannel_t late = nullptr;
     EXPECT_EQ(axcclChannelCreate(&late, clique.comm(), nullptr, 0, 0), ncclInvalidUsage);
     EXPECT_EQ(late, nullptr);
+  });
+}
+
+// The message cannot leave before its stream gets there, which is while the rank waits.
+TEST_P(ChannelTest, FinalizeWaitsForTaggedMessages) {
+  if (harness::OnGpu()) GTEST_SKIP() << "of host ranks";
+  RunRanks(GetParam(), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    axcclChannel_t channel = MakeChannel(clique.comm(), 4, {}, 1);
+    axcclOptions_t options = AXCCL_OPTIONS_INITIALIZER;
+    options.tag = 5;
+    int32_t mine = context.rank(), received = -1;
+    const View in(&mine, {1}), out(&received, {1});
+    Gate gate;
+    ASSERT_OK(axcclLaunchHostFunc(clique.stream(), WaitAtGate, &gate));
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(axcclSend(1, in, (context.rank() + 1) % 4, channel, &options, Cuda(clique.stream())));
+    ASSERT_OK(axcclRecv(1, out, (context.rank() + 3) % 4, channel, &options, Cuda(clique.stream())));
+    ASSERT_OK(ncclGroupEnd());
+    std::thread opener([&] {
+      EXPECT_EQ(axcclStreamSynchronizeFor(clique.stream(), 0.1), ncclInProgress);
+      gate.Open();
+    });
+    EXPECT_OK(ncclCommFinalize(clique.comm()));
+    EXPECT_EQ(received, (context.rank() + 3) % 4);
+    opener.join();
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_OK(axcclChannelDestroy(channel));
   });
 }
 

@@ -386,6 +386,27 @@ TEST(Memory, HandlesBelongToTheirCommunicator) {
   });
 }
 
+TEST(Memory, WindowsAndRegistrationsAreNotTheSame) {
+  RunCliques(Processes(1), [](RankContext&, Clique& clique) {
+    void *memory = nullptr, *registration = nullptr, *at = nullptr;
+    ncclWindow_t window = nullptr;
+    const ncclComm_t comm = clique.comm();
+    ASSERT_OK(ncclMemAlloc(&memory, 1 << 16));
+    EXPECT_EQ(ncclCommWindowRegister(comm, memory, 1 << 16, &window, 0x100), ncclInvalidArgument);
+    ASSERT_OK(ncclCommWindowRegister(comm, memory, 1 << 16, &window, NCCL_WIN_DEFAULT));
+    ASSERT_OK(ncclCommRegister(comm, memory, 1 << 16, &registration));
+    EXPECT_OK(ncclWinGetUserPtr(comm, window, &at));
+    EXPECT_EQ(at, memory);
+    const auto no_window = reinterpret_cast<ncclWindow_t>(registration);
+    EXPECT_EQ(ncclWinGetUserPtr(comm, no_window, &at), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommDeregister(comm, window), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommWindowDeregister(comm, no_window), ncclInvalidArgument);
+    EXPECT_OK(ncclCommDeregister(comm, registration));
+    EXPECT_OK(ncclCommWindowDeregister(comm, window));
+    EXPECT_OK(ncclMemFree(memory));
+  });
+}
+
 // ---- custom reductions ----
 
 TEST(RedOp, BelongsToItsCommunicatorAndType) {
@@ -454,6 +475,26 @@ TEST(RedOp, ManyLiveAtOnceAndHandlesAreReused) {
       }
       for (const ncclRedOp_t op : ops) ASSERT_OK(ncclRedOpDestroy(op, clique.comm()));
     }
+  });
+}
+
+TEST(RedOp, NumberIsLimited) {
+  RunCliques(Processes(1), [](RankContext&, Clique& clique) {
+    std::vector<ncclRedOp_t> ops(4096);
+    int64_t scalar = 3;
+    const auto make = [&](ncclRedOp_t* op) {
+      return ncclRedOpCreatePreMulSum(op, &scalar, ncclInt64, ncclScalarHostImmediate, clique.comm());
+    };
+    for (ncclRedOp_t& op : ops) ASSERT_OK(make(&op));
+    ncclRedOp_t one_more = ncclSum;
+    EXPECT_EQ(make(&one_more), ncclInvalidUsage);
+    harness::ExpectLastErrorHas({"ncclRedOpCreatePreMulSum", "4096"});
+    ASSERT_OK(ncclRedOpDestroy(ops[7], clique.comm()));
+    ASSERT_OK(make(&ops[7]));
+    int64_t value = 5;
+    ASSERT_OK(ncclAllReduce(&value, &value, 1, ncclInt64, ops[7], clique.comm(), Cuda(clique.stream())));
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(value, 15);
   });
 }
 

@@ -159,6 +159,34 @@ TEST_F(Registered, MemoryIsMappedAsLongAsItIsRegistered) {
   });
 }
 
+// The handles end with the communicator, and what they stand for does too.
+TEST_F(Registered, MemoryIsPrivateAfterAnAbort) {
+  RunRanks(Processes(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    const size_t bytes = kMega, count = bytes / sizeof(float);
+    float* const in = Take(0, bytes);
+    float* const out = Take(1, bytes);
+    Fill(context.rank(), in, out, count);
+    void* handles[3] = {};
+    EXPECT_OK(ncclCommRegister(clique.comm(), in, bytes, &handles[0]));
+    EXPECT_OK(ncclCommRegister(clique.comm(), out, bytes, &handles[1]));
+    EXPECT_OK(ncclCommRegister(clique.comm(), in, bytes / 2, &handles[2]));
+    EXPECT_TRUE(IsMapped(in, bytes));
+    Reduce(clique, in, out, count);
+    ASSERT_TRUE(context.Barrier(1));
+    const std::vector<float> before(in, in + count), result(out, out + count);
+    EXPECT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
+    EXPECT_TRUE(IsPrivate(in, bytes));
+    EXPECT_TRUE(IsPrivate(out, bytes));
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), in));
+    EXPECT_TRUE(std::equal(result.begin(), result.end(), out));
+    GiveBack(0, in, bytes);
+    GiveBack(1, out, bytes);
+  });
+}
+
 // Other threads write into the buffer, and beside it in its first and last page, all the time: nothing gets lost.
 TEST_F(Registered, NoWriteIsLostMeanwhile) {
   RunRanks(Processes(2), [](RankContext& context) {

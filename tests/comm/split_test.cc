@@ -186,5 +186,39 @@ TEST(Split, RefusesBadArguments) {
   });
 }
 
+TEST(Split, RefusesBadRanksAndFlags) {
+  RunCliques(Threads(2), [](RankContext& context, Clique& clique) {
+    const ncclComm_t comm = clique.comm();
+    ncclComm_t child = nullptr;
+    const auto refused = [&](ncclResult_t result, const char* call) {
+      EXPECT_EQ(result, ncclInvalidArgument) << call;
+      EXPECT_TRUE(harness::LastErrorHas(call)) << ncclGetLastError(nullptr);
+      EXPECT_EQ(child, nullptr);
+    };
+    const auto shrink = [&](std::vector<int> excluded, int flags = NCCL_SHRINK_DEFAULT) {
+      return ncclCommShrink(comm, excluded.data(), static_cast<int>(excluded.size()), &child, nullptr, flags);
+    };
+    const int peer = 1 - context.rank();
+    refused(shrink({peer, peer}), "ncclCommShrink: ");
+    refused(shrink({2}), "ncclCommShrink: ");
+    refused(shrink({-1}), "ncclCommShrink: ");
+    refused(shrink({context.rank()}), "ncclCommShrink: ");
+    refused(shrink({peer}, 77), "ncclCommShrink: ");
+    ncclUniqueId id;
+    ASSERT_OK(ncclGetUniqueId(&id));
+    refused(ncclCommGrow(comm, 3, &id, 0, &child, nullptr), "ncclCommGrow: ");
+    refused(ncclCommGrow(comm, 2, &id, -1, &child, nullptr), "ncclCommGrow: ");
+    refused(ncclCommGrow(nullptr, 3, nullptr, 2, &child, nullptr), "ncclCommGrow: ");
+    EXPECT_EQ(ncclCommGrow(comm, 3, &id, -1, nullptr, nullptr), ncclInvalidArgument);
+    ncclUniqueId ids[] = {id, id};
+    refused(ncclCommInitRankScalable(&child, 1, 0, 2, ids, nullptr), "ncclCommInitRankScalable: ");
+    refused(ncclCommRevoke(comm, 5), "ncclCommRevoke: ");
+    EXPECT_EQ(ncclCommGrow(comm, 3 + context.rank(), context.rank() == 0 ? &id : nullptr, -1, &child, nullptr),
+              ncclInvalidUsage);
+    EXPECT_TRUE(harness::LastErrorHas("pass the same nRanks on all")) << ncclGetLastError(nullptr);
+    EXPECT_EQ(Sum(comm, clique.stream(), 2), 4);
+  });
+}
+
 }  // namespace
 }  // namespace axccl::tests
