@@ -38,7 +38,6 @@ void SetPlace(const GroupsObject& object, axcclChannelInfo_t* info) {
 
 // Finds the objects behind a handle, which belongs to a channel or a communicator, alive or not.
 Result<ChannelPin> FindChannel(axcclChannel_t handle, const char* call) {
-  AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   ChannelPin pin;
   pin.comm = Comms().Get(handle);
   if (pin.comm) return pin;
@@ -104,7 +103,6 @@ Status CheckSize(const char* call, const GroupsObject& groups, int ranks) {
 }
 
 Status Destroy(const char* call, axcclChannel_t handle) {
-  AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   if (handle != nullptr && Comms().Get(handle))
     return InvalidArgument(
         "%s: argument channel (%p) is the default channel of a communicator, which lives as long as that", call,

@@ -5,7 +5,6 @@
 #include "src/api/export.h"
 #include "src/api/known_calls.h"
 #include "src/base/log.h"
-#include "src/base/service_fd.h"
 #include "src/exec/platform/stream_call.h"
 
 namespace axccl::api {
@@ -143,7 +142,7 @@ CallKey KeyOf(const Request& r, ncclRedOp_t op, ncclComm_t handle) {
   KnownCall* const known = KnownCalls::OfThread().PlaceOf(key);
   const bool is_known = known->key == key;
   const CommPin comm = is_known ? HandleTable<comm::CommHandle>::Get(known->comm) : Comms().Get(handle);
-  if (!comm || service::Forked()) return PinComm(handle, r.name).status();
+  if (!comm) return PinComm(handle, r.name).status();
   if (!comm->ready() || comm->revoked() || comm->core()->failed()) return comm->Ready(r.name).status();
   comm::Communicator* const core = comm->core().get();
   if (!is_known || !known->buffers.Allows(r.send, r.recv)) {

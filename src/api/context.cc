@@ -86,10 +86,8 @@ const char* LastError(ncclComm_t comm) {
   return own.answer.ok() ? "" : own.answer.message().data();
 }
 
-Status CheckProcess(const char* call) { return service::CheckNotForked(call); }
-
 Result<CommPin> PinComm(ncclComm_t comm, const char* call) {
-  if (service::Forked()) return CheckProcess(call);
+  if (service::Forked()) return service::CheckNotForked(call);
   CommPin pin = Comms().Get(comm);
   if (pin) return pin;
   return InvalidArgument("%s: argument comm is %s (%p); pass a communicator that has been created and not destroyed",

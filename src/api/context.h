@@ -29,11 +29,9 @@ void RememberError(const Status& status) noexcept;
 // The text for ncclGetLastError; valid until the calling thread's next call of it.
 const char* LastError(ncclComm_t comm);
 
-// Pins the communicator behind a handle for the duration of a call. Returns an error if there is none or CheckProcess
-// fails.
+// Pins the communicator behind a handle for the duration of a call. Returns an error if there is none, or in a forked
+// child: a function that EntryOr runs may be called there.
 Result<CommPin> PinComm(ncclComm_t comm, const char* call);
-// Returns kInvalidUsage in a process forked from one that had done more than make unique ids.
-Status CheckProcess(const char* call);
 
 // Puts an object behind a handle, *out. kInvalidUsage, and *out null, if the table of `kind` is full.
 template <class T, class Handle>

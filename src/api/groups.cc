@@ -12,8 +12,7 @@ using namespace axccl::api;  // NOLINT
 using comm::CallGroup;
 
 AXCCL_API ncclResult_t pncclGroupStart() {
-  return Entry("ncclGroupStart", [&](const char* call) -> Status {
-    AXCCL_RETURN_IF_ERROR(CheckProcess(call));
+  return Entry("ncclGroupStart", [&](const char*) -> Status {
     CallGroup::Current().Start();
     return Status();
   });

@@ -84,7 +84,6 @@ Status Create(const char* call, ncclComm_t* out, const comm::Config& config, Com
 
 Status InitRank(const char* call, ncclComm_t* out, int nranks, std::span<const ncclUniqueId> ids, int rank,
                 const ncclConfig_t* config) {
-  AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   if (out == nullptr) return InvalidArgument("%s: argument comm is NULL; pass where to put the communicator", call);
   Store(nullptr, out);
   if (nranks < 1) return InvalidArgument("%s: argument nranks is %d; pass 1 or more", call, nranks);
@@ -105,7 +104,6 @@ Status InitRank(const char* call, ncclComm_t* out, int nranks, std::span<const n
 }
 
 Result<boot::UniqueId> MakeUniqueId(const char* call, ncclUniqueId* out) {
-  AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   if (out == nullptr) return InvalidArgument("%s: argument uniqueId is NULL; pass where to put the id", call);
   AXCCL_ASSIGN_OR_RETURN(const boot::UniqueId id, Prefixed(call, boot::CreateUniqueId()));
   std::memcpy(out->internal, id.bytes, sizeof(out->internal));
@@ -148,7 +146,6 @@ Status Hand(const char* call, const std::vector<Result<std::shared_ptr<Communica
 }
 
 Status InitAll(const char* call, ncclComm_t* out, int ndev, const int* devlist) {
-  AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   if (out == nullptr) return InvalidArgument("%s: argument comm is NULL; pass an array of ndev communicators", call);
   if (ndev < 1 || ndev > device::host::kMaxDevices)
     return InvalidArgument("%s: argument ndev is %d; pass 1..%d", call, ndev, device::host::kMaxDevices);

@@ -17,7 +17,6 @@ Result<void*> Allocate(size_t bytes) {
 }
 
 Status Free(const char* call, void* memory) {
-  AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   if (memory == nullptr) return Status();
   AXCCL_ASSIGN_OR_RETURN(const bool was_cuda, Prefixed(call, exec::Platform::Cuda().Free(memory)));
   // For other memory, the host's Free returns an error that says what is wrong with it.
@@ -44,7 +43,6 @@ using namespace axccl::api;  // NOLINT
 
 AXCCL_API ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
   return Entry("ncclMemAlloc", [&](const char* call) -> Status {
-    AXCCL_RETURN_IF_ERROR(CheckProcess(call));
     if (ptr == nullptr) return InvalidArgument("%s: argument ptr is NULL; pass where to put the address", call);
     *ptr = nullptr;
     if (size == 0) return Status();  // as cudaMalloc, and so NCCL

@@ -222,7 +222,6 @@ struct PipelinePin {
 };
 
 Result<HandleTable<PipelineObject>::Pin> FindObject(axcclPipeline_t handle, const char* call) {
-  AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   HandleTable<PipelineObject>::Pin object = Pipelines().Get(handle);
   if (object) return object;
   return InvalidArgument(

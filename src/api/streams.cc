@@ -6,7 +6,6 @@
 #include "axccl/axccl.h"
 #include "src/api/context.h"
 #include "src/api/export.h"
-#include "src/base/service_fd.h"
 #include "src/device/host/current.h"
 #include "src/device/host/find_stream.h"
 #include "src/device/host/stream.h"
@@ -26,7 +25,6 @@ struct Target {
 };
 
 Result<Target> FindTarget(axcclStream_t handle, const char* call) {
-  AXCCL_RETURN_IF_ERROR(CheckProcess(call));
   Target target;
   AXCCL_RETURN_IF_ERROR(device::host::FindStream(handle, call, &target.stream));
   target.device = target.stream != nullptr ? Device::Get(target.stream->device()) : OnlyNullDevice();
@@ -123,7 +121,7 @@ Status Synchronize(const Target& target, Clock::time_point deadline) {
 // Whether the stream is live and its work done, without an error. False also means that it takes longer to find out.
 bool IsDone(axcclStream_t handle) {
   const Stream* const stream = Streams().Peek(handle);
-  if (stream == nullptr || stream->blocking() || service::Forked()) return false;
+  if (stream == nullptr || stream->blocking()) return false;
   return stream->timeline()->IdleWithoutError();
 }
 
@@ -166,8 +164,7 @@ AXCCL_API ncclResult_t axcclHostGetDevice(int* device) {
 }
 
 AXCCL_API ncclResult_t axcclHostDeviceSynchronize() {
-  return Entry("axcclHostDeviceSynchronize", [&](const char* call) -> Status {
-    AXCCL_RETURN_IF_ERROR(CheckProcess(call));
+  return Entry("axcclHostDeviceSynchronize", [&](const char*) -> Status {
     Status error;
     for (Device* device : NullDevices()) {
       for (const Mark& mark : device->AllWork()) {
@@ -181,7 +178,6 @@ AXCCL_API ncclResult_t axcclHostDeviceSynchronize() {
 
 AXCCL_API ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int flags) {
   return Entry("axcclStreamCreate", [&](const char* call) -> Status {
-    AXCCL_RETURN_IF_ERROR(CheckProcess(call));
     if (stream == nullptr) return InvalidArgument("%s: argument stream is NULL; pass where to put the stream", call);
     *stream = nullptr;
     if ((flags & ~axcclStreamNonBlocking) != 0)
