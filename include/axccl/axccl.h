@@ -113,8 +113,9 @@ AXCCL_INLINE axcclStream_t axcclStreamFromCuda(cudaStream_t stream) {
  * with ncclTimeout, which names the ranks that are missing, and so does the communicator. Waits that are under way, the
  * channels and pipelines of `comm`, and communicators made from it later are included. Before the first call it is
  * AXCCL_TIMEOUT (600 s unless set). A call's own deadline (axcclOptions_t, timeout) goes first. What moves does not
- * wait: a long operation may take any time. Each rank's own setting counts, and the others get the error of the rank
- * that waited. ncclInvalidArgument: seconds is negative or NaN. */
+ * wait: a long operation may take any time. Of a time for which the process of a host rank was stopped (a suspended
+ * job, a paused container), half a second counts. Each rank's own setting counts, and the others get the error of the
+ * rank that waited. ncclInvalidArgument: seconds is negative or NaN. */
 ncclResult_t axcclCommSetTimeout(ncclComm_t comm, double seconds);
 
 /* ---- introspection ---- */

@@ -1,7 +1,10 @@
 // Deadlines of host ranks that are set for a communicator (axcclCommSetTimeout) or for a call (axcclOptions_t): which
 // waits they end, with which text, and which ones they leave alone.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -10,6 +13,7 @@
 
 #include "axccl/axccl.h"
 #include "tests/harness/client.h"
+#include "tests/harness/process_state.h"
 #include "tests/harness/timing.h"
 
 namespace axccl::tests {
@@ -138,6 +142,104 @@ TEST(Timeout, ZeroWaitsForEver) {
         EXPECT_EQ(data[0], 2);
       },
       options);
+}
+
+// A step of a rank that is slow, but moves.
+struct SlowSteps {
+  uint64_t until = 0;
+  std::atomic<int> slow{0};
+};
+
+void SlowSum(void* a, const void* b, size_t n, void* context) {
+  auto* const steps = static_cast<SlowSteps*>(context);
+  if (NowNs() < steps->until) {
+    ++steps->slow;
+    usleep(200'000);
+  }
+  for (size_t i = 0; i < n; ++i) static_cast<float*>(a)[i] += static_cast<const float*>(b)[i];
+}
+
+// "What moves does not wait: a long operation may take any time." Rank 1 is slow in many steps, and rank 0 waits for
+// each.
+TEST(Timeout, DoesNotEndACallThatMoves) {
+  constexpr double kLimit = 2;
+  harness::RunOptions options;
+  options.environment = {{"NCCL_ALGO", "ring"}};
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    SlowSteps steps;
+    ncclRedOp_t sum{};
+    ASSERT_OK(axcclRedOpCreateCallback(&sum, SlowSum, &steps, ncclFloat32, clique.comm()));
+    std::vector<float> data(16 << 20, 1);
+    const auto reduce = [&] {
+      return ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, sum, clique.comm(),
+                           Cuda(clique.stream()));
+    };
+    ASSERT_TRUE(context.Barrier());
+    const uint64_t started = NowNs();
+    if (context.rank() == 0) {
+      ASSERT_OK(axcclCommSetTimeout(clique.comm(), kLimit));
+    } else {
+      steps.until = started + static_cast<uint64_t>(kLimit * 1.4e9);
+    }
+    ASSERT_OK(reduce());
+    ASSERT_TRUE(clique.Synchronize());
+    EXPECT_EQ(data.front(), 2);
+    EXPECT_EQ(data.back(), 2);
+    if (context.rank() == 1) EXPECT_GE(NowNs(), steps.until) << "only " << steps.slow << " steps";
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Processes(2), body, options);
+}
+
+// As when a batch system suspends a job, or its container is paused: the rank that waits runs again, and the other one
+// only a little later.
+TEST(Timeout, DoesNotCountAStopOfTheProcess) {
+  harness::RunOptions options;
+  options.environment = {{"AXCCL_TIMEOUT", "2"}};
+  enum Cell { kProcess, kCalled, kEnded };
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    std::vector<float> data(1000, 1);
+    if (context.rank() == 0) {
+      context.Set(kProcess, static_cast<uint64_t>(getpid()));
+      ASSERT_OK(SumOf(&data, nullptr, clique));
+      context.Set(kCalled, 1);
+      ASSERT_OK(axcclStreamSynchronize(clique.stream()));
+    } else {
+      const auto process = static_cast<pid_t>(context.Await(kProcess));
+      ASSERT_NE(context.Await(kCalled), 0u);
+      usleep(50'000);  // it waits
+      ASSERT_EQ(kill(process, SIGSTOP), 0);
+      harness::AwaitState(context, static_cast<uint64_t>(process), 'T');
+      usleep(2'200'000);  // longer than the deadline
+      ASSERT_EQ(kill(process, SIGCONT), 0);
+      usleep(100'000);  // it looks
+      ASSERT_OK(SumOf(&data, nullptr, clique));
+      ASSERT_TRUE(clique.Synchronize());
+    }
+    EXPECT_EQ(data[0], 2);
+    ASSERT_TRUE(context.Barrier());
+    // A rank that is stopped alone is missed.
+    if (context.rank() == 1) {
+      context.Set(kProcess, static_cast<uint64_t>(getpid()));
+      ASSERT_TRUE(context.Barrier(1));
+      ASSERT_NE(context.Await(kEnded), 0u);
+    } else {
+      ASSERT_TRUE(context.Barrier(1));
+      const auto process = static_cast<pid_t>(context.Get(kProcess));
+      ASSERT_EQ(kill(process, SIGSTOP), 0);
+      harness::AwaitState(context, static_cast<uint64_t>(process), 'T');
+      ASSERT_OK(SumOf(&data, nullptr, clique));
+      EXPECT_EQ(axcclStreamSynchronize(clique.stream()), ncclTimeout);
+      ASSERT_EQ(kill(process, SIGCONT), 0);
+      context.Set(kEnded, 1);
+    }
+    ASSERT_TRUE(context.Barrier(2));
+  };
+  RunRanks(harness::Processes(2), body, options);
 }
 
 TEST(Timeout, RefusesWhatIsNoTime) {

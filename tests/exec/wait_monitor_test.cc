@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/exec/host/waited_time.h"
 #include "tests/exec/ensemble.h"
 
 namespace axccl::exec {
@@ -91,7 +93,7 @@ TEST_F(WaitMonitorTest, AShortWaitChecksNoMember) {
   ensemble_.header(1)->closed.store(1);
   for (int wait = 0; wait < 3; ++wait) {
     for (int i = 0; i < kLooksBeforeChecks; ++i) ASSERT_TRUE(Look().ok()) << i;
-    monitor_.Passed();
+    monitor_.Restart();
   }
   for (int i = 0; i < kLooksBeforeChecks; ++i) ASSERT_TRUE(Look().ok()) << i;
   EXPECT_EQ(Text(Look()), "rank 0 waits for rank 1, which has destroyed or aborted its communicator");
@@ -177,6 +179,56 @@ TEST_F(WaitMonitorTest, ANoticeIsPrintedOnce) {
   const size_t first = text.find(notice);
   EXPECT_NE(first, std::string::npos) << text;
   EXPECT_EQ(text.find("has waited", first + notice.size()), std::string::npos) << text;
+}
+
+// What moves does not wait: the time of a wait begins when something has moved.
+TEST_F(WaitMonitorTest, AWaitBeginsWithTheLastMove) {
+  Make();
+  const Clock::time_point start = Clock::now();
+  EXPECT_TRUE(LookUntil([&] { return Clock::now() - start > std::chrono::milliseconds(100); }).ok());
+  monitor_.Restart();
+  owner_.timeout = 0.05;
+  usleep(30'000);  // the next look counts
+  monitor_.Arm();
+  EXPECT_TRUE(Look().ok());
+  EXPECT_EQ(LookUntilOver().code(), Code::kTimeout) << "and this wait ends, too";
+}
+
+TEST_F(WaitMonitorTest, EachLongWaitHasANotice) {
+  owner_.notice = 0.01;
+  Make();
+  testing::internal::CaptureStderr();
+  for (int wait = 0; wait < 2; ++wait) {
+    const Clock::time_point start = Clock::now();
+    EXPECT_TRUE(LookUntil([&] { return Clock::now() - start > std::chrono::milliseconds(60); }).ok());
+    monitor_.Restart();
+  }
+  const std::string text = testing::internal::GetCapturedStderr();
+  const size_t first = text.find("has waited 0.01 s");
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_NE(text.find("has waited 0.01 s", first + 1), std::string::npos) << text;
+}
+
+// A process that was stopped does not find that its waits have lasted too long.
+TEST(WaitedTime, AStopCountsForLittle) {
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  const Clock::time_point start = Clock::now();
+  WaitedTime waited;
+  EXPECT_EQ(waited.At(start), seconds(0));
+  EXPECT_EQ(waited.At(start + milliseconds(20)), milliseconds(20));
+  EXPECT_EQ(waited.At(start + seconds(3600)), milliseconds(520));
+  EXPECT_EQ(waited.At(start + seconds(3600) + milliseconds(80)), milliseconds(600));
+}
+
+// A thread that has much else to do between its looks still comes to every deadline.
+TEST(WaitedTime, SeldomLooksComeToAnyDeadline) {
+  const Clock::time_point start = Clock::now();
+  WaitedTime waited;
+  (void)waited.At(start);
+  Clock::duration all{0};
+  for (int look = 1; look <= 100; ++look) all = waited.At(start + look * std::chrono::seconds(5));
+  EXPECT_EQ(all, 100 * WaitedTime::kMostPerLook);
 }
 
 // Each look checks afresh, so it sees progress that was made meanwhile.

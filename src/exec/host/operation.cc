@@ -100,6 +100,7 @@ Poll Operation::Progress() try {
         // A thread that waits for messages goes on looking as long as they come.
         return moved_ && channel_->members().inbox() != nullptr ? Poll::kAgain : Poll::kBlocked;
       case Run::kAgain:
+        monitor_.Restart();  // in the middle of a step
         return Poll::kAgain;
       case Run::kFailed:
         return Fail(std::move(status_));
@@ -136,6 +137,7 @@ Operation::Run Operation::Connect() {
       return Run::kFailed;
     }
     if (missing.value() < 0) {
+      monitor_.Restart();
       status_ = Status();
       return Run::kDone;
     }
@@ -266,7 +268,7 @@ Operation::Run Operation::RunLane(uint32_t lane) {
         run = MembersPresent() ? Move(step, lane, &state) : Run::kFailed;
       }
       if (run != Run::kDone) return run;
-      moved_ = true;
+      NoteMove();
       ++state.step;
       if (lane == 0 && state.step == binding_.prepared->program->prologue) {
         Result<bool> stay = ChooseAccess();
@@ -286,7 +288,7 @@ Operation::Run Operation::RunPlain() {
   PlainCall plain(binding_, signature_, first_lane_.step);
   for (;;) {
     const bool done = plain.Run();
-    first_lane_.step = plain.at();
+    if (std::exchange(first_lane_.step, plain.at()) != plain.at()) monitor_.Restart();
     if (done) return Run::kDone;
     const Step& step = binding_.prepared->program->lanes[0][plain.at()];
     if (const Run run = PassWait(step, 0, binding_.host->turns().next()); run != Run::kDone) return run;
@@ -360,7 +362,7 @@ Operation::Run Operation::PassPutOff() {
     const Run run =
         AwaitSignal({1 - channel_->self(), put_off.waits.back(), put_off.turn, put_off.sequence, put_off.signature});
     if (run != Run::kDone) return run;
-    moved_ = true;
+    NoteMove();
   }
   return Run::kDone;
 }
@@ -382,7 +384,6 @@ Operation::Run Operation::AwaitSignal(const Needed& needed) {
     if (!left_after_all) return run;
     status_ = Status();
   }
-  monitor_.Passed();
   if (needed.peer == channel_->self()) return Run::kDone;
   // While the line belongs to this turn, it shows what the peer runs. Once it has moved on, the line is of a later turn
   // (read completely or in part), and only the records show it.

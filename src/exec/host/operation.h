@@ -58,6 +58,11 @@ class Operation {
     uint64_t turn = 0;   // of this stage
   };
 
+  // A step was taken.
+  void NoteMove() {
+    moved_ = true;
+    monitor_.Restart();
+  }
   Run Connect();
   Status Start();
   Status WriteRecord();

@@ -11,6 +11,7 @@
 #include "src/exec/host/polling.h"
 #include "src/exec/host/rank.h"
 #include "src/exec/host/submit.h"
+#include "src/exec/host/waited_time.h"
 
 namespace axccl::exec {
 namespace {
@@ -86,7 +87,7 @@ class ReceiveFromAny final : public device::host::Work {
   // Now and then: an error if a rank has failed, all have left, or this has lasted too long.
   Result<bool> CheckWait() {
     const auto now = Clock::now();
-    if (started_ == Clock::time_point()) started_ = now;
+    const Clock::duration waited = waited_.At(now);
     if (now - checked_ < device::host::kCheckInterval) return false;
     checked_ = now;
     Status left;
@@ -103,7 +104,7 @@ class ReceiveFromAny final : public device::host::Work {
       if (sends) return false;
     }
     if (all_left) return left;
-    return CheckTime(std::chrono::duration<double>(now - started_).count());
+    return CheckTime(std::chrono::duration<double>(waited).count());
   }
   Result<bool> CheckTime(double waited) {
     const double own = any_.call.views->timeout_seconds;
@@ -127,7 +128,8 @@ class ReceiveFromAny final : public device::host::Work {
   const device::host::Awaited none_{};
   Polling polling_;
   bool last_look_ = false, noticed_ = false;
-  Clock::time_point started_{}, checked_{};
+  WaitedTime waited_;
+  Clock::time_point checked_{};
   Status result_;
 };
 

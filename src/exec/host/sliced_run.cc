@@ -130,7 +130,7 @@ Poll SlicedRun::Progress(int64_t budget) try {
 Status SlicedRun::Start() {
   stage_ = Stage::kMain;
   std::fill(lanes_.begin(), lanes_.end(), LaneState());
-  monitor_.Restart();
+  monitor_ = WaitMonitor();
   binding_.sequence = binding_.channel->log().TakeNumber();
   const plan::Schedule& schedule = prepared_.program->plan->schedule;
   if (shadow_ != nullptr && shadow_->has_input() && !schedule.produced) {

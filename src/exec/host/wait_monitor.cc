@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "src/base/log.h"
 #include "src/device/host/waiting.h"
@@ -49,20 +50,17 @@ Status WaitMonitor::Check(const Binding& binding, int position) {
   const Channel& channel = *binding.channel;
   const auto now = std::chrono::steady_clock::now();
   const int peer = std::max(position, -1);
-  if (started_ == std::chrono::steady_clock::time_point()) {
-    started_ = checked_ = now;
-    return channel.members().Check(peer);
-  }
+  const auto waited = waited_.At(now);
   if (now - checked_ < device::host::kCheckInterval) return Status();
-  checked_ = now;
+  if (std::exchange(checked_, now) == std::chrono::steady_clock::time_point()) return channel.members().Check(peer);
   const Connector* connector = channel.members().connector();
   if (connector != nullptr && peer >= 0) AXCCL_RETURN_IF_ERROR(channel.members().CheckMissing(peer));
   AXCCL_RETURN_IF_ERROR(channel.log().FindMismatch());
   AXCCL_RETURN_IF_ERROR(channel.members().Check(peer));
   if (connector == nullptr && peer >= 0) AXCCL_RETURN_IF_ERROR(channel.members().CheckLeft(peer));
   const size_t mirrors = channel.members().Mirrored(plan::kAllPeers).size();
-  stands_still_ = now - started_ >= kStandstill + kStandstillPerMirror * mirrors * device::host::Crowding();
-  return CheckTime(binding, position, std::chrono::duration<double>(now - started_).count());
+  stands_still_ = waited >= kStandstill + kStandstillPerMirror * mirrors * device::host::Crowding();
+  return CheckTime(binding, position, std::chrono::duration<double>(waited).count());
 }
 
 Status WaitMonitor::CheckTime(const Binding& binding, int position, double waited) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/exec/host/binding.h"
+#include "src/exec/host/waited_time.h"
 
 namespace axccl::exec {
 
@@ -21,10 +22,12 @@ class WaitMonitor {
   }
   // The same where the operation waits for the caller, who has not declared input chunk `chunk` ready yet.
   Status LookForInput(const Binding& binding, uint32_t chunk) { return Look(binding, -1 - static_cast<int>(chunk)); }
-  // A wait has ended well.
-  void Passed() { polls_ = 0; }
   // Something has moved: the next wait begins now.
-  void Restart() { *this = WaitMonitor(); }
+  void Restart() {
+    polls_ = 0;
+    noticed_ = stands_still_ = false;
+    waited_ = WaitedTime();
+  }
   // The driving thread is about to sleep: the next look counts.
   void Arm() { armed_ = true; }
   // Whether the operation has stood still for a while since it was last asked.
@@ -42,9 +45,10 @@ class WaitMonitor {
 
   uint32_t polls_ = 0;
   bool armed_ = false;
-  bool noticed_ = false;  // the user got a notice about a long wait
+  bool noticed_ = false;  // the user got a notice about the wait
   bool stands_still_ = false;
-  std::chrono::steady_clock::time_point started_{}, checked_{};
+  WaitedTime waited_;
+  std::chrono::steady_clock::time_point checked_{};  // also in earlier waits
 };
 
 }  // namespace axccl::exec
