@@ -66,7 +66,8 @@ typedef struct axcclEvent* axcclEvent_t;
 
 /* A new stream on the current host device. Unknown flags: ncclInvalidArgument. */
 ncclResult_t axcclStreamCreate(axcclStream_t* stream, unsigned int flags);
-/* The stream's work still completes; the handle is invalid at once. NULL: ncclInvalidArgument. */
+/* The stream's work still completes, and so do waits for it; the handle is invalid at once. NULL:
+ * ncclInvalidArgument. */
 ncclResult_t axcclStreamDestroy(axcclStream_t stream);
 /* Waits for all work enqueued so far, and for what that waits for, and helps to do it. Returns the first error of that
  * work that has not been reported yet, if any. */
@@ -91,6 +92,7 @@ ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes, axcclStr
 /* ---- events ---- */
 
 ncclResult_t axcclEventCreate(axcclEvent_t* event);
+/* Does not wait for what the event stands for, even if another thread does. */
 ncclResult_t axcclEventDestroy(axcclEvent_t event);
 /* From now on the event stands for all work enqueued on `stream` so far, including waits for other events, and no
  * longer for what it was recorded for before. */

@@ -1,6 +1,8 @@
 // axccl.h: host devices, streams and events.
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "axccl/axccl.h"
@@ -17,16 +19,20 @@ using namespace axccl::device::host;  // NOLINT
 namespace {
 
 using EventPin = HandleTable<Event>::Pin;
+using StreamPin = HandleTable<Stream>::Pin;
 
 // A stream argument with the device that it belongs to; both are null if the thread's NULL refers to several streams.
 struct Target {
   Device* device = nullptr;
   Stream* stream = nullptr;
+  std::shared_ptr<Stream> hold = nullptr;  // another thread may destroy the stream meanwhile
 };
 
 Result<Target> FindTarget(axcclStream_t handle, const char* call) {
   Target target;
-  AXCCL_RETURN_IF_ERROR(device::host::FindStream(handle, call, &target.stream));
+  if (const StreamPin pin = Streams().Get(handle)) target.hold = pin->shared_from_this();
+  target.stream = target.hold.get();
+  if (target.stream == nullptr) AXCCL_RETURN_IF_ERROR(device::host::FindStream(handle, call, &target.stream));
   target.device = target.stream != nullptr ? Device::Get(target.stream->device()) : OnlyNullDevice();
   if (target.stream == nullptr && target.device != nullptr) target.stream = target.device->null_stream();
   return target;
@@ -61,6 +67,17 @@ Result<EventPin> FindEvent(axcclEvent_t handle, const char* call) {
   if (pin) return pin;
   return InvalidArgument("%s: argument event (%p) is not a live event; create one with axcclEventCreate", call,
                          static_cast<void*>(handle));
+}
+
+// What an event stands for. Another thread may destroy the event meanwhile.
+struct Recorded {
+  Device* device;  // null: none, or several
+  Mark mark;
+};
+
+Result<Recorded> FindRecorded(axcclEvent_t handle, const char* call) {
+  AXCCL_ASSIGN_OR_RETURN(const EventPin event, FindEvent(handle, call));
+  return Recorded{event->device(), event->mark()};
 }
 
 using Clock = std::chrono::steady_clock;
@@ -120,8 +137,8 @@ Status Synchronize(const Target& target, Clock::time_point deadline) {
 
 // Whether the stream is live and its work done, without an error. False also means that it takes longer to find out.
 bool IsDone(axcclStream_t handle) {
-  const Stream* const stream = Streams().Peek(handle);
-  if (stream == nullptr || stream->blocking()) return false;
+  const StreamPin stream = Streams().Get(handle);
+  if (!stream || stream->blocking()) return false;
   return stream->timeline()->IdleWithoutError();
 }
 
@@ -132,10 +149,9 @@ bool IsDone(axcclStream_t handle) {
 
 // Helps to do the work of the device that the event was recorded on.
 Status SynchronizeEvent(const char* call, axcclEvent_t handle, Clock::time_point deadline) {
-  AXCCL_ASSIGN_OR_RETURN(const EventPin event, FindEvent(handle, call));
-  Device* const device = event->device();
-  const bool done = WaitUntil(device != nullptr ? device : Device::Get(CurrentDevice()), event->mark(), deadline);
-  return done ? Status() : Status::WithoutText(Code::kInProgress);
+  AXCCL_ASSIGN_OR_RETURN(const Recorded event, FindRecorded(handle, call));
+  Device* const device = event.device != nullptr ? event.device : Device::Get(CurrentDevice());
+  return WaitUntil(device, event.mark, deadline) ? Status() : Status::WithoutText(Code::kInProgress);
 }
 
 Clock::time_point After(double seconds) {
@@ -221,11 +237,11 @@ AXCCL_API ncclResult_t axcclStreamQuery(axcclStream_t handle) {
 AXCCL_API ncclResult_t axcclStreamWaitEvent(axcclStream_t handle, axcclEvent_t event_handle) {
   return Entry("axcclStreamWaitEvent", [&](const char* call) -> Status {
     AXCCL_ASSIGN_OR_RETURN(const Target target, FindTarget(handle, call));
-    AXCCL_ASSIGN_OR_RETURN(const EventPin event, FindEvent(event_handle, call));
+    AXCCL_ASSIGN_OR_RETURN(Recorded event, FindRecorded(event_handle, call));
     if (IsNull(target)) {
-      WaitOnNull(event->mark());
+      WaitOnNull(std::move(event.mark));
     } else {
-      device::host::WaitFor(target.device, target.stream, event->mark());
+      device::host::WaitFor(target.device, target.stream, std::move(event.mark));
     }
     return Status();
   });
@@ -276,8 +292,8 @@ AXCCL_API ncclResult_t axcclEventRecord(axcclEvent_t event_handle, axcclStream_t
 
 AXCCL_API ncclResult_t axcclEventQuery(axcclEvent_t handle) {
   return Entry("axcclEventQuery", [&](const char* call) -> Status {
-    AXCCL_ASSIGN_OR_RETURN(const EventPin event, FindEvent(handle, call));
-    return event->mark().Reached() ? Status() : Status::WithoutText(Code::kInProgress);
+    AXCCL_ASSIGN_OR_RETURN(const Recorded event, FindRecorded(handle, call));
+    return event.mark.Reached() ? Status() : Status::WithoutText(Code::kInProgress);
   });
 }
 

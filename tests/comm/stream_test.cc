@@ -2,6 +2,7 @@
 //
 // Nothing here waits for time to pass: every wait is for an event that must happen, under the run's deadline.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <limits>
@@ -200,6 +201,66 @@ TEST(Stream, DestroyedStreamsFinishTheirWork) {
     EXPECT_EQ(axcclStreamDestroy(stream), ncclInvalidArgument);
     gate.Open();
     done.Wait();
+  });
+}
+
+// A thread may destroy a stream that another one waits for, as a watchdog does, and streams are made meanwhile. The
+// thread that waits gets the stream's error, or finds that the stream is gone.
+TEST(Stream, MayBeDestroyedWhileAThreadWaitsForIt) {
+  RunRanks(Processes(1), [](RankContext&) {
+    ASSERT_OK(axcclHostSetDevice(0));
+    std::atomic<bool> ended{false};
+    std::thread maker([&] {
+      EXPECT_OK(axcclHostSetDevice(0));
+      while (!ended) Stream another;
+    });
+    for (int round = 0; round < 100; ++round) {
+      axcclStream_t stream = nullptr;
+      EXPECT_OK(axcclStreamCreate(&stream, axcclStreamNonBlocking));
+      Gate gate;
+      EXPECT_OK(axcclLaunchHostFunc(
+          stream,
+          [](void* at) {
+            static_cast<Gate*>(at)->Wait();
+            throw 1;
+          },
+          &gate));
+      Gate waits;
+      std::thread destroyer([&] {
+        waits.Wait();
+        usleep(1000);
+        EXPECT_OK(axcclStreamDestroy(stream));
+        gate.Open();
+      });
+      waits.Open();
+      const ncclResult_t result = axcclStreamSynchronize(stream);
+      EXPECT_TRUE(result == ncclInvalidUsage || result == ncclInvalidArgument) << result;
+      destroyer.join();
+    }
+    ended = true;
+    maker.join();
+  });
+}
+
+// cudaEventDestroy: "does not block on completion of the event".
+TEST(Stream, AnEventMayBeDestroyedWhileAThreadWaitsForIt) {
+  RunRanks(Processes(1), [](RankContext&) {
+    Stream stream;
+    axcclEvent_t event = nullptr;
+    ASSERT_OK(axcclEventCreate(&event));
+    Gate gate, waits;
+    ASSERT_OK(axcclLaunchHostFunc(stream, WaitAtGate, &gate));
+    ASSERT_OK(axcclEventRecord(event, stream));
+    std::thread waiter([&] {
+      waits.Open();
+      const ncclResult_t result = axcclEventSynchronize(event);
+      EXPECT_TRUE(result == ncclSuccess || result == ncclInvalidArgument) << result;
+    });
+    waits.Wait();
+    usleep(20'000);
+    EXPECT_OK(axcclEventDestroy(event));
+    gate.Open();  // only now may the wait end
+    waiter.join();
   });
 }
 
