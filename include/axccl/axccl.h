@@ -97,7 +97,8 @@ ncclResult_t axcclEventDestroy(axcclEvent_t event);
 /* From now on the event stands for all work enqueued on `stream` so far, including waits for other events, and no
  * longer for what it was recorded for before. */
 ncclResult_t axcclEventRecord(axcclEvent_t event, axcclStream_t stream);
-/* ncclSuccess when that work is done (or the event was never recorded), else ncclInProgress. */
+/* ncclSuccess when that work is done (or the event was never recorded), else ncclInProgress. Never waits, but helps to
+ * do the work. */
 ncclResult_t axcclEventQuery(axcclEvent_t event);
 ncclResult_t axcclEventSynchronize(axcclEvent_t event);
 /* As axcclEventSynchronize, but returns ncclInProgress after `seconds`, as axcclStreamSynchronizeFor does. */

@@ -91,11 +91,15 @@ bool WaitUntil(Device* device, const Mark& mark, Clock::time_point deadline) {
 
 void WaitFor(Device* device, const Mark& mark) { (void)WaitUntil(device, mark, Clock::time_point::max()); }
 
+// A query is a good opportunity to drive the queue.
+void Help(const Device* device) {
+  if (device->queue()->pending()) device->queue()->Drive();
+}
+
 Status Query(const Target& target) {
   const std::vector<Target> parts = Parts(target);
   for (const Target& part : parts) {
-    // A query is a good opportunity to drive the queue.
-    if (part.device->queue()->pending()) part.device->queue()->Drive();
+    Help(part.device);
     if (!Through(part.device, part.stream)) return Status::WithoutText(Code::kInProgress);
   }
   Status error;
@@ -293,6 +297,10 @@ AXCCL_API ncclResult_t axcclEventRecord(axcclEvent_t event_handle, axcclStream_t
 AXCCL_API ncclResult_t axcclEventQuery(axcclEvent_t handle) {
   return Entry("axcclEventQuery", [&](const char* call) -> Status {
     AXCCL_ASSIGN_OR_RETURN(const Recorded event, FindRecorded(handle, call));
+    if (!event.mark.Reached()) {
+      const std::vector<Device*> devices = event.device != nullptr ? std::vector{event.device} : NullDevices();
+      std::for_each(devices.begin(), devices.end(), Help);
+    }
     return event.mark.Reached() ? Status() : Status::WithoutText(Code::kInProgress);
   });
 }

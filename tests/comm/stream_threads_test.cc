@@ -137,6 +137,35 @@ TEST(NoThreads, CallsContinueByThemselvesAfterwards) {
   });
 }
 
+// A program that polls an event helps, as one that polls a stream does.
+TEST(NoThreads, AQueryOfAnEventMovesItsWork) {
+  AloneAndLimited([] {
+    ncclComm_t comms[2];
+    ASSERT_OK(ncclCommInitAll(comms, 2, nullptr));
+    Event event;
+    int x[2] = {1, 2};
+    {
+      NoThreads none;
+      for (int rank = 0; rank < 2; ++rank) {
+        ASSERT_OK(axcclHostSetDevice(rank));
+        ASSERT_OK(ncclAllReduce(&x[rank], &x[rank], 1, ncclInt32, ncclSum, comms[rank], nullptr));
+        if (rank == 0) {
+          ASSERT_OK(axcclEventRecord(event, nullptr));
+        }
+      }
+      ncclResult_t state = ncclInProgress;
+      for (int look = 0; look < 1000 && state == ncclInProgress; ++look) state = axcclEventQuery(event);
+      EXPECT_OK(state);
+      EXPECT_EQ(x[0], 3);
+    }
+    for (int rank = 0; rank < 2; ++rank) {
+      ASSERT_OK(axcclHostSetDevice(rank));
+      ASSERT_OK(axcclStreamSynchronize(nullptr));
+    }
+    for (const ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
+  });
+}
+
 // ---- functions of the application that throw ----
 
 TEST(Throwing, AHostFunctionFailsItsStreamAlone) {
