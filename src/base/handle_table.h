@@ -5,8 +5,6 @@
 // waits for the pins of other threads before it returns the object. Slots live as long as the process and are reused.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/backoff.h"
 #include "src/base/sizes.h"
 
 namespace axccl {
@@ -128,7 +127,7 @@ class HandleTable {
     if (!Decode(handle, &index, &generation)) return nullptr;
     Slot& slot = At(index);
     if (!slot.generation.compare_exchange_strong(generation, generation + 1, std::memory_order_seq_cst)) return nullptr;
-    while (slot.pins.load(std::memory_order_acquire) > own_pins) sched_yield();
+    for (Backoff backoff; slot.pins.load(std::memory_order_acquire) > own_pins;) backoff.Wait();
     std::shared_ptr<T> object = std::move(slot.object);
     std::lock_guard lock(mutex_);
     free_.push_back(index);

@@ -1,23 +1,24 @@
 // A lock for critical sections of a few instructions. Must not be held across a call that can wait. BasicLockable.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
+
+#include "src/base/backoff.h"
 
 namespace axccl {
 
 class SpinLock {
  public:
   void lock() {
-    while (locked_.exchange(true, std::memory_order_acquire)) {
-      // The holder may have lost its processor, so let it run.
-      while (locked_.load(std::memory_order_relaxed)) sched_yield();
-    }
+    while (locked_.exchange(true, std::memory_order_acquire)) AwaitRelease();
   }
   void unlock() { locked_.store(false, std::memory_order_release); }
 
  private:
+  void AwaitRelease() const {
+    for (Backoff backoff; locked_.load(std::memory_order_relaxed);) backoff.Wait();
+  }
+
   std::atomic<bool> locked_{false};
 };
 

@@ -1,16 +1,23 @@
 // When threads cannot be started (ulimit -u, the pids limit of a container): calls return an error, nothing stays half
-// done, and everything works again once threads can be started. And application functions that throw.
+// done, and everything works again once threads can be started. Threads of different priority. And application
+// functions that throw.
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
 #include <list>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "tests/comm/streams.h"
 #include "tests/harness/client.h"
 #include "tests/harness/restrict.h"
+#include "tests/harness/timing.h"
 
 namespace axccl::tests {
 namespace {
@@ -163,6 +170,50 @@ TEST(NoThreads, AQueryOfAnEventMovesItsWork) {
       ASSERT_OK(axcclStreamSynchronize(nullptr));
     }
     for (const ncclComm_t comm : comms) ASSERT_OK(ncclCommDestroy(comm));
+  });
+}
+
+// ---- threads of different priority ----
+
+// A thread with a real-time priority needs a lock that a thread without one holds on the same core. Giving up the core
+// does not let that thread run. (The kernel does after 0.95 s, or never: sched_rt_runtime_us.)
+TEST(Priorities, ARealTimeThreadWaitsForOrdinaryOnesOfItsCore) {
+  const sched_param priority{10}, none{0};
+  if (sched_setscheduler(0, SCHED_FIFO, &priority) != 0) GTEST_SKIP() << "this process may have no real-time priority";
+  ASSERT_EQ(sched_setscheduler(0, SCHED_OTHER, &none), 0);
+  Alone([] {
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(static_cast<unsigned>(sched_getcpu()), &first);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(first), &first), 0);  // of the threads below, too
+    std::atomic<bool> ended{false};
+    const auto copy = [](axcclStream_t stream) {
+      char from[8] = {}, to[8];
+      EXPECT_OK(axcclMemcpyAsync(to, from, sizeof(to), stream));
+      EXPECT_OK(axcclStreamSynchronize(stream));
+    };
+    std::thread ordinary([&] {
+      EXPECT_OK(axcclHostSetDevice(0));
+      Stream stream;
+      while (!ended) copy(stream);
+    });
+    std::thread urgent([&] {
+      EXPECT_OK(axcclHostSetDevice(0));
+      Stream stream;
+      const sched_param high{10};
+      EXPECT_EQ(pthread_setschedparam(pthread_self(), SCHED_FIFO, &high), 0);
+      int late = 0;
+      for (int call = 0; call < 2000 && late < 3; ++call) {
+        usleep(100);
+        const uint64_t before = harness::NowNs();
+        copy(stream);
+        late += harness::NowNs() - before > 500'000'000;
+      }
+      EXPECT_LT(late, 3) << "calls of more than half a second";
+      ended = true;
+    });
+    urgent.join();
+    ordinary.join();
   });
 }
 

@@ -293,14 +293,14 @@ bool Scheduler::WaitSlow(const std::function<bool()>& done, const std::function<
       if (queue->pending()) quiet &= queue->Arm(slot);
     });
     reached = done();
-    if (!reached && quiet) {
+    // If it is not quiet, a thread drives that may not ring when it leaves. It may also need this very core.
+    if (!reached && (quiet || !DriveAll())) {
       slept = true;
-      bells.Sleep(slot, seen, sleep);
-      sleep = LongestSleep();
+      bells.Sleep(slot, seen, quiet ? sleep : first_sleep);
+      if (quiet) sleep = LongestSleep();
     }
     bells.Release(slot);
     if (reached) break;
-    if (!quiet) sched_yield();
     if (bells.Rung(slot, seen)) {  // rung: things move again, and the word that named the doorbell has been cleared
       last_move = Clock::now();
       sleep = first_sleep;

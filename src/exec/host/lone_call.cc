@@ -1,12 +1,11 @@
 // Calls outside of a group, or alone in one: on the caller's thread as far as they go without waiting for long, and
 // then as work of the device's queue. A call allocates nothing once there have been some like it.
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
 
+#include "src/base/backoff.h"
 #include "src/base/recycled.h"
 #include "src/device/host/current.h"
 #include "src/device/host/waiting.h"
@@ -146,7 +145,7 @@ Status Continue(const Started& started, Operation operation, int looks) {
     // The operation is running, and no thread will continue it. Ranks of this process leave their steps with its
     // buffers.
     started.owner->Fail(added);
-    while (operation.Progress() != Poll::kDone) sched_yield();
+    for (Backoff backoff; operation.Progress() != Poll::kDone;) backoff.Wait();
     started.Leave();
     return added;
   }
