@@ -84,7 +84,8 @@ ncclResult_t axcclStreamWaitEvent(axcclStream_t stream, axcclEvent_t event);
 /* Runs fn(argument) on a thread of the library when the stream gets there; the stream waits for its return. `fn` must
  * not call functions of this library that wait. Callbacks of different streams may run at the same time, or one after
  * the other where the system grants no more threads (none at all: ncclSystemError, and nothing is enqueued). An
- * exception from `fn` is an error of the stream; later work on the stream still runs. */
+ * exception from `fn` is an error of the stream; later work on the stream still runs. What `fn` chooses with
+ * axcclHostSetDevice ends with it. */
 ncclResult_t axcclLaunchHostFunc(axcclStream_t stream, void (*fn)(void* argument), void* argument);
 /* Copies `bytes` bytes when the stream gets there. The ranges must not overlap. */
 ncclResult_t axcclMemcpyAsync(void* dst, const void* src, size_t bytes, axcclStream_t stream);

@@ -264,6 +264,26 @@ TEST(Stream, AnEventMayBeDestroyedWhileAThreadWaitsForIt) {
   });
 }
 
+// Threads that run host functions keep nothing of what these have chosen.
+TEST(Stream, HostFunctionsDoNotInheritADevice) {
+  RunRanks(Processes(1), [](RankContext&) {
+    Stream stream;
+    for (int round = 0; round < 20; ++round) {
+      int device = -1;
+      ASSERT_OK(axcclLaunchHostFunc(
+          stream,
+          [](void* found) {
+            EXPECT_OK(axcclHostGetDevice(static_cast<int*>(found)));
+            EXPECT_OK(axcclHostSetDevice(7));
+          },
+          &device));
+      ASSERT_OK(axcclStreamSynchronize(stream));
+      ASSERT_EQ(device, 0) << "round " << round;
+      usleep(1000);  // the thread is free again
+    }
+  });
+}
+
 TEST(Stream, DeviceSynchronizeCoversAllItsStreams) {
   RunRanks(Processes(1), [](RankContext&) {
     ASSERT_OK(axcclHostSetDevice(2));

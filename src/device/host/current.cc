@@ -68,11 +68,17 @@ Result<int> ClaimDevice() {
 
 bool ChoseDevice() { return t_chosen; }
 
-void ChooseDevice(int ordinal) {
-  t_device = ordinal;
-  t_chosen = true;
+void ForgetDevices() {
+  t_device = -1;
+  t_chosen = false;
   t_only_null = nullptr;
   if (Uses* const uses = PerThread<Uses>::Find(); uses != nullptr) *uses = Uses();
+}
+
+void ChooseDevice(int ordinal) {
+  ForgetDevices();
+  t_device = ordinal;
+  t_chosen = true;
 }
 
 std::vector<Device*> NullDevices() {

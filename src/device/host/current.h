@@ -30,6 +30,8 @@ Result<int> ClaimDevice();
 // Whether the thread chose a device itself.
 bool ChoseDevice();
 void ChooseDevice(int ordinal);
+// The thread is as if it had used no device so far.
+void ForgetDevices();
 
 // The devices whose NULL streams the thread's NULL refers to, its current one first; all existing ones if it has no
 // device and used none.

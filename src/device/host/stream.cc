@@ -6,6 +6,7 @@
 
 #include "src/base/call_user.h"
 #include "src/base/service_fd.h"
+#include "src/device/host/current.h"
 #include "src/device/host/workers.h"
 
 namespace axccl::device::host {
@@ -20,6 +21,7 @@ class Callback : public Work {
       : fn_(fn), argument_(argument), lease_(std::move(lease)) {}
   Poll Progress() override {
     result_ = CallUser("a host function (axcclLaunchHostFunc)", [this] { fn_(argument_); });
+    ForgetDevices();  // of the worker, which host functions of other streams share
     return Poll::kDone;
   }
   Status result() const override { return result_; }
