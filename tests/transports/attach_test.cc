@@ -27,6 +27,7 @@
 #include "tests/transports/peer.h"
 #include "transports/shm/heap.h"
 #include "transports/shm/host_id.h"
+#include "transports/shm/mapping.h"
 
 namespace axccl::shm {
 namespace {
@@ -496,6 +497,14 @@ TEST(ForkTest, ParentsDeathIsSeenWhileItsChildLives) {
     EXPECT_EQ(kill(child, 0), 0);
     context.Set(2, 1);
   });
+}
+
+TEST(PagesTest, LargerOnesAreRefusedWithWhatToDo) {
+  EXPECT_TRUE(CheckPages(kPageBytes).ok());
+  const Status refused = CheckPages(65536);
+  EXPECT_EQ(refused.code(), Code::kSystemError);
+  for (const char* part : {"65536 bytes", "in pages of 4096", "threads of one process", "NCCL_HOSTID"})
+    EXPECT_NE(std::string(refused.message()).find(part), std::string::npos) << refused.message();
 }
 
 TEST(ForkTest, ExecutedProgramsInheritNothing) {

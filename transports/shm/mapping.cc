@@ -96,12 +96,22 @@ void PutInPlace(std::byte* start, size_t bytes, std::byte* copy) {
   if (mprotect(start, bytes, PROT_NONE) != 0) _exit(127);
 }
 
+Status CheckPages(size_t page) {
+  if (page <= kPageBytes) return Status();
+  return MakeStatus(Code::kSystemError,
+                    "mapping a shared heap: pages of this kernel have %zu bytes, and processes share memory in pages "
+                    "of %zu; use a kernel with such pages, ranks that are threads of one process, or an NCCL_HOSTID "
+                    "for each process, so that they use the network",
+                    page, kPageBytes);
+}
+
 Windows::~Windows() {
   if (seed_ != nullptr) munmap(seed_, kPageBytes);
   for (int i = 0; i < count_; ++i) munmap(windows_[i].base, windows_[i].bytes);
 }
 
 Status Windows::Open(int fd) {
+  AXCCL_RETURN_IF_ERROR(CheckPages(static_cast<size_t>(sysconf(_SC_PAGESIZE))));
   void* const seed = mmap(nullptr, kPageBytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (seed == MAP_FAILED) return Refused(errno, kPageBytes);
   seed_ = static_cast<std::byte*>(seed);

@@ -33,6 +33,10 @@ void* MapPrivate(size_t bytes);
 // inaccessible, with a line to standard error: the child must not write into its parent's memory.
 void PutInPlace(std::byte* start, size_t bytes, std::byte* copy);
 
+// An error if processes cannot share heaps where the kernel's pages have that size: parts of a heap have different
+// access.
+Status CheckPages(size_t page);
+
 // The mappings that a process has of a peer's heap; see transport::PeerProcess. Later mappings need no descriptor.
 class Windows {
  public:
