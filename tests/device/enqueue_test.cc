@@ -73,6 +73,28 @@ TEST(Enqueue, FailureGoesToEveryTimelineOfTheWork) {
   EXPECT_EQ(b->TakeError().message(), "no luck");
 }
 
+// What goes with the last reference to finished work (a communicator) may take long, and other work goes on meanwhile.
+TEST(Enqueue, FinishedWorkIsDestroyedWithoutTheRunLock) {
+  struct Last {
+    ~Last() {
+      *free = queue->TryEnterIdle();
+      if (*free) queue->Leave();
+    }
+    Queue* queue;
+    bool* free;
+  };
+  for (const bool at_once : {true, false}) {
+    Queue* const queue = NewQueue();
+    bool free = false, open = at_once;
+    std::shared_ptr<Last> last(new Last{queue, &free});
+    queue->Push(MakeItem(
+        std::make_shared<TestWork>([&open, last = std::move(last)] { return open ? Poll::kDone : Poll::kBlocked; })));
+    open = true;
+    EXPECT_NE(queue->Drive(), at_once);
+    EXPECT_TRUE(free) << (at_once ? "done at once" : "done later");
+  }
+}
+
 // ---- the fast path of calls ----
 
 TEST(Enqueue, IdleQueueCanBeEnteredAndLeft) {

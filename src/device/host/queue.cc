@@ -97,6 +97,7 @@ bool Queue::TakeInbox() {
 bool Queue::Start(std::unique_ptr<Item> item) {
   if (item->run_elsewhere) {
     End(item.get());
+    ended_.Add(std::move(item));
     return true;
   }
   if (Item::Park(&item)) return false;
@@ -105,6 +106,8 @@ bool Queue::Start(std::unique_ptr<Item> item) {
     RunOnWorker(std::move(item));
   } else if (PollItem(item.get(), &advanced)) {
     KeepStarted(std::move(item));
+  } else {
+    ended_.Add(std::move(item));
   }
   return true;
 }
@@ -147,15 +150,17 @@ bool Queue::PollStarted(size_t turns) {
     if (PollItem(turn_->get(), &advanced)) {
       turn_ = &(*turn_)->next;
     } else {
-      const std::unique_ptr<Item> done = std::move(*turn_);
+      std::unique_ptr<Item> done = std::move(*turn_);
       *turn_ = std::move(done->next);
       --count_;
+      ended_.Add(std::move(done));
     }
   }
   return advanced;
 }
 
 bool Queue::Serve(size_t turns) {
+  EndedItems ended;
   bool advanced = false;
   uint64_t started = 0;
   while (TryEnter()) {
@@ -164,6 +169,7 @@ bool Queue::Serve(size_t turns) {
     now |= TakeInbox();
     advanced |= now;
     started += looks() - before;
+    ended.TakeAll(&ended_);
     Exit(std::memory_order_seq_cst);
     if (now) Scheduler::Process().Notify();
     // Looks for items that arrived, or came back, while this thread held the lock: the threads that brought them rely
@@ -192,10 +198,12 @@ bool Queue::WatchStarted(int* looks) {
 }
 
 bool Queue::Watch(int* looks) {
+  EndedItems ended;
   if (!TryEnter()) return false;
   bool advanced = PollStarted(SIZE_MAX);
   advanced |= TakeInbox();
   if (!advanced) advanced = WatchStarted(looks);
+  ended.TakeAll(&ended_);
   Exit(std::memory_order_seq_cst);
   if (advanced) Scheduler::Notify();
   if (has_inbox_.load(std::memory_order_seq_cst)) advanced |= Drive();
@@ -203,11 +211,13 @@ bool Queue::Watch(int* looks) {
 }
 
 bool Queue::Arm(int doorbell) {
+  EndedItems ended;
   // The driver may be about to leave, and would then not pass news on.
   if (!TryEnter()) return false;
   for (const Item* item = started_.get(); item != nullptr; item = item->next.get()) item->work->Arm(doorbell);
   bool advanced = PollStarted(SIZE_MAX);
   advanced |= TakeInbox();
+  ended.TakeAll(&ended_);
   Exit(std::memory_order_seq_cst);
   if (advanced) Scheduler::Process().Notify();
   return !advanced && !has_inbox_.load(std::memory_order_seq_cst);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "src/base/status.h"
@@ -68,6 +69,31 @@ struct Item : Waiter {
   // Parks *self at the first timeline that has not advanced far enough; returns false if there is none.
   static bool Park(std::unique_ptr<Item>* self);
   void Finish();
+};
+
+// Items that have finished. The last reference to a communicator may go with one, which then parts from its peers, so
+// they are destroyed without the run lock.
+class EndedItems {
+ public:
+  EndedItems() = default;
+  EndedItems(const EndedItems&) = delete;
+  EndedItems& operator=(const EndedItems&) = delete;
+  ~EndedItems() {
+    while (first_ != nullptr) first_ = std::move(first_->next);
+  }
+  void Add(std::unique_ptr<Item> item) {
+    item->next = std::move(first_);
+    first_ = std::move(item);
+  }
+  void TakeAll(EndedItems* other) {
+    while (other->first_ != nullptr) {
+      std::unique_ptr<Item> rest = std::move(other->first_->next);
+      Add(std::exchange(other->first_, std::move(rest)));
+    }
+  }
+
+ private:
+  std::unique_ptr<Item> first_;
 };
 
 class Queue {
@@ -174,6 +200,7 @@ class Queue {
   // Guarded by the run lock.
   std::unique_ptr<Item> started_;            // except for what workers run
   size_t count_ = 0;                         // number of started items
+  EndedItems ended_;                         // since the lock was taken
   std::unique_ptr<Item>* turn_ = &started_;  // link to the item whose turn is next; null: the first one
   std::atomic<uint64_t> looks_{0};           // written under the run lock
 };
