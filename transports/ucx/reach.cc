@@ -47,7 +47,7 @@ void Reach::Detach() {
 }
 
 void Reach::LoseOn(ucs_status_t status) {
-  if (status != UCS_OK) Lose(worker_->ucx().ucs_status_string(status));
+  if (status != UCS_OK) worker_->LoseMessage(endpoint_.get(), status);
 }
 
 // ---- sending ----
@@ -120,7 +120,7 @@ ucs_status_t Reach::Fetch(const Rail& rail, std::shared_ptr<Fetched> message, vo
   if (UCS_PTR_IS_ERR(request)) {
     message->owner = nullptr;
     LoseOn(UCS_PTR_STATUS(request));
-    return UCS_INPROGRESS;
+    return UCS_PTR_STATUS(request);  // makes UCX drop the data, and end the peer's send with that error
   }
   if (request == nullptr) {
     message->owner = nullptr;
@@ -153,7 +153,7 @@ void Reach::OnFetched(void* request, ucs_status_t status, size_t, void* arg) {
 
 // Uses the rail on which the flush arrived, so that it has been used in both directions.
 void Reach::AnswerFlush(const void* rail, const remote::WireControl& answer) {
-  if (!endpoint_->failed) SendControl(worker_->ucx(), endpoint_->LaneOf(static_cast<const Rail*>(rail)).ep, answer);
+  if (!endpoint_->failed) SendControl(worker_, endpoint_, endpoint_->LaneOf(static_cast<const Rail*>(rail)).ep, answer);
 }
 
 void Reach::ReceiveOnce(std::unique_lock<std::mutex>*) {

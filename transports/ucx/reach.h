@@ -35,7 +35,7 @@ class Reach final : public remote::Reach {
   struct Fetched;
 
   Reach(Worker* worker, remote::ConnectOptions options, std::shared_ptr<Mirror> mirror);
-  // Gives the peer up if `status` is an error of UCX.
+  // Gives the peer's process up if `status` is an error of UCX.
   void LoseOn(ucs_status_t status);
   ucs_status_t Fetch(const Rail& rail, std::shared_ptr<Fetched> message, void* data, size_t bytes);
   // UCX has stored the data of a message.

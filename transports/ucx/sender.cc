@@ -77,7 +77,7 @@ ucs_status_t Sender::Post(std::unique_ptr<Outgoing> message) {
     return UCS_OK;
   }
   if (message->flush.kind != 0) {
-    SendControl(worker_->ucx(), endpoint_->lanes[message->lane].ep, message->flush);
+    SendControl(worker_, endpoint_, endpoint_->lanes[message->lane].ep, message->flush);
     return UCS_OK;
   }
   ucp_request_param_t param{};
@@ -143,30 +143,48 @@ ucs_status_t Sender::SendDelayed() {
   return result;
 }
 
-void Sender::OnSent(void* request, ucs_status_t, void* arg) {
+void Sender::OnSent(void* request, ucs_status_t status, void* arg) {
   const std::unique_ptr<Outgoing> message(static_cast<Outgoing*>(arg));
   Sender& sender = *message->sender;
   sender.worker_->ucx().ucp_request_free(request);
   sender.worker_->AddUnsent(-1);
   sender.endpoint_->lanes[message->lane].unsent -= message->bytes;
   sender.in_flight_.fetch_sub(1, std::memory_order_release);
+  if (status != UCS_OK) sender.worker_->LoseMessage(sender.endpoint_.get(), status);
 }
 
 // ---- flushes ----
 
-void SendControl(const Library& ucx, ucp_ep_h ep, const remote::WireControl& control) {
-  auto* const header = new remote::WireControl(control);
+namespace {
+
+struct OutgoingControl {
+  remote::WireControl control;
+  Worker* worker;
+  std::shared_ptr<Endpoint> endpoint;
+
+  void End(ucs_status_t status) const {
+    if (status != UCS_OK && endpoint != nullptr) worker->LoseMessage(endpoint.get(), status);
+  }
+};
+
+}  // namespace
+
+void SendControl(Worker* worker, std::shared_ptr<Endpoint> endpoint, ucp_ep_h ep, const remote::WireControl& control) {
+  auto out = std::make_unique<OutgoingControl>(OutgoingControl{control, worker, std::move(endpoint)});
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.flags =
       UCP_AM_SEND_FLAG_EAGER | (control.kind == remote::WireControl::kFlush ? uint32_t{UCP_AM_SEND_FLAG_REPLY} : 0u);
-  param.cb.send = [](void* request, ucs_status_t, void* sent) {
-    delete static_cast<remote::WireControl*>(sent);
-    Library::Get().value()->ucp_request_free(request);
+  param.cb.send = [](void* request, ucs_status_t status, void* sent) {
+    const std::unique_ptr<OutgoingControl> out(static_cast<OutgoingControl*>(sent));
+    out->worker->ucx().ucp_request_free(request);
+    out->End(status);
   };
-  param.user_data = header;
-  const ucs_status_ptr_t request = ucx.ucp_am_send_nbx(ep, kControl, header, sizeof(*header), nullptr, 0, &param);
-  if (request == nullptr || UCS_PTR_IS_ERR(request)) delete header;
+  param.user_data = out.get();
+  const ucs_status_ptr_t request =
+      worker->ucx().ucp_am_send_nbx(ep, kControl, &out->control, sizeof(out->control), nullptr, 0, &param);
+  if (request == nullptr || UCS_PTR_IS_ERR(request)) return out->End(UCS_PTR_STATUS(request));
+  out.release();
 }
 
 }  // namespace axccl::ucx

@@ -60,6 +60,8 @@ class Sender {
   std::atomic<int> in_flight_{0};
 };
 
-void SendControl(const Library& ucx, ucp_ep_h ep, const remote::WireControl& control);
+// `endpoint`: that of `ep`. Null: it is known only to UCX; if the control is lost, the other side waits for it as long
+// as it has patience.
+void SendControl(Worker* worker, std::shared_ptr<Endpoint> endpoint, ucp_ep_h ep, const remote::WireControl& control);
 
 }  // namespace axccl::ucx

@@ -119,17 +119,22 @@ Result<std::shared_ptr<Endpoint>> Worker::EndpointTo(const ProcessId& process, c
 void Worker::OnError(void* arg, ucp_ep_h ep, ucs_status_t status) {
   auto* const endpoint = static_cast<Endpoint*>(arg);
   Worker* const worker = Get({}).value();
-  // UCX does not distinguish a process that has ended from a network that is broken; its lifelines may.
-  std::string why = remote::kProcessEnded;
-  if (!remote::Lines::Made()->HaveEnded(endpoint->process)) {
-    why = std::string("its process has ended, or the network to it is broken (UCX: ") +
-          worker->ucx_->ucs_status_string(status);
-    for (const Endpoint::Lane& lane : endpoint->lanes) {
-      if (lane.ep == ep) why += " over " + lane.rail->name();
-    }
-    why += ")";
+  std::string why = std::string("its process has ended, or the network to it is broken (UCX: ") +
+                    worker->ucx_->ucs_status_string(status);
+  for (const Endpoint::Lane& lane : endpoint->lanes) {
+    if (lane.ep == ep) why += " over " + lane.rail->name();
   }
-  worker->Abandon(endpoint, why);
+  worker->GiveUp(endpoint, why + ")");
+}
+
+void Worker::LoseMessage(Endpoint* endpoint, ucs_status_t status) {
+  GiveUp(endpoint, std::string("a message was lost (UCX: ") + ucx_->ucs_status_string(status) + ")");
+}
+
+void Worker::GiveUp(Endpoint* endpoint, const std::string& why) {
+  if (endpoint->failed) return;
+  // UCX does not distinguish a process that has ended from a network that is broken; its lifelines may.
+  Abandon(endpoint, remote::Lines::Made()->HaveEnded(endpoint->process) ? remote::kProcessEnded : why);
   // The other side may not have noticed.
   remote::Lines::Made()->Cut(endpoint->process);
 }
@@ -181,15 +186,15 @@ ucs_status_t Worker::OnMessage(void* arg, const void* header, size_t header_byte
 ucs_status_t Worker::OnControl(void* arg, const void* header, size_t header_bytes, void*, size_t,
                                const ucp_am_recv_param_t* param) {
   auto* const rail = static_cast<Rail*>(arg);
-  const Worker& worker = *rail->owner();
+  Worker* const worker = rail->owner();
   remote::WireControl control;
   if (header_bytes != sizeof(control)) return UCS_OK;
   std::memcpy(&control, header, sizeof(control));
-  Reach* const reach = worker.Find(control.comm, control.to, control.from);
+  Reach* const reach = worker->Find(control.comm, control.to, control.from);
   if (reach != nullptr) {
     reach->TakeControl(rail, control);
   } else if (control.kind == remote::WireControl::kFlush && (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0) {
-    SendControl(worker.ucx(), param->reply_ep, remote::Answer(control));
+    SendControl(worker, nullptr, param->reply_ep, remote::Answer(control));
   }
   return UCS_OK;
 }

@@ -53,6 +53,9 @@ class Worker final : public remote::Attendance {
   Result<std::shared_ptr<Endpoint>> EndpointTo(const ProcessId& process, const remote::NetworkAddress& address);
   void Register(const Key& key, Reach* reach);
   void Unregister(const Key& key, Reach* reach);
+  // Gives the endpoint's process up, on both sides, after an error of UCX in transferring a message. UCX itself may
+  // take the endpoint for sound, but what was sent later would wait for that message forever.
+  void LoseMessage(Endpoint* endpoint, ucs_status_t status);
   void Drive() override;
   bool ending() const { return ending_; }
   // Notified at every message that ends a flush, and at every failure.
@@ -66,6 +69,7 @@ class Worker final : public remote::Attendance {
   bool Watch() override;
   bool pressing() const override { return endpoints_->greeting(); }
   void Abandon(Endpoint* endpoint, const std::string& why);
+  void GiveUp(Endpoint* endpoint, const std::string& why);
   Reach* Find(uint64_t comm, uint32_t to, uint32_t from) const;
   static void OnError(void* endpoint, ucp_ep_h ep, ucs_status_t status);
   static ucs_status_t OnMessage(void* rail, const void* header, size_t header_bytes, void* data, size_t bytes,
