@@ -3,14 +3,12 @@
 // them is bound to fewer processors (processors.h).
 #pragma once
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "src/base/blocked_signals.h"
 #include "src/base/processors.h"
 #include "src/base/service_fd.h"
 #include "src/base/status.h"
@@ -21,22 +19,9 @@ namespace axccl {
 // can be started. Binds the library to the process (service_fd.h), because forked children would lack the thread.
 template <class Fn>
 Status StartDetached(const char* what, Fn fn) {
-  // A new thread inherits the signal mask of the thread that starts it.
-  class AllBlocked {
-   public:
-    AllBlocked() {
-      sigset_t all;
-      sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~AllBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-   private:
-    sigset_t before_;
-  };
   service::BindToProcess();
   try {
-    const AllBlocked blocked;
+    const BlockedSignals blocked;
     std::thread([fn = std::move(fn), processors = ProcessorsAtStart()]() mutable {
       BindThisThread(processors);
       fn();

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -13,6 +12,7 @@
 #include <condition_variable>
 #include <utility>
 
+#include "src/base/blocked_signals.h"
 #include "src/base/log.h"
 #include "src/base/processors.h"
 
@@ -79,16 +79,14 @@ Status Loop::Start() {
     return SystemError(errno, "service thread: epoll_ctl");
   }
 
-  // The application's signals are for its own threads; a mask set before the thread starts leaves no gap.
-  sigset_t all, before;
-  sigfillset(&all);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&thread_, &attributes, &Loop::ThreadMain, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int error = [&] {
+    const BlockedSignals blocked;
+    return pthread_create(&thread_, &attributes, &Loop::ThreadMain, this);
+  }();
   pthread_attr_destroy(&attributes);
   if (error != 0) return SystemError(error, "service thread: pthread_create (limit on processes or memory?)");
   return Status();

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/blocked_signals.h"
 #include "src/base/detached_thread.h"
 #include "src/base/log.h"
 #include "transports/remote/lines.h"
@@ -27,6 +28,7 @@ Result<Worker*> Worker::Get(const remote::SelfOptions& options) {
 }
 
 Status Worker::Start(const remote::SelfOptions& options) {
+  const BlockedSignals blocked;  // UCX starts a thread
   AXCCL_ASSIGN_OR_RETURN(ucx_, Library::Get());
   const std::set<int> before = EpollsThatExecKeeps();
   Status failed;
@@ -99,6 +101,7 @@ Result<std::shared_ptr<Endpoint>> Worker::EndpointTo(const ProcessId& process, c
   if (ending_) return MakeStatus(Code::kInvalidUsage, "the process is exiting");
   endpoints_->CloseFailed();
   if (auto known = endpoints_->Find(process); known != nullptr) return known;
+  const BlockedSignals blocked;  // UCX may start a thread
   const size_t rails_before = endpoints_->rails().size();
   std::vector<Endpoints::Way> ways;
   std::string names;

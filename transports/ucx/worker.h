@@ -3,6 +3,8 @@
 //
 // One lock guards all of it and all calls into UCX, on any rail: that of attendance (remote/attendance.h). It lives as
 // long as the process.
+//
+// UCX has a thread of its own, which blocks all signals, as the library's threads do.
 #pragma once
 
 #include <array>
