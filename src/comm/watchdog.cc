@@ -10,6 +10,7 @@
 
 #include "src/base/detached_thread.h"
 #include "src/base/service.h"
+#include "src/base/service_fd.h"
 #include "src/comm/communicator.h"
 
 namespace axccl::comm {
@@ -61,8 +62,10 @@ class Rounds {
       changed_.wait_for(lock, kInterval, [this] { return ended_; });
     }
   }
-  // There will be no further look. Waits for one under way, but not for long.
+  // There will be no further look. Waits for one under way, but not for long. Of a forked child's there is none, and
+  // the lock may be held by a thread that it does not have.
   void End() {
+    if (service::Forked()) return;
     constexpr std::chrono::seconds kPatience(1);
     std::unique_lock lock(mutex_);
     ended_ = true;

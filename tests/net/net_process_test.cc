@@ -1,18 +1,23 @@
-// What the library's threads for other machines do to the process that they are in: its signals.
+// What the library's threads for other machines do to the process that they are in: its signals and its children.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "tests/harness/client.h"
 #include "tests/harness/gpu.h"
+#include "tests/harness/timing.h"
 #include "tests/net/run_on_hosts.h"
 
 namespace axccl::tests {
@@ -72,6 +77,39 @@ TEST(Signals, AreOnlyForThreadsOfTheApplication) {
       EXPECT_EQ(TakersOf(SIGTERM), before);
     }
     ASSERT_TRUE(context.Barrier());
+  });
+}
+
+// ---- children ----
+
+// A child that ends by exit() runs the handlers that the library has registered, without the library's threads, which
+// hold locks most of the time when data move.
+TEST(Children, MayExitWhileTheirParentCommunicates) {
+  if (harness::TimeScale() > 1) GTEST_SKIP() << "sanitizers have handlers of their own";
+  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    DeviceVector<int> data(100'000, 0);
+    ASSERT_OK(Max(clique, &data));
+    std::atomic<bool> over{false};
+    std::jthread parent;
+    if (context.rank() == 0)
+      parent = std::jthread([&] {
+        for (int i = 0; i < 50 && !context.AnyFailed(); ++i) {
+          std::fflush(nullptr);
+          const pid_t child = fork();
+          if (child == 0) std::exit(0);
+          int status = -1;
+          EXPECT_EQ(waitpid(child, &status, 0), child);
+          EXPECT_EQ(status, 0);
+        }
+        over = true;
+      });
+    for (int last = 0; last == 0;) {
+      data.assign(data.size(), over ? 1 : 0);
+      ASSERT_OK(Max(clique, &data));
+      last = data[0];
+    }
   });
 }
 

@@ -70,6 +70,7 @@ Status Worker::StartThread() {
   AXCCL_RETURN_IF_ERROR(StartDetached("UCX's messages", [this] { Main("axccl-ucx", epoll_.get()); }));
   static Worker* const self = this;
   std::atexit([] {
+    if (service::Forked()) return;  // the lock may be held by a thread that this process does not have
     std::lock_guard lock(self->mutex());
     self->ending_ = true;
   });

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "src/base/detached_thread.h"
+#include "src/base/service_fd.h"
 #include "src/exec/channel/slot_stretch.h"
 
 namespace axccl::exec {
@@ -51,8 +52,9 @@ class ProxyThread {
     std::erase(proxies_, proxy);
     changed_.notify_one();
   }
-  // The process exits: no ring is looked at any more.
+  // The process exits: no ring is looked at any more. A forked child has no such thread, which may hold the lock.
   void End() {
+    if (service::Forked()) return;
     const std::lock_guard lock(mutex_);
     ended_ = true;
   }
