@@ -1,10 +1,13 @@
-// What the library's threads for other machines do to the process that they are in: its signals and its children.
+// What the library's threads for other machines do to the process that they are in: its signals, its children, and the
+// descriptors that it closes.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -110,6 +113,43 @@ TEST(Children, MayExitWhileTheirParentCommunicates) {
       ASSERT_OK(Max(clique, &data));
       last = data[0];
     }
+  });
+}
+
+// ---- closed descriptors ----
+
+// Whether the thread waits for something, and not only for a moment.
+bool Rests(const std::string& thread) {
+  long number = -1;
+  std::array<unsigned long, 4> arguments{};
+  const std::string call = ReadTask(thread, "syscall");
+  if (std::sscanf(call.c_str(), "%ld %lx %lx %lx %lx", &number, &arguments[0], &arguments[1], &arguments[2],
+                  &arguments[3]) != 5)
+    return false;  // it runs
+#ifdef SYS_epoll_wait
+  if (number == SYS_epoll_wait) number = SYS_epoll_pwait;
+#endif
+  return number != SYS_epoll_pwait || static_cast<int>(arguments[3]) == -1;
+}
+
+// Until the descriptors are closed, the thread that receives looks now and then, because calls keep coming.
+TEST(ClosedDescriptors, LeaveThreadsAtRest) {
+  RunOnHosts(2, 2, [](const TestHosts&, RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    DeviceVector<int> data(2, 1);
+    for (int i = 0; i < 200; ++i) ASSERT_OK(Max(clique, &data));
+    if (context.rank() == 0) {
+      closefrom(3);
+      for (const std::string& thread : Threads()) {
+        if (ReadTask(thread, "comm").rfind("axccl-", 0) != 0) continue;
+        while (!Rests(thread) && !context.AnyFailed()) harness::LookLater();
+      }
+    }
+    ASSERT_TRUE(context.Barrier(1));
+    if (context.rank() == 0) context.Die();
+    EXPECT_OK(ncclCommAbort(clique.comm()));
+    clique.ForgetComms();
   });
 }
 

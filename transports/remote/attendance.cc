@@ -1,11 +1,15 @@
 #include "transports/remote/attendance.h"
 
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <string>
 #include <utility>
 
+#include "src/base/log.h"
 #include "src/base/processors.h"
 
 namespace axccl::remote {
@@ -15,9 +19,14 @@ namespace {
 // coming.
 constexpr std::chrono::milliseconds kDoze(1), kLongestDoze(8);
 
+[[noreturn]] void StayBehind(const char* name, const service::Fd& epoll) {
+  AXCCL_WARN("%s", std::string(epoll.Lost(name).message()).c_str());
+  for (;;) pause();
+}
+
 }  // namespace
 
-void Attendance::Main(const char* name, int epoll) {
+void Attendance::Main(const char* name, const service::Fd& epoll) {
   BecomeOwnThread(name);
   uint32_t seen = 0;
   std::chrono::milliseconds doze = kDoze;
@@ -30,7 +39,9 @@ void Attendance::Main(const char* name, int epoll) {
   }
   for (;;) {
     epoll_event event{};
-    const bool woken = epoll_wait(epoll, &event, 1, dozing ? static_cast<int>(doze.count()) : -1) > 0;
+    const int events = epoll_wait(epoll.get(), &event, 1, dozing ? static_cast<int>(doze.count()) : -1);
+    if (events < 0 && errno != EINTR) StayBehind(name, epoll);
+    const bool woken = events > 0;
     std::unique_lock lock(mutex_, std::defer_lock);
     if (woken) {
       lock.lock();

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "src/base/service_fd.h"
 #include "transports/transport.h"
 
 namespace axccl::remote {
@@ -38,8 +39,9 @@ class Attendance : public transport::Inbox {
   void LeaveToThread();
 
  protected:
-  // The library's thread, of that name, which sleeps on the epoll descriptor.
-  [[noreturn]] void Main(const char* name, int epoll);
+  // The library's thread, of that name, which sleeps on the epoll descriptor. If the application closes that, the
+  // thread receives nothing any more.
+  [[noreturn]] void Main(const char* name, const service::Fd& epoll);
 
   // ---- with the lock ----
   bool polled() const { return polling_ != 0; }

@@ -49,7 +49,7 @@ Status Worker::Start(const std::vector<remote::RailAddress>& rails) {
       lines->TakeDataLines([this](const remote::Lines::Key& key, service::Fd fd, const remote::LineSession& session) {
         Take(key, std::move(fd), session);
       }));
-  return StartDetached("messages over TCP", [this] { Main("axccl-tcp", woken_.get()); });
+  return StartDetached("messages over TCP", [this] { Main("axccl-tcp", woken_); });
 }
 
 // ---- peers ----

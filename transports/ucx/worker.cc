@@ -67,7 +67,7 @@ Status Worker::StartThread() {
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, rail->event_fd(), &event) != 0)
       return SystemError(errno, "watching UCX's descriptor");
   }
-  AXCCL_RETURN_IF_ERROR(StartDetached("UCX's messages", [this] { Main("axccl-ucx", epoll_.get()); }));
+  AXCCL_RETURN_IF_ERROR(StartDetached("UCX's messages", [this] { Main("axccl-ucx", epoll_); }));
   static Worker* const self = this;
   std::atexit([] {
     if (service::Forked()) return;  // the lock may be held by a thread that this process does not have
