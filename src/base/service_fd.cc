@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -123,6 +124,10 @@ Status Fd::Lost(const char* what) const {
                     "%s: the program closed descriptor %d, which belongs to the library (closefrom, or a daemon's "
                     "start?); close only what the program has opened, or close all before it uses the library",
                     what, fd_);
+}
+
+void Fd::ShutDown() const {
+  if (IsOurs()) shutdown(fd_, SHUT_RDWR);
 }
 
 void Fd::Close() {

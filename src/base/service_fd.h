@@ -56,6 +56,8 @@ class Fd {
   Status Check(const char* what) const { return IsOurs() ? Status() : Lost(what); }
   // kInvalidUsage: the program has closed the descriptor. `what` begins the message.
   Status Lost(const char* what) const;
+  // Ends a connection in both directions, if the descriptor is still that of the connection.
+  void ShutDown() const;
   void Close();
 
  private:

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +51,20 @@ TEST(Fd, LeavesFilesOfTheProgramAlone) {
   fd.Close();
   EXPECT_TRUE(IsOpen(number));
   close(number);
+}
+
+TEST(Fd, EndsItsOwnConnectionOnly) {
+  int pair[2], later[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, later), 0);
+  const Fd near(pair[0]), far(pair[1]), other(later[1]);
+  near.ShutDown();
+  EXPECT_EQ(send(far.get(), "x", 1, MSG_NOSIGNAL), -1);
+  ASSERT_EQ(dup2(later[0], near.get()), near.get());
+  close(later[0]);
+  near.ShutDown();
+  EXPECT_EQ(send(other.get(), "x", 1, MSG_NOSIGNAL), 1);
+  close(near.get());
 }
 
 // What the program has closed may be followed by a descriptor of the library.

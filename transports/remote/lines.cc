@@ -445,7 +445,7 @@ void Lines::Send(Line* line) {
     line->unheard += line->unsent.size() - before;
   }
   line->notices.erase(line->notices.begin(), next);
-  if (line->unsent.empty() || !line->fd) return;
+  if (line->unsent.empty() || !line->fd.IsOurs()) return;
   const ssize_t sent = send(line->fd.get(), line->unsent.data(), line->unsent.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent > 0) {
     line->unanswered = 0;
@@ -524,7 +524,7 @@ void Lines::Cut(const ProcessId& process) {
       Send(&line);
     }
     line.cut = true;
-    if (line.fd) shutdown(line.fd.get(), SHUT_RDWR);
+    line.fd.ShutDown();
   }
   changed_.notify_all();
 }

@@ -61,7 +61,7 @@ void Connection::Fail(const std::string& why) {
 
 void Connection::End() {
   if (trouble_.empty()) trouble_ = "it was given up";
-  shutdown(fd_.get(), SHUT_RDWR);
+  fd_.ShutDown();
   queue_.clear();
   unsent_ = 0;
   large_.reset();
