@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -314,6 +316,58 @@ TEST(Patience, ShortInterruptionsAreSurvived) {
     if (breaker.joinable()) breaker.join();
   };
   RunOnHosts(2, 2, body, {}, 1, std::chrono::minutes(1));
+}
+
+// Whether a connection has data that are being sent again, and no room for more.
+bool AnyStalled() {
+  for (const int fd : TestHosts::Connections()) {
+    pollfd room{fd, POLLOUT, 0};
+    tcp_info info{};
+    socklen_t bytes = sizeof(info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && info.tcpi_retransmits > 0 &&
+        poll(&room, 1, 0) == 0)
+      return true;
+  }
+  return false;
+}
+
+// Ranks 0 and 1 have a communicator of their own. While the network between them is interrupted, rank 2 dies.
+TEST(Patience, BystandersOfADeathAreNotGivenUp) {
+  const auto body = [](const TestHosts& hosts, RankContext& context) {
+    Clique all, pair;
+    ASSERT_NO_FATAL_FAILURE(Begin(context, &all));
+    ncclComm_t comm = nullptr;
+    ASSERT_OK(ncclCommSplit(all.comm(), context.rank() == 2 ? NCCL_SPLIT_NOCOLOR : 0, 0, &comm, nullptr));
+    if (context.rank() == 2) {
+      context.Await(kTimeCell);
+      context.Die();
+    }
+    ASSERT_TRUE(pair.Adopt(comm));
+    std::atomic<bool> over{false};
+    std::jthread breaker;
+    if (context.rank() == 0)
+      breaker = std::jthread([&] {
+        usleep(50000);  // while data move
+        EXPECT_TRUE(hosts.Cut(1, Way::kBoth));
+        // Not all interruptions find a connection full, and a machine counts as lost after 2.2 s.
+        for (const uint64_t start = NowNs(); !AnyStalled() && NowNs() < start + 800'000'000;) usleep(10000);
+        const size_t connections = TestHosts::Connections().size();
+        context.Set(kTimeCell, NowNs());
+        while (TestHosts::Connections().size() >= connections && !context.AnyFailed()) usleep(1000);
+        EXPECT_TRUE(hosts.Heal(1));
+        over = true;
+      });
+    DeviceVector<int> data(4 << 20);
+    for (int last = 0; last == 0;) {
+      data.assign(data.size(), context.rank() == 0 && over ? 1 : 0);
+      ASSERT_OK(AllReduce(pair, &data));
+      last = data[0];
+    }
+    if (breaker.joinable()) breaker.join();
+    EXPECT_OK(ncclCommAbort(all.comm()));
+    all.ForgetComms();
+  };
+  RunOnHosts(3, 3, body);
 }
 
 // ---- resources ----

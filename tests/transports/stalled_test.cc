@@ -66,7 +66,7 @@ TEST_F(Watched, ConnectionsWithRoomAreLeftAloneAtOnce) {
   const Connection c = Connect();
   Watch(inner_, c.near);
   const auto start = std::chrono::steady_clock::now();
-  ShutStalled(watched_, std::chrono::minutes(1));
+  ShutStalled(watched_, {}, std::chrono::minutes(1));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   EXPECT_EQ(Send(c.near, 10), 10);
 }
@@ -75,16 +75,27 @@ TEST_F(Watched, PeersThatReadNothingButAnswerKeepTheirConnections) {
   const Connection c = Connect();
   Watch(inner_, c.near);
   while (Send(c.near, 1 << 16) > 0) continue;
-  ShutStalled(watched_, milliseconds(700));  // several probes for room in the peer's buffer
+  ShutStalled(watched_, {}, milliseconds(700));  // several probes for room in the peer's buffer
   EXPECT_TRUE(Send(c.near, 10) == 10 || errno == EAGAIN) << std::strerror(errno);
+}
+
+TEST_F(Watched, SparedHostsAreNotWaitedFor) {
+  const Connection c = Connect();
+  Watch(inner_, c.near);
+  while (Send(c.near, 1 << 16) > 0) continue;
+  sockaddr_storage peer{};
+  socklen_t bytes = sizeof(peer);
+  ASSERT_EQ(getpeername(c.near.get(), reinterpret_cast<sockaddr*>(&peer), &bytes), 0);
+  reinterpret_cast<sockaddr_in*>(&peer)->sin_port = 1;
+  ShutStalled(watched_, std::vector<sockaddr_storage>{peer}, std::chrono::hours(1));
 }
 
 TEST_F(Watched, ListenersAndUnconnectedSocketsAreNotWaitedFor) {
   const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(listen(listener.get(), 1), 0);
   Watch(inner_, listener);
-  ShutStalled(watched_, std::chrono::hours(1));
-  ShutStalled(std::vector<int>{-1}, std::chrono::hours(1));
+  ShutStalled(watched_, {}, std::chrono::hours(1));
+  ShutStalled(std::vector<int>{-1}, {}, std::chrono::hours(1));
 }
 
 }  // namespace

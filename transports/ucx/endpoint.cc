@@ -19,7 +19,9 @@ ucs_status_t SendAtOnce(const Library& ucx, ucp_ep_h ep, const WireGreeting& gre
 
 }  // namespace
 
-void Endpoint::Add(Rail* rail, ucp_ep_h ep) { lanes.push_back({rail, ep, 0, rail->greets(), !rail->greets()}); }
+void Endpoint::Add(Rail* rail, ucp_ep_h ep, const sockaddr_storage& peer) {
+  lanes.push_back({rail, ep, peer, 0, rail->greets(), !rail->greets()});
+}
 
 size_t Endpoint::Choose(size_t bytes) {
   return choice_.Of(lanes.size(), bytes, [this](size_t lane) { return lanes[lane].unsent; });

@@ -8,6 +8,8 @@
 // The caller must hold the lock of worker.h.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -29,13 +31,14 @@ class Endpoint {
   struct Lane {
     Rail* rail = nullptr;
     ucp_ep_h ep = nullptr;
+    sockaddr_storage peer{};                // the peer's address there, without UCX's port
     uint64_t unsent = 0;                    // bytes that UCX has not finished sending
     bool to_greet = false, greeted = true;  // whether the peer must be greeted; whether the peer has greeted
   };
 
   explicit Endpoint(const ProcessId& process) : process(process) {}
 
-  void Add(Rail* rail, ucp_ep_h ep);
+  void Add(Rail* rail, ucp_ep_h ep, const sockaddr_storage& peer);
   // Selects the lane for a message with that much data.
   size_t Choose(size_t bytes);
   // The lane of a rail, or the first if there is none.

@@ -46,7 +46,7 @@ Status Endpoints::AddLane(Endpoint* endpoint, const Way& way) {
   ucp_ep_h ep = nullptr;
   if (const ucs_status_t status = ucx_.ucp_ep_create(way.rail->handle(), &params, &ep); status != UCS_OK)
     return ucx_.Error(status, "reaching another machine (is there a network device that both have?)");
-  endpoint->Add(way.rail, ep);
+  endpoint->Add(way.rail, ep, way.address->lifeline);
   if (std::find(rails_.begin(), rails_.end(), way.rail) == rails_.end()) rails_.push_back(way.rail);
   return Status();
 }
@@ -71,11 +71,22 @@ bool Endpoints::Abandon(Endpoint* endpoint, const std::string& why) {
   return true;
 }
 
+// The addresses of processes that have not failed, except where one that has failed has the same.
+std::vector<sockaddr_storage> Endpoints::SoundHosts() const {
+  std::vector<sockaddr_storage> sound, lost;
+  for (const auto& [process, endpoint] : endpoints_)
+    for (const Endpoint::Lane& lane : endpoint->lanes) (endpoint->failed ? lost : sound).push_back(lane.peer);
+  std::erase_if(sound, [&](const sockaddr_storage& host) {
+    return std::any_of(lost.begin(), lost.end(), [&](const auto& other) { return OfSameHost(host, other); });
+  });
+  return sound;
+}
+
 void Endpoints::CloseFailed() {
   if (failed_.empty()) return;
   std::vector<int> event_fds;
   for (const Rail* rail : rails_) event_fds.push_back(rail->event_fd());
-  ShutStalled(event_fds, kRoom);
+  ShutStalled(event_fds, SoundHosts(), kRoom);
   for (const ucp_ep_h ep : std::exchange(failed_, {})) {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK;

@@ -70,6 +70,7 @@ class Endpoints {
 
  private:
   Status AddLane(Endpoint* endpoint, const Way& way);
+  std::vector<sockaddr_storage> SoundHosts() const;
 
   const Library& ucx_;
   const ProcessId self_;

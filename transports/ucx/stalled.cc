@@ -5,7 +5,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -50,12 +52,32 @@ bool Unanswered(int fd) {
   return (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes >= kProbes;
 }
 
+bool LeadsTo(int fd, std::span<const sockaddr_storage> hosts) {
+  sockaddr_storage peer{};
+  socklen_t bytes = sizeof(peer);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0) return false;
+  return std::any_of(hosts.begin(), hosts.end(), [&](const auto& host) { return OfSameHost(peer, host); });
+}
+
 }  // namespace
 
-void ShutStalled(std::span<const int> event_fds, std::chrono::milliseconds patience) {
+bool OfSameHost(const sockaddr_storage& a, const sockaddr_storage& b) {
+  if (a.ss_family != b.ss_family) return false;
+  const auto same = [&](auto address, auto member) {
+    const auto* const one = reinterpret_cast<const decltype(address)*>(&a);
+    const auto* const other = reinterpret_cast<const decltype(address)*>(&b);
+    return std::memcmp(&(one->*member), &(other->*member), sizeof(one->*member)) == 0;
+  };
+  return a.ss_family == AF_INET6 ? same(sockaddr_in6{}, &sockaddr_in6::sin6_addr)
+                                 : same(sockaddr_in{}, &sockaddr_in::sin_addr);
+}
+
+void ShutStalled(std::span<const int> event_fds, std::span<const sockaddr_storage> spared,
+                 std::chrono::milliseconds patience) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   std::vector<pollfd> sockets;
   for (const int event_fd : event_fds) ListSockets(event_fd, kDepth, &sockets);
+  std::erase_if(sockets, [&](const pollfd& socket) { return LeadsTo(socket.fd, spared); });
   for (int wait = 0; !sockets.empty(); wait = static_cast<int>(kBetweenLooks.count())) {
     // Ends early only when a socket finds room.
     if (poll(sockets.data(), sockets.size(), wait) < 0) return;

@@ -5,6 +5,8 @@
 // has been shut down, it fails at once.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <span>
 
@@ -13,6 +15,12 @@ namespace axccl::ucx {
 // Shuts down the connections of UCX under `event_fds`, its descriptors for events, that the peer no longer answers:
 // those without room whose data or window probes were retransmitted without an answer. Waits, at most for `patience`,
 // while that is undecided. A peer that answers but receives nothing, such as a stopped process, keeps its connection.
-void ShutStalled(std::span<const int> event_fds, std::chrono::milliseconds patience);
+// Connections to the addresses `spared`, at any port, stay as they are: what such a peer does not answer for a moment
+// may just have been lost.
+void ShutStalled(std::span<const int> event_fds, std::span<const sockaddr_storage> spared,
+                 std::chrono::milliseconds patience);
+
+// Whether two addresses differ at most in their ports.
+bool OfSameHost(const sockaddr_storage& a, const sockaddr_storage& b);
 
 }  // namespace axccl::ucx
