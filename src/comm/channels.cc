@@ -506,10 +506,12 @@ bool ChannelTable::TryFree(const GroupChannel::Part& part) {
   if (part.area >= 0 && std::any_of(part.reaches.begin(), part.reaches.end(), reads_area)) return false;
   const ChannelSlot* slot = comm_->block().layout().SlotOf(comm_->block().data(), part.slot);
   if (slot->users.load(std::memory_order_seq_cst) != 0) return false;
-  // Operations that are still running hold the areas, too.
-  if (std::any_of(part.mirrors.begin(), part.mirrors.end(), [](const auto& mirror) { return mirror.use_count() > 1; }))
+  // Operations that are still running hold the areas, and so do messages that are being stored. No message finds an
+  // area that is gone.
+  if (std::any_of(part.mirrors.begin(), part.mirrors.end(), [](const auto& mirror) { return !mirror.expired(); }))
     return false;
-  free_slots_.push_back(part.slot);  // first, so that an exception leaves everything unchanged
+  std::atomic_thread_fence(std::memory_order_acquire);  // of what was stored before the last holder let go
+  free_slots_.push_back(part.slot);                     // first, so that an exception leaves everything unchanged
   FreeMemory(part.memory);
   if (part.area >= 0) areas_[static_cast<size_t>(part.area)] = false;
   taken_.reset(part.place);

@@ -59,9 +59,9 @@ class GroupChannel : private exec::Connector, public exec::Channel {
     uint32_t place = 0;  // of the word that refers to the slot
     uint64_t key = 0;
     uint32_t generation = 0;
-    int area = -1;                                                 // see exec::Connector
-    std::vector<transport::Reach*> reaches;                        // of the members
-    std::vector<std::shared_ptr<transport::Reach::Area>> mirrors;  // through which members have the part
+    int area = -1;                                               // see exec::Connector
+    std::vector<transport::Reach*> reaches;                      // of the members
+    std::vector<std::weak_ptr<transport::Reach::Area>> mirrors;  // through which members have the part
   };
 
   GroupChannel(ChannelTable* table, ChannelName name, Part part, std::vector<exec::Member> members, int self,
