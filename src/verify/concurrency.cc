@@ -43,10 +43,10 @@ struct Strand {
 // The last accesses of a place.
 struct History {
   Event write;
-  bool onto_itself = false;  // in place, the write has no effect
-  bool multicast = false;    // to all ranks at once
-  uint32_t published = 0;    // position of the signal that publishes an inline slot, kNone = never
-  uint32_t reads = kNone;    // list since the write
+  Event replacement;       // the last write that has an effect also in place
+  bool multicast = false;  // to all ranks at once
+  uint32_t published = 0;  // position of the signal that publishes an inline slot, kNone = never
+  uint32_t reads = kNone;  // list since the replacement
 };
 
 struct ReadNode {
@@ -477,11 +477,11 @@ Status Run::Read(uint32_t x, const Touch& t) {
   History& h = history_[t.place];
   const uint32_t position = strands_[x].done;
   const bool of_input = t.operand->buffer == Buffer::kInput;
-  // Out of place, an input and an output are different memory; in place, the copy onto itself has no effect. If another
-  // operation wrote there before that copy, the dataflow check finds it, because the copy would not read the input.
-  if (h.write.strand != kNone && !(of_input && h.onto_itself)) {
-    if (!Before(h.write, x)) {
-      return Race(x, t, "reads", h.write, "may write it at the same time", of_input);
+  // Out of place, an input and an output are different memory; in place, a copy onto itself has no effect.
+  const Event& write = of_input ? h.replacement : h.write;
+  if (write.strand != kNone) {
+    if (!Before(write, x)) {
+      return Race(x, t, "reads", write, "may write it at the same time", of_input);
     }
     // The two ways to the slot are not ordered by themselves.
     if (h.multicast != t.multicast && h.write.strand == x && strands_[x].signalled <= h.write.position)
@@ -512,9 +512,11 @@ Status Run::Write(uint32_t x, const Touch& t) {
     if (read.of_input && t.onto_itself) continue;
     if (!Before(read.event, x)) return Race(x, t, "writes", read.event, "may still read it", read.of_input);
   }
-  if (!t.onto_itself) h.reads = kNone;
   h.write = {x, strands_[x].done};
-  h.onto_itself = t.onto_itself;
+  if (!t.onto_itself) {
+    h.reads = kNone;
+    h.replacement = h.write;
+  }
   h.multicast = t.multicast;
   h.published = Publication(x, *t.operand, t.part);
   return Status();

@@ -245,6 +245,26 @@ TEST(VerifyTest, DirectInPlaceRaces) {
   EXPECT_NE(verdict.find("runs in place"), std::string::npos) << verdict;
 }
 
+// Rank 0 overwrites its output, restores it from a slot and copies the input to it, while rank 1 reads the input. In
+// place, all of these are the same memory, and the last copy does nothing.
+TEST(VerifyTest, ACopyOntoItselfHidesNoWrite) {
+  const Head direct = {.kind = "all_gather", .direct = true};
+  const auto verdict = [&](const std::string& writes) {
+    return Verdict(
+        Make(direct, "rank 0 lane 0\n#0 signal all e0\n#1 wait 1 e0 v1\n#2 signal 1 e1\n" + writes +
+                         "#6 copy out[0].0.0 <- in[0].0.0\n#7 copy out[0].1.0 <- in[1].0.0\n#8 signal 1 e1\n"
+                         "#9 wait 1 e1 v1\n"
+                         "rank 1 lane 0\n#10 signal all e0\n#11 wait 0 e0 v1\n#12 wait 0 e1 v1\n"
+                         "#13 copy out[1].0.0 <- in[0].0.0\n#14 copy out[1].1.0 <- in[1].0.0\n#15 signal 0 e1\n"
+                         "#16 wait 0 e1 v2\n"));
+  };
+  EXPECT_EQ(verdict(""), "ok");
+  EXPECT_EQ(verdict("#3 copy slot[0].0 <- in[0].0.0\n#4 copy out[0].0.0 <- in[1].0.0\n"
+                    "#5 copy out[0].0.0 <- slot[0].0\n"),
+            "race: rank 1 lane 0 op 13 reads input[0].block 0.part 0 while rank 0 lane 0 op 5 may write it at the same "
+            "time when rank 0 runs in place");
+}
+
 TEST(VerifyTest, LanesOfADirectScheduleNeedTheToken) {
   Head lanes = kDirect;
   lanes.lanes = 2;
