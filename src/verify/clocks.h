@@ -43,9 +43,10 @@ class Clocks {
   void Release(uint32_t copy) {
     if (--holders_[copy] == 0) free_.push_back(copy);
   }
+  size_t bytes_of_copies() const { return copies_.size() * strands_ * sizeof(uint32_t); }
   // `strand` learns what the copy says, and that so many operations of `other` have run.
   void JoinCopy(uint32_t strand, uint32_t copy, uint32_t other, uint32_t operations) {
-    if (joined_[strand] != serial_[copy]) JoinFrom(strand, &copies_[copy * strands_]);
+    if (joined_[strand] != serial_[copy]) JoinFrom(strand, copies_[copy].data());
     joined_[strand] = serial_[copy];
     Set(strand, other, std::max(Of(strand)[other], operations));
   }
@@ -63,13 +64,13 @@ class Clocks {
       free_.push_back(static_cast<uint32_t>(holders_.size()));
       holders_.push_back(0);
       serial_.push_back(0);
-      copies_.resize(copies_.size() + strands_);
+      copies_.emplace_back(strands_);
     }
     const uint32_t copy = free_.back();
     free_.pop_back();
     holders_[copy] = 1;
     serial_[copy] = ++made_;
-    std::copy_n(Of(strand), strands_, &copies_[copy * strands_]);
+    std::copy_n(Of(strand), strands_, copies_[copy].data());
     return copy;
   }
   // The clock is about to change.
@@ -79,13 +80,13 @@ class Clocks {
   }
 
   size_t strands_ = 0;
-  std::vector<uint32_t> clocks_;   // [strand][strand]
-  std::vector<uint32_t> now_;      // [strand]: the copy of its clock as it is, or kNone
-  std::vector<uint64_t> joined_;   // [strand]: the serial number of the copy that it joined last
-  std::vector<uint32_t> copies_;   // [copy][strand]
-  std::vector<uint32_t> holders_;  // [copy]: signals that carry it, and the strand whose clock it still is
-  std::vector<uint64_t> serial_;   // [copy]: ascending from 1
-  std::vector<uint32_t> free_;     // copies
+  std::vector<uint32_t> clocks_;               // [strand][strand]
+  std::vector<uint32_t> now_;                  // [strand]: the copy of its clock as it is, or kNone
+  std::vector<uint64_t> joined_;               // [strand]: the serial number of the copy that it joined last
+  std::vector<std::vector<uint32_t>> copies_;  // [copy][strand]
+  std::vector<uint32_t> holders_;              // [copy]: signals that carry it, and the strand whose clock it still is
+  std::vector<uint64_t> serial_;               // [copy]: ascending from 1
+  std::vector<uint32_t> free_;                 // copies
   uint64_t made_ = 0;
 };
 

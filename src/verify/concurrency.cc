@@ -1,12 +1,13 @@
 #include "src/verify/concurrency.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
+#include "src/verify/accesses.h"
 #include "src/verify/clocks.h"
 #include "src/verify/describe.h"
 #include "src/verify/places.h"
+#include "src/verify/size.h"
 
 namespace axccl::verify {
 
@@ -19,14 +20,6 @@ using plan::Schedule;
 namespace {
 
 constexpr uint32_t kTurns = plan::kRotation + 1;
-constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
-
-// An operation of a run. Positions in a strand count from the start of turn 0.
-struct Event {
-  uint32_t strand = kNone;
-  uint32_t position = 0;
-};
-
 // A lane of a rank, and how far it has run.
 struct Strand {
   const std::vector<Op>* ops = nullptr;
@@ -38,21 +31,6 @@ struct Strand {
   uint32_t next_blocked = kNone;  // list of the strands that wait for the same signal
   uint32_t done = 0;              // operations that have run, over all turns
   uint32_t signalled = 0;         // the same when it made its last signal
-};
-
-// The last accesses of a place.
-struct History {
-  Event write;
-  Event replacement;       // the last write that has an effect also in place
-  bool multicast = false;  // to all ranks at once
-  uint32_t published = 0;  // position of the signal that publishes an inline slot, kNone = never
-  uint32_t reads = kNone;  // list since the replacement
-};
-
-struct ReadNode {
-  Event event;
-  bool of_input;
-  uint32_t next;
 };
 
 class Run {
@@ -127,7 +105,7 @@ class Run {
   std::vector<uint32_t> blocked_;  // [likewise]: list of strands
 
   std::vector<History> history_;
-  std::vector<ReadNode> reads_;
+  Reads reads_;
   // For direct schedules: how many lanes of a rank have ended the turn, and the last access of a strand to a rank's
   // buffers.
   std::vector<uint32_t> arrived_;
@@ -231,6 +209,7 @@ Status Run::Advance(uint32_t x) {
     } else if (op.kind != OpKind::kNop && strand.turn % plan::kRotation == 0) {
       AXCCL_RETURN_IF_ERROR(Data(x, op));
     }
+    if (reads_.bytes() + clocks_.bytes_of_copies() > kMaxHeldBytes) return TooLarge();
     ++strand.next;
     ++strand.done;
   }
@@ -499,22 +478,23 @@ Status Run::Read(uint32_t x, const Touch& t) {
     reads_[h.reads].event.position = position;
     return Status();
   }
-  reads_.push_back({{x, position}, of_input, h.reads});
-  h.reads = static_cast<uint32_t>(reads_.size() - 1);
+  reads_.Add(&h.reads, {x, position}, of_input);
   return Status();
 }
 
 Status Run::Write(uint32_t x, const Touch& t) {
   History& h = history_[t.place];
   if (h.write.strand != kNone && !Before(h.write, x)) return Race(x, t, "writes", h.write, "may still write it", false);
+  uint32_t last = kNone;
   for (uint32_t i = h.reads; i != kNone; i = reads_[i].next) {
-    const ReadNode& read = reads_[i];
+    last = i;
+    const Reads::Node& read = reads_[i];
     if (read.of_input && t.onto_itself) continue;
     if (!Before(read.event, x)) return Race(x, t, "writes", read.event, "may still read it", read.of_input);
   }
   h.write = {x, strands_[x].done};
   if (!t.onto_itself) {
-    h.reads = kNone;
+    reads_.Clear(&h.reads, last);
     h.replacement = h.write;
   }
   h.multicast = t.multicast;

@@ -8,6 +8,7 @@
 #include "src/verify/describe.h"
 #include "src/verify/folds.h"
 #include "src/verify/places.h"
+#include "src/verify/size.h"
 
 namespace axccl::verify {
 
@@ -121,7 +122,7 @@ Status Walk::Do(const OpRef& ref) {
       for (const Operand& each : EachOf(o)) AXCCL_RETURN_IF_ERROR(Write(each, i, value));
     }
   }
-  return Status();
+  return folds_.bytes() > kMaxHeldBytes ? TooLarge() : Status();
 }
 
 Status Walk::MarkDestinations(const Op& op) {

@@ -80,6 +80,11 @@ bool Folds::IsInOrder(uint32_t fold) const {
   return true;
 }
 
+size_t Folds::bytes() const {
+  constexpr size_t kNode = sizeof(Node) + 4 * sizeof(uint64_t);  // and about that much in the map
+  return bits_.size() * sizeof(uint64_t) + terms_.size() * sizeof(uint32_t) + nodes_.size() * kNode;
+}
+
 std::string Folds::ToString(uint32_t fold) const {
   std::string text = "{";
   for (int r = 0; r < ranks_; ++r) {

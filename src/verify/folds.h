@@ -29,6 +29,8 @@ class Folds {
   bool IsFull(uint32_t fold) const;
   // Whether the fold is one left fold of all ranks' contributions, raw or rounded, in ascending order.
   bool IsInOrder(uint32_t fold) const;
+  // The memory of all folds.
+  size_t bytes() const;
   // The ranks in the fold, as "{0 2 3}".
   std::string ToString(uint32_t fold) const;
 

@@ -6,6 +6,7 @@
 
 #include "src/plan/text.h"
 #include "src/verify/describe.h"
+#include "src/verify/size.h"
 
 namespace axccl::verify {
 
@@ -71,7 +72,7 @@ Status CheckShape(const Schedule& s) {
   }
   if (places > kMaxPlaces || uint64_t(c.ranks) * s.lanes > kMaxStrands ||
       uint64_t(c.ranks) * s.lanes * s.endpoints > kMaxEndpoints) {
-    return Broken("too large to be verified; use fewer ranks, lanes, parts, slots or endpoints");
+    return TooLarge();
   }
   return Status();
 }

@@ -13,12 +13,6 @@
 
 namespace axccl::verify {
 
-// Larger schedules are refused rather than verified slowly.
-inline constexpr int kMaxRanks = 4096;
-inline constexpr uint64_t kMaxStrands = 8192;        // lanes of all ranks together
-inline constexpr uint64_t kMaxPlaces = 1u << 24;     // parts of all blocks and slots, of all ranks and lanes together
-inline constexpr uint64_t kMaxEndpoints = 1u << 22;  // of all ranks and lanes together
-
 // All signals of one turn. Signals of an endpoint are numbered first, first + 1, ... in the order in which they are
 // made.
 class SignalTable {

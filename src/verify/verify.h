@@ -13,7 +13,7 @@
 //                included
 //
 // Pure and thread-safe. Accepts any schedule, also a malicious one: a schedule that is too large to be proved in
-// bounded memory is refused (structure.h has the limits). Returns kInvalidArgument when a schedule is rejected. Takes
+// bounded memory is refused (size.h has the limits). Returns kInvalidArgument when a schedule is rejected. Takes
 // about 3 ms for the largest generated schedule of 64 ranks and 0.03 ms for one of 8 on a server's core.
 #pragma once
 

@@ -454,5 +454,14 @@ TEST(CommandTest, HelpAndList) {
   }
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need more address space than there is
+TEST(CommandTest, SaysThatMemoryRanOut) {
+  const Outcome o =
+      harness::RunCommand("ulimit -v 100000; " AXCCL_PLAN_PROGRAM " verify --op all_reduce --algo direct --ranks 1024");
+  EXPECT_EQ(o.exit, 2);
+  EXPECT_EQ(o.text, "axccl-plan: memory ran out\n");
+}
+#endif
+
 }  // namespace
 }  // namespace axccl

@@ -1,6 +1,7 @@
 // axccl-plan: the plan's text form, hash, verifier and simulator, and the choice between plans, on the command line.
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "src/algo/algo.h"
@@ -154,5 +155,9 @@ int main(int argc, char** argv) {
   Result<tools::Options> options = tools::ParseOptions({argv + 1, argv + argc});
   if (!options.ok()) return tools::Complain(options.status(), tools::kBadUse);
   if (options->json) LogToStderr();
-  return tools::Run(*options);
+  try {
+    return tools::Run(*options);
+  } catch (const std::bad_alloc&) {
+    return tools::Complain(MakeStatus(Code::kSystemError, "memory ran out"), tools::kBadUse);
+  }
 }
