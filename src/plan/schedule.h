@@ -18,7 +18,8 @@
 // Multicast: where devices have NVLink SHARP, one operation reaches the same slots of all ranks, its own among them. A
 // copy or reduction that writes them stores one value everywhere. A reduction whose only source they are folds them in
 // an order that is not defined: done again, it may give other bits, even of the same slots. No lane mixes both ways to
-// a slot without a signal in between: what it has written one way, it reads the other way only after a signal.
+// a slot without a signal in between: after an access one way, it writes the other way only after a signal, and what it
+// has written one way, it reads the other way only after a signal.
 //
 // Slices: a schedule for a pipeline cuts every block into `slices` slices, so that the user can wait for a slice of an
 // output while the rest is on its way, and declare slices of an input ready one by one. A *chunk* is one slice of one

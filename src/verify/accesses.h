@@ -32,18 +32,19 @@ class Reads {
   struct Node {
     Event event;
     bool of_input;
+    bool multicast;
     uint32_t next;
   };
 
   Node& operator[](uint32_t i) { return nodes_[i]; }
-  void Add(uint32_t* list, const Event& event, bool of_input) {
+  void Add(uint32_t* list, const Event& event, bool of_input, bool multicast) {
     if (free_ == kNone) {
       free_ = static_cast<uint32_t>(nodes_.size());
-      nodes_.push_back({{}, false, kNone});
+      nodes_.push_back({{}, false, false, kNone});
     }
     const uint32_t node = free_;
     free_ = nodes_[node].next;
-    nodes_[node] = {event, of_input, *list};
+    nodes_[node] = {event, of_input, multicast, *list};
     *list = node;
   }
   // Empties a list whose last node is `last`.

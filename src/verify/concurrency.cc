@@ -75,6 +75,8 @@ class Run {
   Status Remote(uint32_t x, const Touch& t);
   Status Read(uint32_t x, const Touch& t);
   Status Write(uint32_t x, const Touch& t);
+  bool Mixes(uint32_t x, const Touch& t, const Event& other, bool multicast) const;
+  Status Mixed(uint32_t x, const Touch& t, const char* does, const char* done) const;
   Status Race(uint32_t x, const Touch& t, const char* does, const Event& other, const char* other_does,
               bool in_place) const;
   uint32_t Publication(uint32_t x, const Operand& o, int part) const;
@@ -462,11 +464,7 @@ Status Run::Read(uint32_t x, const Touch& t) {
     if (!Before(write, x)) {
       return Race(x, t, "reads", write, "may write it at the same time", of_input);
     }
-    // The two ways to the slot are not ordered by themselves.
-    if (h.multicast != t.multicast && h.write.strand == x && strands_[x].signalled <= h.write.position)
-      return Bad("race: " + WhereOf({x, position}) + " reads " + Place(*t.operand, t.part) +
-                 ", which the lane has written " + (h.multicast ? "as one of all ranks'" : "by itself") +
-                 " without a signal since");
+    if (Mixes(x, t, h.write, h.multicast)) return Mixed(x, t, "reads", "written");
     const bool is_inline = t.operand->buffer == Buffer::kScratch && s_.inline_endpoint[t.operand->part + t.part] >= 0;
     if (is_inline && h.write.strand != x && (h.published == kNone || Clock(x)[h.write.strand] <= h.published)) {
       return Bad("race: " + WhereOf({x, position}) + " reads the inline slot " + Place(*t.operand, t.part) +
@@ -474,23 +472,28 @@ Status Run::Read(uint32_t x, const Touch& t) {
                  " that publishes it");
     }
   }
-  if (h.reads != kNone && reads_[h.reads].event.strand == x && reads_[h.reads].of_input == of_input) {
-    reads_[h.reads].event.position = position;
-    return Status();
+  if (h.reads != kNone) {
+    Reads::Node& last = reads_[h.reads];
+    if (last.event.strand == x && last.of_input == of_input && last.multicast == t.multicast) {
+      last.event.position = position;
+      return Status();
+    }
   }
-  reads_.Add(&h.reads, {x, position}, of_input);
+  reads_.Add(&h.reads, {x, position}, of_input, t.multicast);
   return Status();
 }
 
 Status Run::Write(uint32_t x, const Touch& t) {
   History& h = history_[t.place];
   if (h.write.strand != kNone && !Before(h.write, x)) return Race(x, t, "writes", h.write, "may still write it", false);
+  if (h.write.strand != kNone && Mixes(x, t, h.write, h.multicast)) return Mixed(x, t, "writes", "written");
   uint32_t last = kNone;
   for (uint32_t i = h.reads; i != kNone; i = reads_[i].next) {
     last = i;
     const Reads::Node& read = reads_[i];
     if (read.of_input && t.onto_itself) continue;
     if (!Before(read.event, x)) return Race(x, t, "writes", read.event, "may still read it", read.of_input);
+    if (Mixes(x, t, read.event, read.multicast)) return Mixed(x, t, "writes", "read");
   }
   h.write = {x, strands_[x].done};
   if (!t.onto_itself) {
@@ -500,6 +503,18 @@ Status Run::Write(uint32_t x, const Touch& t) {
   h.multicast = t.multicast;
   h.published = Publication(x, *t.operand, t.part);
   return Status();
+}
+
+// Whether the strand has made another access to the slot by the other way without a signal since. The two ways are not
+// ordered by themselves.
+bool Run::Mixes(uint32_t x, const Touch& t, const Event& other, bool multicast) const {
+  return t.multicast != multicast && other.strand == x && strands_[x].signalled <= other.position;
+}
+
+Status Run::Mixed(uint32_t x, const Touch& t, const char* does, const char* done) const {
+  return Bad("race: " + WhereOf({x, strands_[x].done}) + " " + does + " " + Place(*t.operand, t.part) +
+             (t.multicast ? " as one of all ranks'" : " by itself") + ", which the lane has " + done +
+             (t.multicast ? " by itself" : " as one of all ranks'") + " without a signal since");
 }
 
 Status Run::Race(uint32_t x, const Touch& t, const char* does, const Event& other, const char* other_does,

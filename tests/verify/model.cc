@@ -241,30 +241,34 @@ std::string Model::FindRace(uint32_t in_place) const {
   return std::string();
 }
 
-// A lane reads a slot by itself that it has stored to all ranks, or the other way round, with no signal in between.
+// A lane accesses a slot by itself and as one of all ranks', one of them a write, with no signal in between.
 std::string Model::FindMixedWays() const {
-  struct Store {
-    bool to_all;
-    int signals;
+  struct Way {
+    bool to_all, write;
+    auto operator<=>(const Way&) const = default;
   };
-  std::map<std::pair<int, int>, int> signals;                  // [rank, lane]
-  std::map<std::tuple<int, int, uint64_t>, Store> stores;      // [rank, lane, place]
-  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {  // in the order of each lane
-    const Node& n = nodes_[i];
+  std::map<std::pair<int, int>, int> signals;                             // [rank, lane]
+  std::map<std::tuple<int, int, uint64_t, int>, std::set<Way>> accesses;  // [rank, lane, place, signals before]
+  for (const Node& n : nodes_) {                                          // in the order of each lane
     if (n.op == nullptr) continue;
     const int now = signals[{n.rank, n.lane}] += n.op->kind == OpKind::kSignal;
+    const auto note = [&](const Operand& o, int p, bool to_all, bool write) {
+      accesses[{n.rank, n.lane, PlaceOf(o, p, n.turn, n.lane, 0), now}].insert({to_all, write});
+    };
     for (const Operand& o : n.op->src) {
-      for (int p = 0; o.buffer == Buffer::kScratch && p < o.parts; ++p) {
-        const auto store = stores.find({n.rank, n.lane, PlaceOf(o, p, n.turn, n.lane, 0)});
-        if (store == stores.end() || store->second.signals != now) continue;
-        if (store->second.to_all != (lowered_.in_any_order.count(n.op->id) != 0)) return NameOf(i) + " mixes both ways";
-      }
+      for (int p = 0; o.buffer == Buffer::kScratch && p < o.parts; ++p)
+        note(o, p, lowered_.in_any_order.count(n.op->id) != 0, false);
     }
     for (const Operand& o : n.op->dst) {
       for (int p = 0; o.buffer == Buffer::kScratch && p < o.parts; ++p)
-        stores[{n.rank, n.lane, PlaceOf(o, p, n.turn, n.lane, 0)}] = {
-            lowered_.stored_to_all.count({n.op->id, o.part + p}) != 0, now};
+        note(o, p, lowered_.stored_to_all.count({n.op->id, o.part + p}) != 0, true);
     }
+  }
+  for (const auto& [at, ways] : accesses) {
+    const bool alone = ways.count({false, false}) + ways.count({false, true}) != 0;
+    const bool to_all = ways.count({true, false}) + ways.count({true, true}) != 0;
+    const bool writes = ways.count({false, true}) + ways.count({true, true}) != 0;
+    if (alone && to_all && writes) return "a lane of rank " + std::to_string(std::get<0>(at)) + " mixes both ways";
   }
   return std::string();
 }

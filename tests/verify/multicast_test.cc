@@ -29,8 +29,12 @@ TEST(MulticastTest, AMulticastStoreReachesAllRanks) {
   EXPECT_EQ(Verdict(Make(two_slots, Published("slot[0].0", "slot[all].1", fold0, fold1))).substr(0, 52),
             "dataflow: rank 1 lane 0 op 13 reads scratch[1].slot ");
   EXPECT_EQ(Verdict(Make(two_slots, Published("slot[all].1", "slot[all].1", fold0, fold1))).substr(0, 5), "race:");
-  EXPECT_EQ(Verdict(Make(two_slots, Published("slot[all].0 slot[1].0", "slot[all].1", fold0, fold1))),
-            "dataflow: rank 0 lane 0 op 0 writes scratch[1].slot 0 twice");
+  EXPECT_EQ(Verdict(Make(two_slots, Published("slot[all].0 slot[all].0", "slot[all].1", fold0, fold1))),
+            "dataflow: rank 0 lane 0 op 0 writes scratch[0].slot 0 twice");
+  EXPECT_EQ(
+      Verdict(Make(two_slots, Published("slot[all].0 slot[1].0", "slot[all].1", fold0, fold1))),
+      "race: rank 0 lane 0 op 0 writes scratch[1].slot 0 by itself, which the lane has written as one of all ranks' "
+      "without a signal since");
 }
 
 // The switch may add the same numbers in another order each time.
@@ -58,16 +62,36 @@ TEST(MulticastTest, ALaneDoesNotMixBothWaysToASlotWithoutASignal) {
       "#3 reduce finish out[0].0.0 <- slot[0].0 slot[0].1\n"
       "rank 1 lane 0\n#10 copy slot[all].1 <- in[1].0.0\n#11 signal 0 e0\n#12 wait 0 e0 v1\n"
       "#13 reduce finish out[1].0.0 <- slot[1].0 slot[1].1\n";
-  EXPECT_EQ(Verdict(Make(two_slots, early)),
-            "race: rank 0 lane 0 op 4 reads scratch[0].slot 0, which the lane has written as one of all ranks' without "
-            "a signal since");
+  EXPECT_EQ(
+      Verdict(Make(two_slots, early)),
+      "race: rank 0 lane 0 op 4 reads scratch[0].slot 0 by itself, which the lane has written as one of all ranks' "
+      "without a signal since");
   const std::string other =
       "rank 0 lane 0\n#1 signal 1 e0\n#2 wait 1 e0 v1\n#0 copy slot[0].0 <- in[0].0.0\n"
       "#3 reduce finish out[0].0.0 <- slot[all].0\n#4 signal 1 e1\n"
       "rank 1 lane 0\n#10 copy slot[1].0 <- in[1].0.0\n#11 signal 0 e0\n#12 wait 0 e0 v1\n#13 wait 0 e1 v1\n";
-  EXPECT_EQ(Verdict(Make({.kind = "reduce"}, other)),
-            "race: rank 0 lane 0 op 3 reads scratch[0].slot 0, which the lane has written by itself without a signal "
-            "since");
+  EXPECT_EQ(
+      Verdict(Make({.kind = "reduce"}, other)),
+      "race: rank 0 lane 0 op 3 reads scratch[0].slot 0 as one of all ranks', which the lane has written by itself "
+      "without a signal since");
+  // Two writes, or a read and then a write.
+  const auto broadcast = [&](const std::string& between, int signals) {
+    const std::string rest =
+        "#2 copy slot[all].0 <- in[0].0.1\n#3 copy slot[all].1 <- in[0].0.0\n#4 signal 1 e1\n"
+        "#5 copy out[0].0.1 <- slot[0].0\n#6 copy out[0].0.0 <- slot[0].1\n#7 wait 1 e0 v1\n"
+        "rank 1 lane 0\n#10 wait 0 e1 v" +
+        std::to_string(signals) +
+        "\n#11 copy out[1].0.1 <- slot[1].0\n#12 copy out[1].0.0 <- slot[1].1\n"
+        "#13 signal 0 e0\n";
+    return Verdict(Make({.kind = "broadcast", .parts = 2, .inlined = " - -"},
+                        "rank 0 lane 0\n#0 copy slot[0].0 <- in[0].0.0\n" + between + rest));
+  };
+  const std::string writes =
+      "race: rank 0 lane 0 op 2 writes scratch[0].slot 0 as one of all ranks', which the lane has ";
+  EXPECT_EQ(broadcast("", 1), writes + "written by itself without a signal since");
+  const std::string read = "#1 copy out[0].0.0 <- slot[0].0\n", signal = "#8 signal 1 e1\n";
+  EXPECT_EQ(broadcast(signal + read, 2), writes + "read by itself without a signal since");
+  EXPECT_EQ(broadcast(read + signal, 2), "ok");
 }
 
 TEST(MulticastTest, StructureOfMulticastOperands) {
