@@ -189,6 +189,9 @@ TEST(CommandTest, SimulateNamesTheError) {
   for (const char* bad : {"x", "1KB", "-1", "1.5M", "16777216T"})
     fails_with(ring + "--bytes " + bad, "is not a size, such as 4096, 64K or 1G");
   fails_with(ring + "--bytes 1 --tile M", "--tile 'M' is not a size");
+  for (const char* huge : {"18446744073709551615", "65537T"})
+    fails_with(ring + "--bytes " + huge, "is too large; it can be 65536T at most");
+  EXPECT_EQ(RunProgram(ring + "--bytes 65536T").exit, 0);
   for (const char* bad : {"400", "0GB/s", "-1GB/s", "400Gb/s", "GB/s", "nanGB/s"})
     fails_with(ring + "--bytes 1 --nic " + bad, "is not a rate, such as 400Gbit/s or 450GB/s");
   for (const char* bad : {"5", "-5us", "5 us", "infs", "us"})

@@ -146,7 +146,9 @@ Status ParseYes(const std::string& option, const std::string& text, bool* yes) {
 }
 
 Status ParseSize(const std::string& option, const std::string& text, uint64_t* bytes) {
-  return ParseBytes(text, bytes) ? Status() : BadUse(option + " '" + text + "' is not a size, such as 4096, 64K or 1G");
+  constexpr uint64_t kMost = uint64_t{1} << 56;  // as of a call
+  if (!ParseBytes(text, bytes)) return BadUse(option + " '" + text + "' is not a size, such as 4096, 64K or 1G");
+  return *bytes <= kMost ? Status() : BadUse(option + " '" + text + "' is too large; it can be 65536T at most");
 }
 
 Status ParseCommand(const std::string& word, Command* command) {
