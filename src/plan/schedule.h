@@ -80,8 +80,9 @@ enum class OpKind : uint8_t {
 
 // Scaling: in a contract that reduces, reading an input operand (by copy or reduce) applies the factor of the rank that
 // owns it; scratch and output operands are read as they are. `finish` marks the operation that writes final results
-// (where an integer average divides): every output part must be finished exactly once, and finished data must not be
-// reduced again. Slot-to-slot and slot-to-output copies keep the state of the data.
+// (where an integer average divides and a factor of the result applies, before the rounding if the operation makes the
+// fold): every output part must be finished exactly once, and finished data must not be reduced again. Slot-to-slot and
+// slot-to-output copies keep the state of the data.
 //
 // In place (contract.h), the source of a copy may be its destination. Where the contract does not reduce, such a copy
 // does nothing, and executors leave it out, because other ranks may read the data at the same time.

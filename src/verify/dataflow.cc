@@ -72,7 +72,8 @@ class Walk {
   Status ReadInput(const Operand& o, int part, Value* value) const;
   Status Fold(const Op& op, int part, Value* value);
   Status AddTerm(const Operand& o, int part, Value* value);
-  Status Finish(Value* value) const;
+  // `stored`: another operation has made the fold.
+  Status Finish(Value* value, bool stored);
   Status Write(const Operand& o, int part, const Value& value);
   Value Expected(int rank, int block, int part) const;
   // Each lane has slots of its own.
@@ -116,8 +117,9 @@ Status Walk::Do(const OpRef& ref) {
   for (int i = 0; i < op.src[0].parts; ++i) {
     Value value;
     AXCCL_RETURN_IF_ERROR(op.kind == OpKind::kReduce ? Fold(op, i, &value) : Read(op.src[0], i, &value));
+    const bool stored = op.kind == OpKind::kCopy || terms_.size() == 1;  // before, if it is more than a contribution
     if (op.kind == OpKind::kCopy && reduces_) value.source = folds_.Rounded(value.source);
-    if (op.finish) AXCCL_RETURN_IF_ERROR(Finish(&value));
+    if (op.finish) AXCCL_RETURN_IF_ERROR(Finish(&value, stored && s_.contract.ranks > 1));
     for (const Operand& o : op.dst) {
       for (const Operand& each : EachOf(o)) AXCCL_RETURN_IF_ERROR(Write(each, i, value));
     }
@@ -198,9 +200,10 @@ Status Walk::AddTerm(const Operand& o, int part, Value* value) {
   return Status();
 }
 
-Status Walk::Finish(Value* value) const {
+Status Walk::Finish(Value* value, bool stored) {
   if (value->finished) return Bad("finishes " + Describe(*value) + " once more");
   if (!folds_.IsFull(value->source)) return Bad("finishes " + Describe(*value) + "; ranks are missing");
+  if (stored) value->source = folds_.Scaled(value->source);
   value->finished = true;
   return Status();
 }

@@ -63,6 +63,12 @@ uint32_t Folds::Rounded(uint32_t fold) {
   return rounded;
 }
 
+uint32_t Folds::Scaled(uint32_t fold) {
+  uint32_t scaled = fold;
+  (void)Combine({fold}, &scaled);
+  return scaled;
+}
+
 bool Folds::IsFull(uint32_t fold) const {
   int size = 0;
   for (size_t i = 0; i < words_; ++i) size += std::popcount(Bits(fold)[i]);

@@ -26,6 +26,10 @@ class Folds {
   // The fold that a copy stores: a contribution is rounded, other folds are rounded already.
   uint32_t Rounded(uint32_t fold);
 
+  // The fold, which was stored and thus rounded, after a factor of the result: another expression, as the same factor
+  // before the rounding may give other bits.
+  uint32_t Scaled(uint32_t fold);
+
   bool IsFull(uint32_t fold) const;
   // Whether the fold is one left fold of all ranks' contributions, raw or rounded, in ascending order.
   bool IsInOrder(uint32_t fold) const;
