@@ -17,6 +17,7 @@
 #include "src/base/sizes.h"
 #include "src/cost/cost.h"
 #include "src/tune/filter.h"
+#include "src/verify/size.h"
 #include "src/verify/verify.h"
 
 namespace axccl::tune {
@@ -62,6 +63,7 @@ struct Costed {
   bool direct = false;
   bool pushes = false;
   bool multicast = false;
+  bool fits = true;          // the verifier takes it
   double fixed_seconds = 0;  // in addition to the model: the barrier that a plan that is not complete needs
 
   bool staged() const { return !direct && slots > 0; }
@@ -145,6 +147,7 @@ std::optional<Costed> CostOf(const cost::Machine& machine, const Query& query, s
                 schedule.direct,
                 plan::Pushes(schedule),
                 plan::UsesMulticast(schedule),
+                verify::Fits(schedule, lanes, joined ? lanes : 1),
                 barrier};
 }
 
@@ -313,6 +316,7 @@ void Chooser::Try(const Query& query, Candidate* candidate) const {
   };
   const std::optional<Costed> c = rule_->costs->Find(query, choice.algorithm, choice.lanes);
   if (!c) return exclude(Exclusion::kNoPlan);
+  if (!c->fits) return exclude(Exclusion::kTooLarge);
   if (c->direct && query.access == Access::kNone) return exclude(Exclusion::kAccess);
   if (c->pushes && query.access == Access::kCall) exclude(Exclusion::kPushes);
   if (!c->staged()) {

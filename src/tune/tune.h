@@ -88,6 +88,7 @@ enum class Exclusion : uint8_t {
   kPushes,      // its ranks write into each other's buffers, which can only be read
   kScratch,     // not even one line for each of its slots fits into the scratch
   kNoPlan,      // no plan exists for such a group
+  kTooLarge,    // the verifier does not take its plan of so many ranks and lanes
 };
 
 // One of the alternatives: an algorithm with a number of lanes and the tile that is fastest for them.

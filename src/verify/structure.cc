@@ -64,17 +64,7 @@ Status CheckShape(const Schedule& s) {
       return Broken("rank " + std::to_string(r) + " does not have one program a lane");
   }
   AXCCL_RETURN_IF_ERROR(CheckSlices(s));
-  uint64_t places = uint64_t{s.slots} * plan::kRotation * c.ranks * s.lanes;
-  for (int r = 0; r < c.ranks; ++r) {
-    const int blocks = plan::InputBlocks(c, r) + plan::OutputBlocks(c, r);
-    // With slices, all lanes have the same blocks.
-    places += uint64_t(blocks) * s.parts * (s.slices == 0 ? s.lanes : 1);
-  }
-  if (places > kMaxPlaces || uint64_t(c.ranks) * s.lanes > kMaxStrands ||
-      uint64_t(c.ranks) * s.lanes * s.endpoints > kMaxEndpoints) {
-    return TooLarge();
-  }
-  return Status();
+  return Fits(s, s.lanes, plan::MovesAllInOneTurn(s) ? s.lanes : 1) ? Status() : TooLarge();
 }
 
 Status CheckInline(const Schedule& s) {

@@ -9,6 +9,7 @@
 #include "src/plan/text.h"
 #include "src/verify/concurrency.h"
 #include "src/verify/dataflow.h"
+#include "src/verify/size.h"
 #include "src/verify/structure.h"
 #include "src/verify/together.h"
 
@@ -75,9 +76,12 @@ Status Check(const Schedule& s, Facts* facts) {
   AXCCL_RETURN_IF_ERROR(CheckTogether(s));
   Facts found{true, true};
   int proved = -1;  // an independent lane that has passed
+  int lanes_to_prove = 0;
   for (const auto& lanes : IndependentLanes(s)) {
     const bool alone = lanes.size() == 1;
     if (alone && proved >= 0 && Twins(s, proved, lanes[0])) continue;
+    lanes_to_prove += static_cast<int>(lanes.size());
+    if (!Fits(s, s.lanes, lanes_to_prove)) return TooLarge();
     AXCCL_RETURN_IF_ERROR(CheckLanes(s, signals, lanes, &found));
     if (alone) proved = lanes[0];
   }

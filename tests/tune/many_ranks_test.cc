@@ -1,9 +1,12 @@
 // What a choice for many ranks on several machines costs.
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
+#include "src/algo/algo.h"
 #include "src/tune/tune.h"
+#include "src/verify/size.h"
 
 namespace axccl::tune {
 namespace {
@@ -37,6 +40,29 @@ TEST(ManyRanks, FewAlgorithmsAreTimedForFewBytes) {
       EXPECT_EQ(slower.algorithm, other);
       EXPECT_GT(slower.seconds, choice.seconds) << other;
     }
+  }
+}
+
+// The verifier takes the plan that is chosen, although it would not take that of more lanes.
+TEST(ManyRanks, PlansThatAreTooLargeAreNotChosen) {
+  using plan::Kind;
+  cost::Machine machine;
+  machine.cores = 1 << 16;  // enough for any number of lanes
+  const auto chooser = Chooser::Create(machine, "direct", 1u << 28, 4).value();
+  for (const auto& [kind, ranks] :
+       {std::pair(Kind::kAllGather, 4095), {Kind::kReduceScatter, 2048}, {Kind::kAllToAll, 2048}}) {
+    SCOPED_TRACE(plan::KindName(kind));
+    Query query;
+    query.contract = {kind, ranks, 0};
+    query.block_bytes = 16 << 20;
+    query.access = Access::kMapped;
+    const Choice choice = chooser->Choose(query);
+    EXPECT_EQ(choice.algorithm, algo::kDirect);
+    // The program of one rank shows the size of the whole.
+    const plan::Schedule s =
+        algo::Generate(query.contract, choice.algorithm, choice.lanes, {}, {&algo::kStandsForAll, 1}).value();
+    EXPECT_TRUE(verify::Fits(s, choice.lanes, choice.lanes)) << choice.lanes;
+    EXPECT_FALSE(verify::Fits(s, 4, 4));
   }
 }
 

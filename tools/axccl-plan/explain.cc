@@ -189,6 +189,8 @@ std::string ExclusionText(Exclusion why) {
       return "its slots do not fit into the scratch (AXCCL_SCRATCH_BYTES)";
     case Exclusion::kNoPlan:
       return "has no plan for such a group";
+    case Exclusion::kTooLarge:
+      return "its plan is too large to be verified";
   }
   return "";
 }
