@@ -149,6 +149,7 @@ void AddressSpace::SetPeerAccess(int device, int peer, bool allowed) {
 bool AddressSpace::Reaches(int device, const Range& range) const {
   switch (range.kind) {
     case RangeKind::kHost:
+      return range.alias == 0;
     case RangeKind::kRegistered:
     case RangeKind::kManaged:
       return true;

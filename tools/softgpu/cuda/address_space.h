@@ -54,7 +54,9 @@ struct Range {
   size_t bytes = 0;
   RangeKind kind = RangeKind::kDevice;
   int device = 0;
-  uint64_t id = 0;              // never used twice
+  uint64_t id = 0;              // never used twice, but for mapped memory with SOFTGPU_RANGE_IDS
+  uint64_t block = 0;           // kMapped: the number of the object, never used twice
+  uint64_t alias = 0;           // kHost: where devices see it, if not here
   CUcontext context = nullptr;  // null for kMapped
   unsigned flags = 0;           // of cuMemHostAlloc and cuMemHostRegister
   uint64_t access = 0;          // kMapped, kMulticast, kImported: a bit for every device that may access it
@@ -64,6 +66,7 @@ struct Range {
   std::shared_ptr<void> backing;
 
   uint64_t end() const { return begin + bytes; }
+  uint64_t OnDevices(uint64_t address) const { return alias == 0 ? address : alias + (address - begin); }
   bool on_host() const { return kind == RangeKind::kHost || kind == RangeKind::kRegistered; }
 };
 

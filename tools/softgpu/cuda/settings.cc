@@ -47,7 +47,10 @@ unsigned Implicit(const char* name) {
                                                               {"free", kSyncFree},
                                                               {"module", kSyncModule},
                                                               {"first-launch", kSyncFirstLaunch},
-                                                              {"query", kSyncQuery}};
+                                                              {"query", kSyncQuery},
+                                                              {"host-copy", kSyncHostCopy},
+                                                              {"pageable", kSyncPageable},
+                                                              {"import", kSyncImport}};
   const char* text = std::getenv(name);
   unsigned bits = 0;
   for (std::string_view rest = text == nullptr ? "" : text; !rest.empty();) {
@@ -56,7 +59,8 @@ unsigned Implicit(const char* name) {
     const auto* const found =
         std::find_if(std::begin(kWords), std::end(kWords), [word](const auto& known) { return known.first == word; });
     if (found == std::end(kWords))
-      Report("%s: %s is none of alloc, host, free, module, first-launch and query", name, std::string(word).c_str());
+      Report("%s: %s is none of alloc, host, free, module, first-launch, query, host-copy, pageable and import", name,
+             std::string(word).c_str());
     else
       bits |= found->second;
   }
@@ -89,6 +93,9 @@ Settings Read() {
   s.corrupt_multicast = Flag("SOFTGPU_CORRUPT_MULTICAST", false);
   s.host_register = Flag("SOFTGPU_HOST_REGISTER", true);
   s.implicit_sync = Implicit("SOFTGPU_IMPLICIT_SYNC");
+  s.range_ids = Flag("SOFTGPU_RANGE_IDS", false);
+  s.pitches = Flag("SOFTGPU_PITCHES", false);
+  s.aliases = Flag("SOFTGPU_ALIASES", false);
   s.queues = static_cast<uint32_t>(Number("SOFTGPU_QUEUES", 0));
   s.reuse = Flag("SOFTGPU_REUSE", false);
   s.count_calls = Flag("SOFTGPU_COUNT_CALLS", false);

@@ -8,14 +8,17 @@
 
 namespace softgpu::cuda {
 
-// What a driver may do only when the work of all devices is done, as CUDA documents it.
+// What a driver may do only when the work of all devices is done, as CUDA documents it, or that of a stream.
 enum ImplicitSync : unsigned {
   kSyncAlloc = 1,         // "alloc": memory of devices, managed memory
   kSyncHost = 2,          // "host": pinned memory, and pinning
   kSyncFree = 4,          // "free": all of these back
   kSyncModule = 8,        // "module": code is loaded or unloaded
   kSyncFirstLaunch = 16,  // "first-launch": of a kernel
-  kSyncQuery = 32  // "query": whether a stream is idle; no driver does that, but any call may wait for another one
+  kSyncQuery = 32,      // "query": whether a stream is idle; no driver does that, but any call may wait for another one
+  kSyncHostCopy = 64,   // "host-copy": a copy from host memory to host memory returns when its stream has made it
+  kSyncPageable = 128,  // "pageable": a copy from or to host memory that is not pinned
+  kSyncImport = 256,    // "import": memory of another process is opened
 };
 
 struct Settings {
@@ -38,6 +41,9 @@ struct Settings {
   bool corrupt_multicast = false;  // SOFTGPU_CORRUPT_MULTICAST=1: data of multimem instructions for peers is lost
   bool host_register = true;       // SOFTGPU_HOST_REGISTER=0: no cuMemHostRegister
   unsigned implicit_sync = 0;      // SOFTGPU_IMPLICIT_SYNC: bits of ImplicitSync
+  bool range_ids = false;          // SOFTGPU_RANGE_IDS=1: numbers of mapped memory are those of the reserved addresses
+  bool pitches = false;            // SOFTGPU_PITCHES=1: copies of rows need pitches as of cuMemAllocPitch
+  bool aliases = false;            // SOFTGPU_ALIASES=1: devices see write-combined memory at other addresses
   uint32_t queues = 0;             // SOFTGPU_QUEUES: of a device, which its streams share; 0: one for each
   bool reuse = false;              // SOFTGPU_REUSE=1: addresses of freed memory are used again at once
   bool count_calls = false;        // SOFTGPU_COUNT_CALLS=1: of the functions of cuGetProcAddress (driver/counted.h)

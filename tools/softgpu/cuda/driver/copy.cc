@@ -92,13 +92,15 @@ CUresult CopyOn(CUstream stream, const CopyShape& shape, Sides sides) {
     if (IsCapturing(*found)) return Enqueue(found, std::make_shared<CopyOperation>(found->context, shape));
     // The program may reuse pageable memory as soon as the call returns: the source is read at once, and the call waits
     // for writes to the target.
-    const bool pageable_source = !AddressSpace::Get().Find(shape.from);
-    const bool pageable_target = !AddressSpace::Get().Find(shape.to);
-    const OperationPtr copy = pageable_source && !pageable_target
-                                  ? CopyFromSnapshot(found->context, shape)
-                                  : std::make_shared<CopyOperation>(found->context, shape);
+    const std::optional<Range> from = AddressSpace::Get().Find(shape.from), to = AddressSpace::Get().Find(shape.to);
+    const bool pageable_target = !to;
+    const bool within_host = (!from || from->on_host()) && (!to || to->on_host());
+    const bool waits = pageable_target || (within_host && (Knobs().implicit_sync & kSyncHostCopy) != 0);
+    if (!from || !to) SynchronizeFor(kSyncPageable);
+    const OperationPtr copy = !from && !pageable_target ? CopyFromSnapshot(found->context, shape)
+                                                        : std::make_shared<CopyOperation>(found->context, shape);
     const CUresult error = Enqueue(found, copy);
-    return error == CUDA_SUCCESS && pageable_target ? Synchronize(found) : error;
+    return error == CUDA_SUCCESS && waits ? Synchronize(found) : error;
   });
 }
 
@@ -208,6 +210,7 @@ CUresult cuMemcpy2D(const CUDA_MEMCPY2D* p) {
 }
 CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D* p) { return cuMemcpy2D(p); }
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* p, CUstream stream) {
+  if (Knobs().pitches && (p->srcPitch % kPitch != 0 || p->dstPitch % kPitch != 0)) return CUDA_ERROR_INVALID_VALUE;
   return Copy3D(Raise(*p), [&](const CopyShape& shape, Sides sides) { return CopyOn(stream, shape, sides); });
 }
 CUresult cuMemcpy3D(const CUDA_MEMCPY3D* p) {

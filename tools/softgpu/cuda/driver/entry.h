@@ -2,6 +2,7 @@
 // failed.
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
@@ -10,6 +11,8 @@
 #include "tools/softgpu/cuda/stream.h"
 
 namespace softgpu::cuda {
+
+inline constexpr size_t kPitch = 512;  // of which those of cuMemAllocPitch are multiples
 
 // Returns CUDA_SUCCESS after cuInit; CUDA_ERROR_NOT_INITIALIZED before it and in a child that was forked after it.
 CUresult Ready();

@@ -191,6 +191,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* packed, CUdeviceptr address) {
 CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle packed, unsigned) {
   return WithContext([&](const ContextPtr& context) {
     if (Knobs().ipc != 1) return CannotOpen();
+    SynchronizeFor(kSyncImport);
     Handle handle;
     return Unpack(packed, kMemoryMagic, &handle) ? OpenMemory(context, handle, address) : CUDA_ERROR_INVALID_VALUE;
   });

@@ -1,4 +1,7 @@
 // Allocation, and queries of pointers.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstring>
 
 #include "tools/softgpu/cuda/driver/allocate.h"
@@ -19,10 +22,33 @@ Range NewRange(const ContextPtr& context, uint64_t begin, size_t bytes, RangeKin
   return range;
 }
 
+// Write-combined memory that devices see at other addresses: at the returned ones only the host does.
+CUresult AllocateWithAlias(const ContextPtr& context, size_t bytes, unsigned flags, uint64_t* address) {
+  const int file = memfd_create("softgpu-host", MFD_CLOEXEC);
+  const bool made = file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0;
+  std::shared_ptr<Mapping> here = made ? Mapping::Map(bytes, file, 0) : nullptr;
+  std::shared_ptr<Mapping> there = made ? Mapping::Map(bytes, file, 0) : nullptr;
+  if (file >= 0) close(file);
+  if (here == nullptr || there == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = here->address();
+  Range range = NewRange(context, *address, bytes, RangeKind::kHost);
+  range.flags = flags;
+  range.alias = there->address();
+  range.backing = here;
+  Range alias = NewRange(context, range.alias, bytes, RangeKind::kHost);
+  alias.flags = flags;
+  alias.backing = there;
+  AddressSpace::Get().Insert(std::move(range));
+  AddressSpace::Get().Insert(std::move(alias));
+  return CUDA_SUCCESS;
+}
+
 CUresult AllocateOnHost(const ContextPtr& context, size_t bytes, RangeKind kind, unsigned flags, uint64_t* address) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = CheckUnsafeCall(); error != CUDA_SUCCESS) return error;
   SynchronizeFor(kind == RangeKind::kManaged ? kSyncAlloc : kSyncHost);
+  if (Knobs().aliases && kind == RangeKind::kHost && (flags & CU_MEMHOSTALLOC_WRITECOMBINED) != 0)
+    return AllocateWithAlias(context, bytes, flags, address);
   std::shared_ptr<Mapping> mapping = Mapping::Map(bytes, -1, 0);
   if (mapping == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range = NewRange(context, mapping->address(), bytes, kind);
@@ -43,6 +69,7 @@ CUresult FreeRange(uint64_t address, std::initializer_list<RangeKind> kinds) {
   for (const RangeKind kind : kinds) {
     if (range->kind != kind) continue;
     if (const ContextPtr owner = HandlesOf<Context>().Find(range->context)) SynchronizeContext(owner);
+    if (range->alias != 0) AddressSpace::Get().Erase(range->alias, kind);
     return AddressSpace::Get().Erase(address, kind) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_ERROR_INVALID_VALUE;
@@ -74,7 +101,7 @@ CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr* address, size_t* pitch, size_t width, size_t height, unsigned) {
-  *pitch = RoundUp(width, 512);
+  *pitch = RoundUp(width, kPitch);
   return cuMemAlloc(address, *pitch * height);
 }
 
@@ -135,7 +162,7 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* pointer, unsigned
   return WithContext([&](const ContextPtr&) {
     const std::optional<Range> range = AddressSpace::Get().Find(Address(pointer));
     if (flags != 0 || !range || !range->on_host()) return CUDA_ERROR_INVALID_VALUE;
-    *address = Address(pointer);
+    *address = range->OnDevices(Address(pointer));
     return CUDA_SUCCESS;
   });
 }

@@ -26,6 +26,7 @@ struct MemoryObject {
   MemoryObject& operator=(const MemoryObject&) = delete;
 
   int descriptor = -1;
+  const uint64_t block = AddressSpace::Get().NextId();
   size_t bytes = 0;
   CUmemAllocationProp properties = {};
   Device* charged = nullptr;             // the device whose memory it takes; null for imported and host memory

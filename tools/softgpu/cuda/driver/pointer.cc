@@ -22,7 +22,7 @@ CUresult Attribute(void* data, CUpointer_attribute attribute, const Range& range
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Put<unsigned>(data, MemoryType(range));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return Put(data, address);
+      return Put(data, range.OnDevices(address));
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!range.on_host() && range.kind != RangeKind::kManaged) {
         Put<void*>(data, nullptr);
@@ -52,6 +52,8 @@ CUresult Attribute(void* data, CUpointer_attribute attribute, const Range& range
       return Put<unsigned>(data, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Put<unsigned>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Put<unsigned long long>(data, range.block != 0 ? range.block : range.id);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Put<void*>(data, range.pool == nullptr ? nullptr : range.pool->pool);
     default:
@@ -92,6 +94,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
   if (const CUresult error = Ready(); error != CUDA_SUCCESS) return error;
   const std::optional<Range> range = AddressSpace::Get().Find(address);
   for (unsigned i = 0; i < count; ++i) {
+    if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID) return CUDA_ERROR_INVALID_VALUE;  // only one by one
     if (!range) {
       PutUnknown(data[i], attributes[i]);
     } else if (Attribute(data[i], attributes[i], *range, address) == CUDA_ERROR_NOT_SUPPORTED) {

@@ -22,16 +22,22 @@ MemoryObject::~MemoryObject() {
 
 namespace {
 
+struct Reservation {
+  std::unique_ptr<Mapping> addresses;
+  uint64_t id = AddressSpace::Get().NextId();
+};
+
 struct Reservations {
   std::mutex mutex;
-  std::map<uint64_t, std::unique_ptr<Mapping>> by_address;
+  std::map<uint64_t, Reservation> by_address;
 
-  // Whether one reservation contains all of these addresses. Under the mutex.
-  bool Hold(uint64_t address, size_t bytes) const {
+  // The reservation that contains all of these addresses, null if there is none. Under the mutex.
+  const Reservation* Find(uint64_t address, size_t bytes) const {
     auto after = by_address.upper_bound(address);
-    if (after == by_address.begin()) return false;
-    const Mapping& reservation = *std::prev(after)->second;
-    return address + bytes <= reservation.address() + reservation.bytes();
+    if (after == by_address.begin()) return nullptr;
+    const Reservation& reservation = std::prev(after)->second;
+    const uint64_t end = reservation.addresses->address() + reservation.addresses->bytes();
+    return address + bytes <= end ? &reservation : nullptr;
   }
 };
 
@@ -118,7 +124,8 @@ CUresult MapObject(CUdeviceptr address, size_t bytes, size_t offset, const Memor
       offset + bytes > object->bytes)
     return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(TheReservations().mutex);
-  if (!TheReservations().Hold(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const Reservation* const reservation = TheReservations().Find(address, bytes);
+  if (reservation == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (const Range& range : AddressSpace::Get().All()) {
     if (range.begin < address + bytes && address < range.end()) return CUDA_ERROR_INVALID_VALUE;
   }
@@ -128,6 +135,8 @@ CUresult MapObject(CUdeviceptr address, size_t bytes, size_t offset, const Memor
   range.offset = offset;
   range.kind = object->multicast == nullptr ? RangeKind::kMapped : RangeKind::kMulticast;
   range.device = object->properties.location.id;
+  range.block = object->block;
+  if (Knobs().range_ids) range.id = reservation->id;
   range.multicast = object->multicast;
   range.backing = object;
   // Simulates a broken path to memory of other processes.
@@ -234,14 +243,15 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignmen
   if (reserved == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = reserved->address();
   std::lock_guard lock(TheReservations().mutex);
-  TheReservations().by_address[*address] = std::move(reserved);
+  TheReservations().by_address[*address].addresses = std::move(reserved);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
   std::lock_guard lock(TheReservations().mutex);
   const auto found = TheReservations().by_address.find(address);
-  if (found == TheReservations().by_address.end() || found->second->bytes() != bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (found == TheReservations().by_address.end() || found->second.addresses->bytes() != bytes)
+    return CUDA_ERROR_INVALID_VALUE;
   for (const Range& range : AddressSpace::Get().All()) {
     if (range.begin < address + bytes && address < range.end()) return CUDA_ERROR_INVALID_VALUE;
   }
@@ -302,6 +312,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
                                         CUmemAllocationHandleType type) {
   if (const CUresult error = Ready(); error != CUDA_SUCCESS) return error;
   if (!Knobs().vmm || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  SynchronizeFor(kSyncImport);
   return ImportObject(static_cast<int>(reinterpret_cast<intptr_t>(shared)), handle);
 }
 

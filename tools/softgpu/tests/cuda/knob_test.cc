@@ -107,9 +107,9 @@ TEST(Knobs, MimicFailure) {
   EXPECT_EQ(small.small, CUDA_SUCCESS);
 }
 
-// Which calls wait for a kernel on another device, in the order of Call. Without a knob, nobody ends that kernel
-// before.
-constexpr int kCalls = 9;
+// Which calls wait for a kernel on another device, in the order of the cases, and the last one for a kernel before it
+// on its stream. Without a knob, nobody ends that kernel before.
+constexpr int kCalls = 12;
 
 int CallWhileAKernelRuns(const std::string& ends, int channel) {
   RegisterKernels();
@@ -132,8 +132,18 @@ int CallWhileAKernelRuns(const std::string& ends, int channel) {
   void* others[] = {&elsewhere};
   CUdeviceptr memory = 0, managed = 0;
   CUmodule loaded = nullptr;
-  void* pinned = nullptr;
-  std::vector<std::byte> plain(4096);
+  void *pinned = nullptr, *kept = nullptr;
+  std::vector<std::byte> plain(4096), pageable(4);
+  cuMemHostAlloc(&kept, 8, CU_MEMHOSTALLOC_PORTABLE);
+  const auto words = reinterpret_cast<CUdeviceptr>(kept);
+  CUmemAllocationProp shared = {};
+  shared.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  shared.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  shared.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemGenericAllocationHandle object = 0, imported = 0;
+  int file = -1;
+  cuMemCreate(&object, 2 << 20, &shared, 0);
+  cuMemExportToShareableHandle(&file, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   const auto call = [&](int which) {
     switch (which) {
       case 0:
@@ -152,8 +162,15 @@ int CallWhileAKernelRuns(const std::string& ends, int channel) {
         return cuModuleLoadData(&loaded, kPtx);
       case 7:
         return cuModuleUnload(loaded);
-      default:
+      case 8:
         return cuLaunchKernel(set_flag, 1, 1, 1, 32, 1, 1, 0, stream[0], others, nullptr);
+      case 9:
+        return cuMemcpyHtoDAsync(words, pageable.data(), 4, stream[0]);
+      case 10:
+        return cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(intptr_t{file}),
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+      default:
+        return cuMemcpyAsync(words, words + 4, 4, stream[1]);
     }
   };
   int waited[kCalls] = {};
@@ -190,7 +207,7 @@ std::vector<int> Waited(const std::string& causes) {
 
 TEST(Knobs, CallsWaitForAllDevices) {
   EXPECT_EQ(Waited(""), std::vector<int>(kCalls, 0));
-  EXPECT_EQ(Waited("alloc,host,free,module,first-launch"), std::vector<int>(kCalls, 1));
+  EXPECT_EQ(Waited("alloc,host,free,module,first-launch,pageable,import,host-copy"), std::vector<int>(kCalls, 1));
   const auto those = [](const std::string& causes, std::initializer_list<int> calls) {
     const std::vector<int> waited = Waited(causes);
     for (const int call : calls) EXPECT_EQ(waited[static_cast<size_t>(call)], 1) << causes << ": " << call;
@@ -200,6 +217,9 @@ TEST(Knobs, CallsWaitForAllDevices) {
   those("free", {4, 5});
   those("module", {6, 7});
   those("first-launch", {8});
+  those("pageable", {9});
+  those("import", {10});
+  those("host-copy", {11});
 }
 
 // Which of four streams run a kernel while one on the first waits. Those that are named must: they are waited for.
