@@ -270,6 +270,36 @@ void ExpectUnmapped(RankContext& context, const std::function<void()>& give_up) 
 
 // Drivers refuse to open a handle of memory where other memory was that is still open in the process, in this
 // communicator or another one, which then needs no call to let go of it.
+// An object of virtual memory management is exchanged for another one at the same addresses, as allocators with
+// expandable segments do. CUDA's number of the allocation may be the same.
+TEST(Mapped, MemoryThatIsExchangedAtItsAddress) {
+  const auto body = [](RankContext& context) {
+    ASSERT_NE(EnterGpu(context.rank()), nullptr);
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    constexpr size_t kCount = kChunk / sizeof(int32_t);
+    ChunkedMemory in(1, true), out(1, true);
+    std::vector<int32_t> words(kCount);
+    for (int round = 0; round < 12; ++round) {
+      if (round == 6) {
+        EXPECT_GT(Mapped(clique), 0u);
+        in.Replace(0);
+      }
+      ASSERT_EQ(
+          EnterGpu()->fill(reinterpret_cast<uint64_t>(in.at()), static_cast<unsigned>(round), kCount, clique.stream()),
+          0);
+      ASSERT_OK(
+          ncclAllReduce(in.at(), out.at(), kCount, ncclInt32, ncclSum, clique.comm(), harness::Cuda(clique.stream())));
+      ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+      ASSERT_EQ(EnterGpu()->copy_to_host(words.data(), reinterpret_cast<uint64_t>(out.at()), kChunk), 0);
+      ASSERT_EQ(std::count(words.begin(), words.end(), 2 * round), static_cast<int64_t>(kCount)) << round;
+      ASSERT_TRUE(context.Barrier());
+    }
+  };
+  RunOptions options = Small({{"NCCL_ALGO", "direct"}, {"SOFTGPU_RANGE_IDS", "1"}});
+  RunRanks(harness::Processes(2), body, options);
+}
+
 TEST(Mapped, MemoryWhereOtherWasFreed) {
   RunRanks(
       harness::Processes(2),

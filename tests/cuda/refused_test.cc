@@ -182,7 +182,10 @@ TEST(Arguments, ChunksThatPeersMayNotAccess) {
       memory[r].reset();
     }
   };
-  RunRanks(harness::Processes(1), body, With({{"SOFTGPU_DEVICES", "2"}, {"NCCL_ALGO", "direct"}}));
+  // Also where CUDA's numbers of allocations are those of addresses.
+  for (const char* range_ids : {"0", "1"})
+    RunRanks(harness::Processes(1), body,
+             With({{"SOFTGPU_DEVICES", "2"}, {"NCCL_ALGO", "direct"}, {"SOFTGPU_RANGE_IDS", range_ids}}));
 }
 
 // A direct all-gather writes the output of others, and reads its own input alone.

@@ -12,6 +12,7 @@
 
 #include "src/base/hash.h"
 #include "src/base/service_fd.h"
+#include "src/device/cuda/allocation.h"
 #include "transports/cuda_ipc/flat_memory.h"
 
 namespace axccl::cuda_ipc {
@@ -116,13 +117,9 @@ Result<Range> AllocationOf(CUdeviceptr pointer) {
   const Driver& driver = Driver::Loaded();
   Range range;
   size_t bytes = 0;
-  unsigned long long id = 0;
   AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemGetAddressRange(&range.base, &bytes, pointer));
-  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID};
-  void* values[] = {&id};
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuPointerGetAttributes(1, attributes, values, pointer));
+  AXCCL_RETURN_IF_ERROR(Check(device::cuda::GetAllocationId(pointer, &range.id), "cuPointerGetAttributes"));
   range.bytes = bytes;
-  range.id = id;
   return range;
 }
 

@@ -27,7 +27,8 @@ namespace axccl::device::cuda {
   X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemGetAccess)          \
   X(cuMemPoolGetAccess)                                                                                             \
   X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle)                                                 \
-  X(cuPointerGetAttributes) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)                       \
+  X(cuPointerGetAttribute) X(cuPointerGetAttributes)                                                                \
+  X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)                                                 \
   X(cuStreamCreate) X(cuStreamCreateWithPriority) X(cuCtxGetStreamPriorityRange) X(cuStreamDestroy)                 \
   X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent) X(cuStreamWaitValue32) X(cuStreamWriteValue32)       \
   X(cuStreamGetId) X(cuThreadExchangeStreamCaptureMode)                                      \

@@ -7,6 +7,7 @@
 
 #include "src/base/hash.h"
 #include "src/base/per_thread.h"
+#include "src/device/cuda/allocation.h"
 
 namespace axccl::exec {
 namespace {
@@ -22,7 +23,7 @@ using device::cuda::OnStream;
 struct Known {
   const Device* device = nullptr;
   uint64_t begin = 0, end = 0;
-  unsigned long long id = 0;  // CUDA never gives it to another one in this process
+  uint64_t id = 0;  // no other one in this process has it
   uint64_t peers = 0;
 
   bool Has(const Device& of, uint64_t address) const { return device == &of && address >= begin && address < end; }
@@ -37,10 +38,8 @@ Known& PlaceFor(const Device& device, uint64_t address) {
 
 // The allocation may have been freed since, and another one be there now.
 bool IsStillThere(const Known& known, CUdeviceptr address) {
-  unsigned long long id = 0;
-  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID};
-  void* values[] = {&id};
-  const auto ask = [&] { return Driver::Loaded().cuPointerGetAttributes(1, attributes, values, address); };
+  uint64_t id = 0;
+  const auto ask = [&] { return device::cuda::GetAllocationId(address, &id); };
   return OnStream(*known.device, ask) == CUDA_SUCCESS && id != 0 && id == known.id;
 }
 
@@ -50,16 +49,14 @@ Status Ask(const Device& device, CUdeviceptr address, const char* name, Known* k
   const Current current(device);
   void* const pointer = reinterpret_cast<void*>(address);
   *known = {};
-  unsigned long long id = 0;
   CUmemorytype type{};
   int ordinal = -1;
   unsigned managed = 0;
   CUdeviceptr seen = 0;
   CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                      CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-                                      CU_POINTER_ATTRIBUTE_BUFFER_ID};
-  void* values[] = {&type, &ordinal, &managed, &seen, &id};
-  AXCCL_RETURN_IF_ERROR(Check(driver.cuPointerGetAttributes(5, attributes, values, address), "cuPointerGetAttributes"));
+                                      CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
+  void* values[] = {&type, &ordinal, &managed, &seen};
+  AXCCL_RETURN_IF_ERROR(Check(driver.cuPointerGetAttributes(4, attributes, values, address), "cuPointerGetAttributes"));
   if (type == CUmemorytype{} || (type == CU_MEMORYTYPE_HOST && seen == 0))
     return device.sees_host_memory()
                ? Status()
@@ -74,6 +71,8 @@ Status Ask(const Device& device, CUdeviceptr address, const char* name, Known* k
                       name, pointer, ordinal, device.ordinal());
   CUdeviceptr base = 0;
   size_t bytes = 0;
+  uint64_t id = 0;
+  AXCCL_RETURN_IF_ERROR(Check(device::cuda::GetAllocationId(address, &id), "cuPointerGetAttributes"));
   if (driver.cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS)
     *known = {&device, base, base + bytes, id, 0};
   return Status();
