@@ -120,11 +120,12 @@ typedef enum axcclChunkOrder {
 /* Who moves the data. On the host the threads of the library do, whatever it says but axcclEngineCopy, which is
  * refused. On GPUs a kernel does, or the copy engines of the devices, which leave the multiprocessors to the
  * application: with axcclEngineCopy, or with axcclEngineAuto where the communicator's configuration has CTAPolicy
- * NCCL_CTA_POLICY_ZERO, if all ranks of the pipeline (of a permute: both ranks of a message) have that and are in one
- * process; a kernel otherwise. Copy engines do not reduce (ncclInvalidArgument) and cannot be captured
- * (ncclInvalidUsage of the start), and a chunk must not be in more than 4096 pieces where it is read or written
- * (ncclInvalidArgument, of the creation, or of the start if it is the strides of two ranks that do not fit together): a
- * piece is rows of bytes at a constant distance. They take no part before all ranks have created the pipeline. */
+ * NCCL_CTA_POLICY_ZERO, if all ranks of the pipeline (of a permute: both ranks of a message) have that, are in one
+ * process and have their buffers in memory of devices (managed memory will do); a kernel otherwise. Copy engines do not
+ * reduce (ncclInvalidArgument) and cannot be captured (ncclInvalidUsage of the start), and a chunk must not be in more
+ * than 4096 pieces where it is read or written (ncclInvalidArgument, of the creation, or of the start if it is the
+ * strides of two ranks that do not fit together): a piece is rows of bytes at a constant distance. They take no part
+ * before all ranks have created the pipeline. */
 typedef enum axcclEngine { axcclEngineAuto = 0, axcclEngineKernel = 1, axcclEngineCopy = 2 } axcclEngine_t;
 
 typedef enum axcclSide { axcclIn = 0, axcclOut = 1 } axcclSide_t;

@@ -12,26 +12,32 @@
 namespace axccl::harness {
 namespace {
 
-// Managed memory, which all devices see. A driver may wait for all kernels when it allocates or frees, and a rank's
-// kernel may wait for what another thread of the test does next. So the first of them allocates for all.
-constexpr size_t kManagedBytes = 1u << 30;
+bool Uses(const char* memory) {
+  const char* kind = std::getenv("AXCCL_TEST_GPU_MEMORY");
+  return kind != nullptr && std::string_view(kind) == memory;
+}
 
-Arena& ManagedMemory() {
-  static auto* const memory = new Arena(kManagedBytes, [](size_t bytes) -> Result<uintptr_t> {
-    constexpr unsigned kAttachGlobal = 1;
+// Memory that all devices and the host see. A driver may wait for all kernels when it allocates or frees, and a rank's
+// kernel may wait for what another thread of the test does next. So the first of them allocates for all.
+constexpr size_t kSeenByAllBytes = 1u << 30;
+
+Arena& MemorySeenByAll() {
+  static auto* const memory = new Arena(kSeenByAllBytes, [](size_t bytes) -> Result<uintptr_t> {
+    constexpr unsigned kAttachGlobal = 1, kPortableMapped = 3;
+    const GpuDriver* const driver = GpuDriver::Get();
     uint64_t chunk = 0;
-    const int error = GpuDriver::Get()->allocate_managed(&chunk, bytes, kAttachGlobal);
-    if (error != 0) return MakeStatus(Code::kUnhandledCudaError, "cuMemAllocManaged: %d", error);
-    return uintptr_t{chunk};
+    void* pinned = nullptr;
+    const bool is_pinned = Uses("pinned");
+    const int error = is_pinned ? driver->allocate_host(&pinned, bytes, kPortableMapped)
+                                : driver->allocate_managed(&chunk, bytes, kAttachGlobal);
+    if (error != 0) return MakeStatus(Code::kUnhandledCudaError, "memory that the host and all GPUs see: %d", error);
+    return is_pinned ? reinterpret_cast<uintptr_t>(pinned) : uintptr_t{chunk};
   });
   return *memory;
 }
 
 // Unless the run wants memory that processes can share.
-bool UsesManaged() {
-  const char* kind = std::getenv("AXCCL_TEST_GPU_MEMORY");
-  return kind == nullptr || std::string_view(kind) != "device";
-}
+bool HostSees() { return !Uses("device"); }
 
 ncclResult_t ResultOf(int error) { return error == 0 ? ncclSuccess : ncclUnhandledCudaError; }
 
@@ -45,9 +51,9 @@ bool OnGpu() {
 void* GpuAllocate(size_t bytes) {
   const GpuDriver* const driver = EnterGpu();
   if (driver == nullptr) return nullptr;
-  if (UsesManaged()) {
-    const Result<uintptr_t> managed = ManagedMemory().Take(bytes);
-    return managed.ok() ? reinterpret_cast<void*>(managed.value()) : nullptr;
+  if (HostSees()) {
+    const Result<uintptr_t> memory = MemorySeenByAll().Take(bytes);
+    return memory.ok() ? reinterpret_cast<void*>(memory.value()) : nullptr;
   }
   uint64_t memory = 0;
   return driver->allocate(&memory, bytes) == 0 ? reinterpret_cast<void*>(memory) : nullptr;
@@ -56,7 +62,7 @@ void* GpuAllocate(size_t bytes) {
 void GpuFree(void* memory) {
   const GpuDriver* const driver = EnterGpu();
   if (driver == nullptr || memory == nullptr) return;
-  if (UsesManaged()) return ManagedMemory().Return(reinterpret_cast<uintptr_t>(memory));
+  if (HostSees()) return MemorySeenByAll().Return(reinterpret_cast<uintptr_t>(memory));
   EXPECT_EQ(driver->free_memory(reinterpret_cast<uint64_t>(memory)), 0);
 }
 
@@ -66,7 +72,7 @@ ncclResult_t CreateStream(axcclStream_t* stream) {
   const GpuDriver* const driver = EnterGpu();
   void* made = nullptr;
   // Before the first work.
-  static const bool reserved = driver != nullptr && UsesManaged() && ManagedMemory().Reserve(kManagedBytes).ok();
+  static const bool reserved = driver != nullptr && HostSees() && MemorySeenByAll().Reserve(kSeenByAllBytes).ok();
   (void)reserved;  // if it fails, so does the first allocation
   if (driver == nullptr || driver->create_stream(&made, kNonBlocking) != 0) return ncclUnhandledCudaError;
   *stream = static_cast<axcclStream_t>(made);

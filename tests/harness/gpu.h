@@ -1,7 +1,8 @@
 // Runs the suites on GPU ranks: AXCCL_TEST_DEVICE=cuda puts buffers into managed memory, which ranks see and tests
-// can read and write, and uses CUDA streams. AXCCL_TEST_GPU_MEMORY=device uses memory that processes can share
-// instead, which tests can access only on the GPU in software. AXCCL_TEST_OWN_GPUS=1 puts each rank on a GPU of its
-// own. The driver is loaded by name, so the tests build without a CUDA toolkit.
+// can read and write, and uses CUDA streams. AXCCL_TEST_GPU_MEMORY=pinned uses pinned memory of the host instead, and
+// AXCCL_TEST_GPU_MEMORY=device memory that processes can share, which tests can access only on the GPU in software.
+// AXCCL_TEST_OWN_GPUS=1 puts each rank on a GPU of its own. The driver is loaded by name, so the tests build without a
+// CUDA toolkit.
 //
 // Failures are GoogleTest failures.
 #pragma once

@@ -30,6 +30,7 @@ const GpuDriver* Load() {
   find(&driver.set_context, "cuCtxSetCurrent");
   find(&driver.allocate, "cuMemAlloc_v2");
   find(&driver.allocate_managed, "cuMemAllocManaged");
+  find(&driver.allocate_host, "cuMemHostAlloc");
   find(&driver.free_memory, "cuMemFree_v2");
   find(&driver.memory_info, "cuMemGetInfo_v2");
   find(&driver.create_stream, "cuStreamCreate");

@@ -15,6 +15,7 @@ struct GpuDriver {
   int (*set_context)(void* context);
   int (*allocate)(uint64_t* memory, size_t bytes);
   int (*allocate_managed)(uint64_t* memory, size_t bytes, unsigned flags);
+  int (*allocate_host)(void** memory, size_t bytes, unsigned flags);
   int (*free_memory)(uint64_t memory);
   int (*memory_info)(size_t* free, size_t* total);
   int (*create_stream)(void** stream, unsigned flags);

@@ -92,6 +92,16 @@ std::optional<Call> WithoutView(const Call& call) {
   return flat;
 }
 
+Call OnView(const Call& copy) {
+  tensor::Shape shape;
+  shape.dims = 1;
+  shape.sizes[0] = static_cast<int64_t>(copy.count);
+  const int64_t strides[tensor::kMaxDims] = {1};
+  ViewOperand operand;
+  operand.type = copy.type;
+  return LocalCopy(operand, shape, copy.input, strides, copy.output, strides);
+}
+
 FlatCall::FlatCall(const Call& call, int ranks, int position)
     : call_(call),
       inputs_(plan::InputBlocks({call.kind, ranks, call.root}, position)),

@@ -21,6 +21,9 @@ std::optional<Call> WithoutView(const Call& call);
 // Whether slots may be packed for blocks of that size.
 inline bool IsSmall(const Call& call) { return call.count * ElementSize(call.type) <= kernels::cuda::kRowedBytes; }
 
+// A local copy between plain buffers as one on views, which a kernel makes.
+Call OnView(const Call& copy);
+
 // Of a call with WithoutView, on the rank at that position of its group of so many.
 class FlatCall {
  public:

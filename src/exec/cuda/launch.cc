@@ -1,6 +1,7 @@
 // From calls to kernels: which tasks go into one launch, and how it is ordered with the streams on which they were
 // enqueued.
 #include <algorithm>
+#include <deque>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "src/base/add_once.h"
 #include "src/exec/cuda/flat_call.h"
 #include "src/exec/cuda/interpreter.h"
+#include "src/exec/cuda/pointers.h"
 #include "src/exec/cuda/rank.h"
 #include "src/exec/cuda/views.h"
 
@@ -46,7 +48,7 @@ class DeviceLaunch {
   explicit DeviceLaunch(const Device* device) : device_(device) {}
 
   void Add(const StreamCall& call) {
-    calls_.push_back(&call);
+    calls_.push_back(WaitsForCopy(call) ? &on_views_.emplace_back(OnView(call)) : &call);
     AddOnce(&ranks_, static_cast<CudaRank*>(call.device));
     AddOnce(&orders_, CudaOrders::Place{&static_cast<CudaRank*>(call.device)->orders(), call.channel->order().get()});
     AddOnce(&streams_, static_cast<CUstream>(call.stream.cuda));
@@ -98,6 +100,18 @@ class DeviceLaunch {
     Lent lent;                // for tasks that the parameters have no room for
   };
   static bool IsPlainCopy(const StreamCall& call) { return call.local && call.call.views == nullptr; }
+  static bool MovesNothing(const Call& call) { return call.count == 0 || call.input == call.output; }
+  // Whether the driver may return from the copy only when the stream has made it: the stream may wait for a kernel that
+  // waits for what this thread launches next. Then a kernel copies.
+  bool WaitsForCopy(const StreamCall& call) const {
+    return IsPlainCopy(call) && !MovesNothing(call.call) &&
+           !(IsOnDevice(*device_, call.call.input) && IsOnDevice(*device_, call.call.output));
+  }
+  static StreamCall OnView(const StreamCall& call) {
+    StreamCall on_view = call;
+    on_view.call = exec::OnView(call.call);
+    return on_view;
+  }
   static size_t TableBytes(const StreamCall& call) {
     return call.call.views == nullptr ? 0 : RoundUp(CudaViewTableBytes(*call.call.views), kCacheLine);
   }
@@ -300,7 +314,7 @@ class DeviceLaunch {
 
   Status Copy(const Call& call) {
     const uint64_t bytes = call.count * ElementSize(call.type);
-    if (bytes == 0 || call.input == call.output) return Status();
+    if (MovesNothing(call)) return Status();
     return Check(Driver::Loaded().cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(call.output),
                                                 reinterpret_cast<CUdeviceptr>(call.input), bytes, streams_[0]),
                  "cuMemcpyAsync");
@@ -308,6 +322,7 @@ class DeviceLaunch {
 
   const Device* const device_;
   std::vector<const StreamCall*> calls_;
+  std::deque<StreamCall> on_views_;  // of calls_
   std::vector<CudaRank*> ranks_;
   std::vector<CudaOrders::Place> orders_;
   std::vector<CUstream> streams_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/exec/cuda/pointers.h"
 #include "src/exec/cuda/views.h"
 
 namespace axccl::exec {
@@ -192,9 +193,13 @@ Status CudaPipeline::MakePart(const PipelinePart& part, const Layout& layout, st
   return Status();
 }
 
-// Also for a rank that wants a kernel: others must know.
+// Also for a rank that wants a kernel: others must know. One with buffers in memory of the host does, because copies
+// between such memory would wait in the host for their turn.
 Status CudaPipeline::MakeLanes(const PipelinePart& part, const cuda::Sliced& sliced, Part* made) {
-  const bool copies = part.copies && rank_->links().AreInProcess(*part.channel);
+  const ViewOperand& operand = part.call.views->operands[0];
+  const auto on_device = [this](const void* data) { return data == nullptr || IsOnDevice(*device_, data); };
+  const bool copies = part.copies && rank_->links().AreInProcess(*part.channel) && on_device(operand.input) &&
+                      on_device(operand.output);
   AXCCL_ASSIGN_OR_RETURN(made->end,
                          CopyEnd::Make(*device_, part, copies, made->task.signature, made->stamps, sliced.begun));
   if (!copies) return Status();

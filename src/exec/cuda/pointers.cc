@@ -25,6 +25,7 @@ struct Known {
   uint64_t begin = 0, end = 0;
   uint64_t id = 0;  // no other one in this process has it
   uint64_t peers = 0;
+  bool on_device = false;
 
   bool Has(const Device& of, uint64_t address) const { return device == &of && address >= begin && address < end; }
 };
@@ -64,6 +65,13 @@ Status Ask(const Device& device, CUdeviceptr address, const char* name, Known* k
                             "%s (%p) is not memory that CUDA device %d sees; pass device memory (cudaMalloc, "
                             "ncclMemAlloc), or set AXCCL_DEVICE=host",
                             name, pointer, device.ordinal());
+  // Kernels use the address that the program passes (cuPointerGetAttribute: of write-combined memory, and of registered
+  // memory where CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0, it is "an invalid unmapped device address").
+  if (type == CU_MEMORYTYPE_HOST && seen != address)
+    return MakeStatus(Code::kInvalidArgument,
+                      "%s (%p) is memory of the host that CUDA device %d sees at another address (%p), as if it was "
+                      "write-combined; pass that address, or memory without cudaHostAllocWriteCombined",
+                      name, pointer, device.ordinal(), reinterpret_cast<void*>(seen));
   if (type == CU_MEMORYTYPE_DEVICE && managed == 0 && ordinal != device.ordinal())
     return MakeStatus(Code::kInvalidArgument,
                       "%s (%p) is memory of CUDA device %d, and the communicator's rank is on device %d; "
@@ -74,7 +82,7 @@ Status Ask(const Device& device, CUdeviceptr address, const char* name, Known* k
   uint64_t id = 0;
   AXCCL_RETURN_IF_ERROR(Check(device::cuda::GetAllocationId(address, &id), "cuPointerGetAttributes"));
   if (driver.cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS)
-    *known = {&device, base, base + bytes, id, 0};
+    *known = {&device, base, base + bytes, id, 0, type == CU_MEMORYTYPE_DEVICE};
   return Status();
 }
 
@@ -136,6 +144,13 @@ Status CheckPointer(const Device& device, const void* pointer, const char* name)
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
   Known& known = PlaceFor(device, address);
   return known.Has(device, address) ? Status() : Ask(device, address, name, &known);
+}
+
+bool IsOnDevice(const Device& device, const void* pointer) {
+  const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+  Known& known = PlaceFor(device, address);
+  if (!known.Has(device, address) && !Ask(device, address, "a buffer", &known).ok()) return false;
+  return known.Has(device, address) && known.on_device;
 }
 
 Status CheckPointers(const Device& device, const ViewList& views) {

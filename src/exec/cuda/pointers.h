@@ -14,6 +14,11 @@ Status CheckPointer(const device::cuda::Device& device, const void* pointer, con
 // The same for all buffers of a list.
 Status CheckPointers(const device::cuda::Device& device, const ViewList& views);
 
+// Whether the buffer, which CheckPointer has passed, is memory of a device, or managed. Copies between two such buffers
+// never wait in the host. CUDA promises of a copy from host memory to host memory that it does, and lets others do so
+// where pageable memory is part of them (CUDA driver API, "API synchronization behavior").
+bool IsOnDevice(const device::cuda::Device& device, const void* pointer);
+
 // How many blocks of a rank's buffers other ranks use where they are.
 struct BlocksForOthers {
   int input = 0, output = 0;
