@@ -175,5 +175,32 @@ TEST(HostMemory, AtAnotherAddressIsRefused) {
   RunRanks(harness::Threads(2), body, options);
 }
 
+// What calls of new sizes upload comes from pinned memory, so it waits for no kernel of a rank that has called already.
+TEST(Uploads, WaitForNoKernel) {
+  RunOptions options = Within("15");
+  options.environment.emplace_back("SOFTGPU_DEVICES", "1");
+  options.environment.emplace_back("SOFTGPU_IMPLICIT_SYNC", "pageable");
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    Words data(1 << 16);
+    for (size_t count = 64; count <= data.size(); count *= 32) {
+      data.Fill(1);
+      ASSERT_TRUE(context.Barrier());
+      const auto sum = [&] {
+        ASSERT_OK(
+            ncclAllReduce(data.get(), data.get(), count, ncclInt32, ncclSum, clique.comm(), Cuda(clique.stream())));
+      };
+      if (context.rank() == 0) sum();
+      ASSERT_TRUE(context.Barrier());
+      if (context.rank() != 0) sum();
+      ASSERT_OK(harness::EndOf(clique.stream(), clique.comm()));
+      EXPECT_EQ(std::count(data.get(), data.get() + count, 2), static_cast<int64_t>(count));
+    }
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Threads(2), body, options);
+}
+
 }  // namespace
 }  // namespace axccl::tests

@@ -40,6 +40,7 @@ namespace {
 
 // What the calls of a rank need: programs of plans, channels, tables of views.
 constexpr size_t kRankBytes = 1u << 20, kRankPinnedBytes = 256u << 10;
+constexpr size_t kStagingBytes = 64u << 10;  // of uploads
 
 }  // namespace
 
@@ -210,6 +211,7 @@ void Device::ReturnHost(void* memory) const { pinned_->Return(reinterpret_cast<u
 
 Status Device::Reserve() const {
   const Scope scope(*this);
+  AXCCL_RETURN_IF_ERROR(TakeStaging());
   AXCCL_RETURN_IF_ERROR(memory_->Reserve(kRankBytes));
   const Status pinned = pinned_->Reserve(kRankPinnedBytes);
   if (!pinned.ok()) memory_->Unreserve(kRankBytes);
@@ -228,11 +230,26 @@ Status Device::Clear(CUdeviceptr memory, size_t bytes) const {
   return Check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize");
 }
 
+Status Device::TakeStaging() const {
+  std::lock_guard lock(uploading_);
+  if (staging_ != nullptr) return Status();
+  AXCCL_ASSIGN_OR_RETURN(const uintptr_t memory, TakePinned(kStagingBytes));
+  staging_ = reinterpret_cast<std::byte*>(memory);
+  return Status();
+}
+
 Status Device::Upload(CUdeviceptr to, const void* from, size_t bytes) const {
   const Driver& driver = Driver::Loaded();
   const Scope scope(*this);
-  AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemcpyHtoDAsync(to, from, bytes, stream_));
-  return Check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  AXCCL_RETURN_IF_ERROR(TakeStaging());
+  std::lock_guard lock(uploading_);
+  for (size_t done = 0; done < bytes; done += kStagingBytes) {
+    const size_t size = std::min(bytes - done, kStagingBytes);
+    std::copy_n(static_cast<const std::byte*>(from) + done, size, staging_);
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuMemcpyHtoDAsync(to + done, staging_, size, stream_));
+    AXCCL_RETURN_IF_CUDA_ERROR(driver.cuStreamSynchronize(stream_));
+  }
+  return Status();
 }
 
 // A context that is gone has no number. Other errors, as those of a process that ends, are of no reset.

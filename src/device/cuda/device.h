@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "src/base/arena.h"
@@ -59,7 +60,9 @@ class Device {
   // Keeps as much of both as the calls of one more rank need, until Unreserve.
   Status Reserve() const;
   void Unreserve() const;
-  // Set memory to zeros, and copy between host and device. Finished when they return; they wait for no other work.
+  // Set memory to zeros, and copy from the host. Finished when they return; they wait for no other work. The driver may
+  // do so where it copies pageable memory (CUDA driver API, "API synchronization behavior"), so the library copies from
+  // pinned memory of its own, which Reserve takes.
   Status Clear(CUdeviceptr memory, size_t bytes) const;
   Status Upload(CUdeviceptr to, const void* from, size_t bytes) const;
   // Whether the application has reset the device since: what was there is gone.
@@ -77,6 +80,7 @@ class Device {
   Status Open(int ordinal);
   Result<CUdeviceptr> AllocateUncleared(size_t bytes) const;
   static Result<uintptr_t> TakePinned(size_t bytes);
+  Status TakeStaging() const;
 
   int ordinal_ = 0;
   CUdevice device_ = 0;
@@ -90,6 +94,8 @@ class Device {
   CUuuid uuid_{};
   std::string name_;
   std::unique_ptr<Arena> memory_, pinned_;
+  mutable std::mutex uploading_;          // guards what follows
+  mutable std::byte* staging_ = nullptr;  // for uploads
 };
 
 // Pins memory of the process, for all devices, until the device whose context is current is reset.
