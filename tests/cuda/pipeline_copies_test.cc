@@ -77,6 +77,27 @@ TEST(PipelineEngines, FollowTheConfiguration) {
   });
 }
 
+// Drivers need not take distances between rows that are none of cuMemAllocPitch.
+TEST(PipelineEngines, CopyRowsAtAnyDistance) {
+  harness::RunOptions options;
+  options.environment = {{"SOFTGPU_PITCHES", "1"}};
+  const auto body = [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context));
+    End end({axcclPipelineAllGather, ncclInt32, 5, 16, 2, axcclDefaultOrder, false, How::kThread, axcclEngineCopy},
+            clique, 0);
+    for (int start = 0; start < 3; ++start) {
+      end.Prepare(start);
+      ASSERT_OK(axcclPipelineStart(end.handle(), Cuda(clique.stream())));
+      ASSERT_NO_FATAL_FAILURE(Finish(&end, clique.stream()));
+    }
+    EXPECT_EQ(end.engine(), axcclEngineCopy);
+    end.Destroy();
+    ASSERT_TRUE(context.Barrier());
+  };
+  RunRanks(harness::Threads(3), body, options);
+}
+
 class PipelineOrder : public testing::TestWithParam<axcclEngine_t> {};
 INSTANTIATE_TEST_SUITE_P(Engines, PipelineOrder, testing::Values(axcclEngineKernel, axcclEngineCopy),
                          [](const auto& info) { return info.param == axcclEngineCopy ? "Copy" : "Kernel"; });

@@ -82,6 +82,7 @@ void AppendPlanes(const tensor::Shape& shape, size_t element, const Place& to, c
   }
 }
 
+// Within a device, a copy of rows "may fail for pitches not computed by cuMemAllocPitch()" (cuda.h, cuMemcpy2DAsync).
 Status CopyPlane(const Plane& plane, CUstream stream) {
   const Driver& driver = Driver::Loaded();
   if (plane.height == 1) return Check(driver.cuMemcpyAsync(plane.to, plane.from, plane.width, stream), "cuMemcpyAsync");
@@ -93,7 +94,13 @@ Status CopyPlane(const Plane& plane, CUstream stream) {
   copy.dstPitch = plane.to_pitch;
   copy.WidthInBytes = plane.width;
   copy.Height = plane.height;
-  return Check(driver.cuMemcpy2DAsync(&copy, stream), "cuMemcpy2DAsync");
+  const CUresult result = driver.cuMemcpy2DAsync(&copy, stream);
+  if (result != CUDA_ERROR_INVALID_VALUE) return Check(result, "cuMemcpy2DAsync");
+  for (size_t row = 0; row < plane.height; ++row)
+    AXCCL_RETURN_IF_ERROR(Check(
+        driver.cuMemcpyAsync(plane.to + row * plane.to_pitch, plane.from + row * plane.from_pitch, plane.width, stream),
+        "cuMemcpyAsync"));
+  return Status();
 }
 
 Status ClearPlane(const Plane& plane, CUstream stream) {
