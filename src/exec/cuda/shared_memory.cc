@@ -11,6 +11,7 @@
 
 namespace axccl::exec {
 
+using device::cuda::Check;
 using device::cuda::Device;
 using device::cuda::Driver;
 using device::cuda::Scope;
@@ -22,13 +23,24 @@ constexpr size_t kRankShared = 64u << 10;
 Result<uintptr_t> PinOfHeap(size_t bytes) {
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
   AXCCL_ASSIGN_OR_RETURN(void* const chunk, heap->Allocate(bytes, kPage));
-  const Status pinned = device::cuda::Check(device::cuda::Pin(chunk, bytes), "cuMemHostRegister");
+  const auto pin = [&]() -> Status {
+    const Driver& driver = Driver::Loaded();
+    AXCCL_RETURN_IF_ERROR(Check(device::cuda::Pin(chunk, bytes), "cuMemHostRegister"));
+    CUdeviceptr on_device = 0;
+    const CUresult result = driver.cuMemHostGetDevicePointer(&on_device, chunk, 0);
+    if (result == CUDA_SUCCESS && on_device == reinterpret_cast<CUdeviceptr>(chunk)) return Status();
+    driver.cuMemHostUnregister(chunk);
+    AXCCL_RETURN_IF_ERROR(Check(result, "cuMemHostGetDevicePointer"));
+    return MakeStatus(Code::kUnhandledCudaError, "the device sees registered memory at other addresses");
+  };
+  const Status pinned = pin();
   if (pinned.ok()) return reinterpret_cast<uintptr_t>(chunk);
   (void)heap->Free(chunk).ok();
   return pinned;
 }
 
-// Memory of the heap that stays pinned until the device is reset. To be used with the device's context.
+// Memory of the heap, which devices see at the same addresses, and which stays pinned until the device is reset. To be
+// used with the device's context.
 Arena& PinnedHeap(const Device& device) {
   static auto* const mutex = new std::mutex;
   static auto* const of_devices = new std::map<const Device*, Arena>;
@@ -61,15 +73,9 @@ Status SharedMemory::TakeFromHeap(const Device& device, size_t bytes) {
   const Scope scope(device);
   AXCCL_ASSIGN_OR_RETURN(shm::Heap * heap, shm::Heap::Get());
   AXCCL_ASSIGN_OR_RETURN(const uintptr_t taken, PinnedHeap(device).Take(bytes));
-  auto* const memory = reinterpret_cast<std::byte*>(taken);
-  const Status mapped = device::cuda::Check(Driver::Loaded().cuMemHostGetDevicePointer(&on_device_, memory, 0),
-                                            "cuMemHostGetDevicePointer");
-  if (!mapped.ok()) {
-    PinnedHeap(device).Return(taken);
-    return mapped;
-  }
-  memory_ = memory;
-  offset_ = static_cast<uint64_t>(memory - heap->base());
+  memory_ = reinterpret_cast<std::byte*>(taken);
+  on_device_ = CUdeviceptr{taken};
+  offset_ = static_cast<uint64_t>(memory_ - heap->base());
   return Status();
 }
 
