@@ -97,7 +97,8 @@ class Machine(unittest.TestCase):
 
 class DriverProbe(unittest.TestCase):
     FOUND = {"attributes": {}, "beside": [("cuStreamQuery", 0.1, False, None)], "before": [("cuMemAlloc", 1000.0, True, None)],
-             "connections": "8", "queued": [7], "latencies": {"device": [1.0] * 5}, "launches": [2.0, 9.0]}
+             "connections": "8", "queued": [7], "exchanged": {"number": False, "block": True},
+             "latencies": {"device": [1.0] * 5}, "launches": [2.0, 9.0]}
 
     def test_calls_that_may_wait(self):
         outcome = probe.outcome_of(self.FOUND)
@@ -109,6 +110,13 @@ class DriverProbe(unittest.TestCase):
             outcome = probe.outcome_of({**self.FOUND, "beside": [row]})
             self.assertEqual(outcome.state, "failed")
             self.assertIn("fail: cuStreamQuery", outcome.summary)
+
+
+    def test_memory_that_is_taken_for_other_memory(self):
+        outcome = probe.outcome_of({**self.FOUND, "exchanged": {"number": False, "block": None}})
+        self.assertEqual(outcome.state, "failed")
+        self.assertIn("must not exchange memory", outcome.notes[-1])
+        self.assertEqual(probe.outcome_of({**self.FOUND, "exchanged": {}}).state, "passed")
 
 
 class Suites(unittest.TestCase):

@@ -8,6 +8,7 @@ library makes meanwhile may wait for running kernels; CUDA promises that of none
 import ctypes
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -24,7 +25,8 @@ MORE_STREAMS = 40
 ACCESSES = ["relaxed load", "acquiring load", "weak load", "releasing store", "atomic addition"]
 PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_ and CU_MEMHOSTREGISTER_
 NO_TIMING = 2            # CU_EVENT_DISABLE_TIMING
-BUFFER_ID = 7            # CU_POINTER_ATTRIBUTE_BUFFER_ID
+BUFFER_ID, MEMORY_BLOCK_ID = 7, 20  # CU_POINTER_ATTRIBUTE_*
+LAZY_PEER_ACCESS = 1     # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 POSIX_FILE, PINNED, ON_DEVICE, READ_WRITE = 1, 1, 1, 3
 
 
@@ -42,6 +44,11 @@ class Properties(ctypes.Structure):
 class Access(ctypes.Structure):
     """CUmemAccessDesc"""
     _fields_ = [("location", Location), ("flags", ctypes.c_int)]
+
+
+class IpcHandle(ctypes.Structure):
+    """CUipcMemHandle, which is passed by value."""
+    _fields_ = [("reserved", ctypes.c_ubyte * 64)]
 
 
 def address(value):
@@ -113,13 +120,29 @@ class Probe:
         handle = self.driver.get("cuMemCreate", ctypes.c_uint64, size(unit), ctypes.byref(properties), ctypes.c_ulonglong(0))
         return properties, unit, handle
 
-    def map_virtual_memory(self, properties, unit, handle):
-        place = self.driver.get("cuMemAddressReserve", ctypes.c_uint64, size(unit), size(0), address(0), ctypes.c_ulonglong(0))
+    def reserve(self, bytes_):
+        return self.driver.get("cuMemAddressReserve", ctypes.c_uint64, size(bytes_), size(0), address(0), ctypes.c_ulonglong(0))
+
+    def map_virtual_memory(self, properties, unit, handle, place=None):
+        place = place or self.reserve(unit)
         self.call("cuMemMap", address(place), size(unit), size(0), address(handle), ctypes.c_ulonglong(0))
         access = Access(properties.location, READ_WRITE)
         self.call("cuMemSetAccess", address(place), size(unit), ctypes.byref(access), size(1))
 
-    def used_beside_kernels(self):
+    def open_file(self, file):
+        return self.driver.get("cuMemImportFromShareableHandle", ctypes.c_uint64, ctypes.c_void_p(file), POSIX_FILE)
+
+    def open_memory_of(self, lender):
+        """What opens the memory of another process; null where that cannot be done."""
+        try:
+            handle = IpcHandle.from_buffer_copy(bytes.fromhex(lender.stdout.readline().strip()))
+            opened = self.driver.get("cuIpcOpenMemHandle_v2", ctypes.c_uint64, handle, LAZY_PEER_ACCESS)
+            self.call("cuIpcCloseMemHandle", address(opened))
+        except (CudaError, ValueError):
+            return None
+        return lambda: self.driver.get("cuIpcOpenMemHandle_v2", ctypes.c_uint64, handle, LAZY_PEER_ACCESS)
+
+    def used_beside_kernels(self, lender):
         """Calls that the library makes while kernels wait for this process: (what it is, call)."""
         driver, memory, other = self.driver, address(self.memory), self.other
         freed = driver.allocate(1 << 20)
@@ -166,6 +189,12 @@ class Probe:
         if self.attribute(ATTRIBUTES["virtual memory management"]):
             virtual = self.new_virtual_memory()
             found.append(("mapping of virtual memory", lambda: self.map_virtual_memory(*virtual)))
+            file = self.driver.get("cuMemExportToShareableHandle", ctypes.c_int, address(self.new_virtual_memory()[2]),
+                                   POSIX_FILE, ctypes.c_ulonglong(0))
+            found.append(("opening of virtual memory by its file", lambda: self.open_file(file)))
+        open_memory = self.open_memory_of(lender)
+        if open_memory is not None:
+            found.append(("opening of memory of another process", open_memory))
         return found
 
     def used_before_kernels(self):
@@ -213,6 +242,30 @@ class Probe:
 
     # ---- the rest ----
 
+    def numbers(self, place):
+        """What CUDA says of the memory at an address: its number of the allocation, and that of the object."""
+        found = []
+        for which in (BUFFER_ID, MEMORY_BLOCK_ID):
+            value = ctypes.c_ulonglong(0)
+            known = self.driver.library.cuPointerGetAttribute(ctypes.byref(value), which, address(place)) == 0
+            found.append(value.value if known else None)
+        return found
+
+    def exchanged(self):
+        """Of virtual memory that other memory replaces at its addresses: whether its numbers change, null if unknown."""
+        if not self.attribute(ATTRIBUTES["virtual memory management"]):
+            return {}
+        seen, place = [], None
+        for _ in range(2):
+            properties, unit, handle = self.new_virtual_memory()
+            place = place or self.reserve(unit)
+            self.map_virtual_memory(properties, unit, handle, place)
+            seen.append(self.numbers(place))
+            self.call("cuMemUnmap", address(place), size(unit))
+            self.call("cuMemRelease", address(handle))
+        names = ("CUDA's number of the allocation (BUFFER_ID)", "that of the object (MEMORY_BLOCK_ID)")
+        return {name: None if None in pair else pair[0] != pair[1] for name, pair in zip(names, zip(*seen))}
+
     def attribute(self, which):
         device = self.driver.get("cuDeviceGet", ctypes.c_int, self.device)
         value = ctypes.c_int(0)
@@ -256,11 +309,12 @@ class Probe:
             ended.append(time.perf_counter() - begin)
         return [1e6 * sorted(values)[times // 2] for values in (called, ended)]
 
-    def all(self, times):
+    def all(self, times, lender):
         return {"attributes": {name: self.attribute(number) for name, number in ATTRIBUTES.items()},
-                "beside": self.look_whether_they_wait(self.used_beside_kernels()),
+                "beside": self.look_whether_they_wait(self.used_beside_kernels(lender)),
                 "before": self.look_whether_they_wait(self.used_before_kernels()),
                 "connections": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "unset"), "queued": self.queued_streams(),
+                "exchanged": self.exchanged(),
                 "latencies": self.latencies(times), "launches": self.launches(times)}
 
 
@@ -269,12 +323,14 @@ def rows_of_calls(rows):
 
 
 def outcome_of(found):
-    """Fails if a call waits, or fails, that the library makes while kernels wait."""
+    """Fails if a call waits, or fails, that the library makes while kernels wait, or if memory is taken for other memory."""
     outcome = Outcome("driver probe")
     outcome.tables = [
         Table("The device", ["attribute", "value"], [[name, value] for name, value in found["attributes"].items()]),
         Table("Calls that the library makes while a kernel waits", ["call", "ms", "it"], rows_of_calls(found["beside"])),
         Table("Calls that it does not make then", ["call", "ms", "it"], rows_of_calls(found["before"])),
+        Table("Other virtual memory at the same addresses", ["number", "it"], [
+            [name, {None: "unknown", True: "changes", False: "stays"}[changes]] for name, changes in found["exchanged"].items()]),
         Table("Accesses that follow each other", ["ns", *found["latencies"]], [
             [name, *(round(values[i], 1) for values in found["latencies"].values())] for i, name in enumerate(ACCESSES)]),
         Table("A launch from Python", ["us", "median"], [
@@ -286,6 +342,10 @@ def outcome_of(found):
     if wrong:
         outcome.state = "failed"
     waiting = [name for name, _, waited, _ in found["before"] if waited]
+    if found["exchanged"] and not any(found["exchanged"].values()):
+        outcome.state = "failed"
+        outcome.notes.append("CUDA gives virtual memory the numbers of other memory that was at its addresses: ranks of other "
+                             "processes go on with that; programs must not exchange memory (PyTorch: expandable_segments:False)")
     outcome.summary = (f"the library relies on these not to wait for kernels, and they do, or fail: {', '.join(wrong)}" if wrong
                        else f"wait for kernels: {', '.join(waiting) or 'none of the calls'}; {len(queued)} streams are queued")
     return outcome
@@ -302,9 +362,25 @@ def command(software, program):
     return [*program, "20" if software else "2000"]
 
 
-def main():
+def lend():
+    """Prints the handle of some memory, nothing if there is none, and keeps it until the end of the standard input."""
     try:
-        print(json.dumps(Probe().all(int(sys.argv[1]))))
+        driver, handle = Driver(), IpcHandle()
+        driver.use(0)
+        driver.call("cuIpcGetMemHandle", ctypes.byref(handle), address(driver.allocate(1 << 20)))
+        print(bytes(handle.reserved).hex(), flush=True)
+    except CudaError:
+        print(flush=True)
+    sys.stdin.read()
+
+
+def main():
+    parent = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    text = f"import sys; sys.path.insert(0, {parent!r}); from gpu_check.probe import lend; lend()"
+    try:
+        with subprocess.Popen([sys.executable, "-B", "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              universal_newlines=True) as lender:
+            print(json.dumps(Probe().all(int(sys.argv[1]), lender)))
     except CudaError as reason:
         print(reason)
         return 1
