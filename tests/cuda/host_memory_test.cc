@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "tests/cuda/chunked_memory.h"
 #include "tests/cuda/pipeline_end.h"
 #include "tests/cuda/words.h"
+#include "tests/harness/gpus_here.h"
 
 namespace axccl::tests {
 namespace {
@@ -23,12 +25,18 @@ using harness::RankContext;
 using harness::RunOptions;
 using harness::RunRanks;
 
-RunOptions Pinned() {
-  RunOptions options;
-  options.environment = {{"AXCCL_TEST_GPU_MEMORY", "pinned"},
-                         {"SOFTGPU_IMPLICIT_SYNC", "host-copy"},
-                         {"SOFTGPU_DEVICES", "2"},
-                         {"AXCCL_TIMEOUT", "15"}};
+// A real driver waits as it does.
+RunOptions Unkind(const char* calls_that_wait, int gpus) {
+  RunOptions options = Within("15");
+  options.environment.emplace_back("SOFTGPU_DEVICES", std::to_string(gpus));
+  options.environment.emplace_back(harness::kNeedsGpus, std::to_string(gpus));
+  if (harness::GpusHere::Get().software) options.environment.emplace_back("SOFTGPU_IMPLICIT_SYNC", calls_that_wait);
+  return options;
+}
+
+RunOptions Pinned(int gpus) {
+  RunOptions options = Unkind("host-copy", gpus);
+  options.environment.emplace_back("AXCCL_TEST_GPU_MEMORY", "pinned");
   return options;
 }
 
@@ -82,7 +90,7 @@ TEST(HostMemory, MessagesToOneself) {
       }
     }
   };
-  RunRanks(harness::OneThread(1), body, Pinned());
+  RunRanks(harness::OneThread(1), body, Pinned(kRanks));
 }
 
 // The copy comes behind what the stream waits for, wherever its buffers begin.
@@ -112,7 +120,7 @@ TEST(HostMemory, MessagesToOneselfTakeTheirTurn) {
     EXPECT_EQ(to[-1], 0);
     EXPECT_EQ(to[kBytes], 0);
   };
-  RunRanks(harness::OneThread(1), body, Pinned());
+  RunRanks(harness::OneThread(1), body, Pinned(1));
 }
 
 // Copy engines would wait in the second start.
@@ -141,7 +149,7 @@ TEST(HostMemory, PipelinesHaveKernels) {
       end->Destroy();
     }
   };
-  RunRanks(harness::OneThread(1), body, Pinned());
+  RunRanks(harness::OneThread(1), body, Pinned(kRanks));
 }
 
 // A kernel cannot use the address that the program passes.
@@ -177,9 +185,6 @@ TEST(HostMemory, AtAnotherAddressIsRefused) {
 
 // What calls of new sizes upload comes from pinned memory, so it waits for no kernel of a rank that has called already.
 TEST(Uploads, WaitForNoKernel) {
-  RunOptions options = Within("15");
-  options.environment.emplace_back("SOFTGPU_DEVICES", "1");
-  options.environment.emplace_back("SOFTGPU_IMPLICIT_SYNC", "pageable");
   const auto body = [](RankContext& context) {
     Clique clique;
     ASSERT_TRUE(clique.Init(context));
@@ -199,7 +204,7 @@ TEST(Uploads, WaitForNoKernel) {
     }
     ASSERT_TRUE(context.Barrier());
   };
-  RunRanks(harness::Threads(2), body, options);
+  RunRanks(harness::Threads(2), body, Unkind("pageable", 1));
 }
 
 }  // namespace
