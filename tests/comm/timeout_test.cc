@@ -187,7 +187,9 @@ TEST(Timeout, DoesNotEndACallThatMoves) {
     ASSERT_TRUE(clique.Synchronize());
     EXPECT_EQ(data.front(), 2);
     EXPECT_EQ(data.back(), 2);
-    if (context.rank() == 1) EXPECT_GE(NowNs(), steps.until) << "only " << steps.slow << " steps";
+    if (context.rank() == 1) {
+      EXPECT_GE(NowNs(), steps.until) << "only " << steps.slow << " steps";
+    }
     ASSERT_TRUE(context.Barrier());
   };
   RunRanks(harness::Processes(2), body, options);
