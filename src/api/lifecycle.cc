@@ -279,6 +279,26 @@ Status Shrink(const char* call, ncclComm_t handle, int* exclude, int count, nccl
   return Create(call, out, settings, std::move(shrink), parent.get(), CallOf::kParent);
 }
 
+// The id that a communicator's rank has made for its next grow, taken for that. If the grow is not run, or present
+// ranks disagree, no rank has used the id, and it goes back.
+class TakenGrowId {
+ public:
+  explicit TakenGrowId(std::shared_ptr<CommHandle> parent) : parent_(std::move(parent)), id_(parent_->TakeGrowId()) {}
+  ~TakenGrowId() { Return(); }
+  TakenGrowId(const TakenGrowId&) = delete;
+  TakenGrowId& operator=(const TakenGrowId&) = delete;
+
+  const std::optional<boot::UniqueId>& id() const { return id_; }
+  void Spend() { id_.reset(); }
+  void Return() {
+    if (id_) parent_->ReturnGrowId(*std::exchange(id_, std::nullopt));
+  }
+
+ private:
+  const std::shared_ptr<CommHandle> parent_;
+  std::optional<boot::UniqueId> id_;
+};
+
 // Existing ranks keep their numbers and connect to the new ones through the id, which the rank that has it sends to the
 // others: as in NCCL, the one that has made it need not pass it.
 Status Grow(const char* call, ncclComm_t handle, int ranks, const ncclUniqueId* unique_id, int rank, ncclComm_t* out,
@@ -296,14 +316,15 @@ Status Grow(const char* call, ncclComm_t handle, int ranks, const ncclUniqueId* 
     return InvalidArgument("%s: argument nRanks is %d; pass more than the present %d", call, ranks, present);
   AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadChildConfig(call, config, *parent));
   AXCCL_ASSIGN_OR_RETURN(const std::shared_ptr<comm::MakingCall> making, Begin(*parent, comm::Making::kGrow, call));
-  const std::optional<boot::UniqueId> made = parent->TakeGrowId();
-  const comm::GrowId known = unique_id != nullptr ? comm::GrowId::kPassed
-                             : made.has_value()   ? comm::GrowId::kMade
-                                                  : comm::GrowId::kNone;
-  const boot::UniqueId id = unique_id != nullptr ? ToId(*unique_id) : made.value_or(boot::UniqueId{});
+  const auto made = std::make_shared<TakenGrowId>(parent);
+  const comm::GrowId known = unique_id != nullptr     ? comm::GrowId::kPassed
+                             : made->id().has_value() ? comm::GrowId::kMade
+                                                      : comm::GrowId::kNone;
+  const boot::UniqueId id = unique_id != nullptr ? ToId(*unique_id) : made->id().value_or(boot::UniqueId{});
   auto grow = [=](const std::atomic<bool>* abort) {
-    auto grown = comm::Grow(making.get(), ranks, known, id, settings, abort);
-    if (known == comm::GrowId::kMade && grown.status().code() == Code::kInvalidUsage) parent->KeepGrowId(id);
+    bool disagree = false;
+    auto grown = comm::Grow(making.get(), ranks, known, id, settings, abort, &disagree);
+    disagree ? made->Return() : made->Spend();
     return grown;
   };
   return Create(call, out, settings, std::move(grow), parent.get());

@@ -128,6 +128,11 @@ std::optional<boot::UniqueId> CommHandle::TakeGrowId() {
   return std::exchange(grow_id_, std::nullopt);
 }
 
+void CommHandle::ReturnGrowId(const boot::UniqueId& id) {
+  std::lock_guard lock(mutex_);
+  if (!grow_id_) grow_id_ = id;  // else there is one for the grow after it
+}
+
 Result<Communicator*> CommHandle::Ready(const char* call) const {
   switch (phase()) {
     case Phase::kInitialising:

@@ -61,9 +61,10 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   // `child` is being made from this one: Abort also stops its creation.
   void AddChild(const std::shared_ptr<CommHandle>& child);
 
-  // The id that ncclCommGetUniqueId has made for the next grow. Take: if there is one.
+  // The id that ncclCommGetUniqueId has made for the next grow. Take: if there is one. Return: a grow did not use it.
   void KeepGrowId(const boot::UniqueId& id);
   std::optional<boot::UniqueId> TakeGrowId();
+  void ReturnGrowId(const boot::UniqueId& id);
 
   const Config& config() const { return config_; }
   Phase phase() const { return phase_.load(std::memory_order_acquire); }

@@ -129,7 +129,8 @@ Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key
 }
 
 Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, GrowId known, const boot::UniqueId& id,
-                                           const Config& config, const std::atomic<bool>* abort) {
+                                           const Config& config, const std::atomic<bool>* abort, bool* disagree) {
+  *disagree = false;
   std::optional<boot::UniqueId> offered;
   if (known != GrowId::kNone) offered = id;
   Made made = CarryOut(call, [&]() -> Made {
@@ -143,6 +144,7 @@ Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, GrowId k
     const auto offer = std::max_element(offers.begin(), offers.end(),
                                         [](const Offer& a, const Offer& b) { return a.known < b.known; });
     if (other != offers.end()) {
+      *disagree = true;
       call->Finish();  // the other ranks find the same
       return MakeStatus(Code::kInvalidUsage, "rank %d grows to %d ranks and rank %d to %d; pass the same nRanks on all",
                         identity.rank, ranks, static_cast<int>(other - offers.begin()), other->ranks);

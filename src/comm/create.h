@@ -39,8 +39,8 @@ Result<std::shared_ptr<Communicator>> Split(MakingCall* call, int color, int key
 // What an existing rank of a growing communicator knows of the id by which new ranks join.
 enum class GrowId : uint32_t { kNone, kMade, kPassed };
 // Existing and new ranks form a communicator of `ranks` in total. The id is one that an existing rank was passed, else
-// one that it has made. kInvalidUsage: existing ranks disagree on `ranks`, and the id may be used again.
+// one that it has made. *disagree: existing ranks differ in `ranks`, which is an error, and the id may be used again.
 Result<std::shared_ptr<Communicator>> Grow(MakingCall* call, int ranks, GrowId known, const boot::UniqueId& id,
-                                           const Config& config, const std::atomic<bool>* abort);
+                                           const Config& config, const std::atomic<bool>* abort, bool* disagree);
 
 }  // namespace axccl::comm

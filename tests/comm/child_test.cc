@@ -287,5 +287,23 @@ TEST(Grow, TheIdStaysWhenPresentRanksDisagree) {
   });
 }
 
+TEST(Grow, TheIdStaysWhenItsGroupIsCancelled) {
+  RunGrowing([](RankContext& context, ncclComm_t parent) {
+    ncclUniqueId id;
+    ASSERT_NO_FATAL_FAILURE(MakeId(context, parent, &id));
+    ncclComm_t grown = nullptr;
+    if (parent != nullptr) {
+      ASSERT_OK(ncclGroupStart());
+      EXPECT_OK(ncclCommGrow(parent, kPresent + 1, nullptr, -1, &grown, nullptr));
+      EXPECT_EQ(ncclCommCount(parent, nullptr), ncclInvalidArgument);
+      EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+      EXPECT_EQ(grown, nullptr);
+    }
+    ASSERT_OK(parent != nullptr ? ncclCommGrow(parent, kPresent + 1, nullptr, -1, &grown, nullptr)
+                                : ncclCommGrow(nullptr, kPresent + 1, &id, kPresent, &grown, nullptr));
+    ASSERT_NO_FATAL_FAILURE(ExpectGrown(context, grown));
+  });
+}
+
 }  // namespace
 }  // namespace axccl::tests

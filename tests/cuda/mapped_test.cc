@@ -268,8 +268,6 @@ void ExpectUnmapped(RankContext& context, const std::function<void()>& give_up) 
   ASSERT_TRUE(context.Barrier());
 }
 
-// Drivers refuse to open a handle of memory where other memory was that is still open in the process, in this
-// communicator or another one, which then needs no call to let go of it.
 // An object of virtual memory management is exchanged for another one at the same addresses, as allocators with
 // expandable segments do. CUDA's number of the allocation may be the same.
 TEST(Mapped, MemoryThatIsExchangedAtItsAddress) {
@@ -300,6 +298,8 @@ TEST(Mapped, MemoryThatIsExchangedAtItsAddress) {
   RunRanks(harness::Processes(2), body, options);
 }
 
+// Drivers refuse to open a handle of memory where other memory was that is still open in the process, in this
+// communicator or another one, which then needs no call to let go of it.
 TEST(Mapped, MemoryWhereOtherWasFreed) {
   RunRanks(
       harness::Processes(2),
