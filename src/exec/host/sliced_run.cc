@@ -177,9 +177,9 @@ Poll SlicedRun::ProgressMain(int64_t budget) {
     left += run != Run::kDone;
     again |= run == Run::kAgain;
   }
+  if (moved) monitor_.Restart();
   if (left == 0) return End();
   if (left > 1 || binding_.channel->members().inbox() != nullptr) awaited_ = {};
-  if (moved) monitor_.Restart();
   return moved || again ? Poll::kAgain : Poll::kBlocked;
 }
 
