@@ -1,9 +1,10 @@
 // The floating-point mode of a thread: how it rounds, whether it keeps subnormal numbers, and which exceptions trap.
 //
 // While a DefaultFloatMode exists, its thread has the default mode of IEEE 754: to nearest even, subnormals kept,
-// nothing traps. Then the thread has the mode and the exception flags that it had before. The application owns the
-// mode of its threads, and libraries that it loads may change it (code that was linked with -ffast-math flushes
-// subnormals to zero); a new thread inherits that of its creator. Costs a few instructions if the mode is the default.
+// nothing traps. Then the thread has the mode that it had before; flags that arithmetic raised meanwhile may stay. The
+// application owns the mode of its threads, and libraries that it loads may change it (code that was linked with
+// -ffast-math flushes subnormals to zero); a new thread inherits that of its creator. Costs a few instructions if the
+// mode is the default.
 //
 // Compilers know nothing of modes. Memory is read and written in the scope where the source says so, but arithmetic on
 // what is in registers may move out of it: HoldHere() keeps operands from being used earlier, results from being

@@ -429,8 +429,8 @@ Decision Chooser::Decide(const Query& query, bool time_all) const {
                  query.group_order ? " in group order" : " of such memory");
   }
   if (d.chosen < 0) {
-    // The scratch is too small for a line in every slot. The executor reports that when it lays out the slots; oneshot
-    // needs the fewest.
+    // The scratch is too small for a line in every slot, or no plan of so many ranks can be verified. The executor
+    // reports the first when it lays out the slots, the verifier the second; oneshot needs the fewest slots.
     d.choice = Choice{kOneshot, 1, kCacheLine, 0};
     d.reason = Reason::kNoScratch;
     return d;

@@ -249,7 +249,7 @@ void PrintChoice(const tune::Decision& decision, std::string* out) {
       *out += ": as direct, whose ranks would read parts of the same pages here\n";
       break;
     case tune::Reason::kNoScratch:
-      *out += ": nothing fits into the scratch, and this will say so when called\n";
+      *out += ": nothing fits, and this will say so when called\n";
       break;
   }
 }
