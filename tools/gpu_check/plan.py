@@ -26,7 +26,8 @@ FIRST_OF_THE_REST = [r"capture_test\.all$", r"cuda_failures_test\.all$", r"deadl
                      r"windows_test", r"copied_calls_test", r"\.all$"]
 # They run another program of the build, or expect that there is no driver; or they test what is above the devices, and the
 # folder would be too large with them.
-NOT_PACKED = ["program_gpu_replay_test", "cuda.no_driver", "net.net_survivors_test.all_gpu", "net.net_adapters_test.all_gpu"]
+NOT_PACKED = ["program_gpu_replay_test", "cuda.no_driver", "net.net_survivors_test.all_gpu", "net.net_adapters_test.all_gpu",
+              "net.net_failure_test.breaks_gpu", "net.net_failure_test.adapters_gpu"]
 
 
 def command_step(name, seconds, command, reads, about=(), needs=None, **environment):
