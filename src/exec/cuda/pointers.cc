@@ -147,9 +147,9 @@ Status CheckPointer(const Device& device, const void* pointer, const char* name)
 }
 
 bool IsOnDevice(const Device& device, const void* pointer) {
+  if (!CheckPointer(device, pointer, "a buffer").ok()) return false;
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
-  Known& known = PlaceFor(device, address);
-  if (!known.Has(device, address) && !Ask(device, address, "a buffer", &known).ok()) return false;
+  const Known& known = PlaceFor(device, address);
   return known.Has(device, address) && known.on_device;
 }
 
