@@ -20,6 +20,7 @@ using plan::Schedule;
 namespace {
 
 constexpr uint32_t kTurns = plan::kRotation + 1;
+
 // A lane of a rank, and how far it has run.
 struct Strand {
   const std::vector<Op>* ops = nullptr;
