@@ -23,6 +23,10 @@ if(AXCCL_SANITIZE)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND AXCCL_SANITIZE STREQUAL "thread")
     target_compile_options(axccl_flags INTERFACE -Wno-tsan)
   endif()
+else()
+  # A program takes from a library of a folder the functions that it uses, and not all of their sources' or unit's.
+  target_compile_options(axccl_flags INTERFACE -ffunction-sections -fdata-sections)
+  target_link_options(axccl_flags INTERFACE -Wl,--gc-sections)
 endif()
 
 # axccl_light_code(): code of this folder and those below, tests, is compiled at -Og, which takes the compiler half of the
