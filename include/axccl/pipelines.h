@@ -181,7 +181,8 @@ ncclResult_t axcclPipelineFinish(axcclPipeline_t pipeline, cudaStream_t stream);
 ncclResult_t axcclPipelineWait(axcclPipeline_t pipeline, int64_t chunk);
 /* *done = 1 if the chunk is there, 0 if not yet; never waits. */
 ncclResult_t axcclPipelineTest(axcclPipeline_t pipeline, int64_t chunk, int* done);
-/* What is enqueued on `stream` from now on starts after the chunk is there. An error is an error of `stream`. */
+/* What is enqueued on `stream` from now on starts after the chunk of this start is there; on GPUs, where a later start
+ * may have reset the word before `stream` gets there, of that one. An error is an error of `stream`. */
 ncclResult_t axcclPipelineStreamWait(axcclPipeline_t pipeline, int64_t chunk, cudaStream_t stream);
 
 /* Declares a chunk of the input ready; it may be read from now on. ncclInvalidUsage: no start before, a pipeline

@@ -314,6 +314,41 @@ TEST(PipelineLife, TwoOnOneChannelRunInOrder) {
   });
 }
 
+// One that waits for a chunk, and then declares the input of the next start, needs no later chunk for that.
+TEST(PipelineLife, AStreamComesToAWaitAfterTheNextStart) {
+  RunCliques(OneThread(2), [](RankContext& context, Clique& clique) {
+    IntCase c = CaseOf(axcclPipelineAllReduce, 2, 1);
+    c.produced = true;
+    const Pipelines all = MakeAll(c, clique);
+    Gate gate;
+    for (int r = 0; r < 2; ++r) {
+      all[static_cast<size_t>(r)]->Prepare(1);
+      ASSERT_OK(axcclPipelineStart(all[static_cast<size_t>(r)]->handle(), Cuda(clique.stream(r))));
+      ASSERT_OK(all[static_cast<size_t>(r)]->DeclareAll(1));
+      ASSERT_OK(axcclLaunchHostFunc(clique.stream(r, 1), Gate::Pass, &gate));
+      ASSERT_OK(axcclPipelineStreamWait(all[static_cast<size_t>(r)]->handle(), 0, Cuda(clique.stream(r, 1))));
+      ASSERT_OK(axcclPipelineFinish(all[static_cast<size_t>(r)]->handle(), Cuda(clique.stream(r))));
+    }
+    for (int r = 0; r < 2; ++r) ASSERT_OK(axcclStreamSynchronize(clique.stream(r)));
+    for (int r = 0; r < 2; ++r) {
+      IntPipeline& pipeline = *all[static_cast<size_t>(r)];
+      EXPECT_EQ(pipeline.Check(1), "");
+      pipeline.Prepare(2);
+      pipeline.Produce(0, 2);
+      ASSERT_OK(axcclPipelineStart(pipeline.handle(), Cuda(clique.stream(r))));
+      ASSERT_OK(axcclPipelineStreamReady(pipeline.handle(), 0, Cuda(clique.stream(r, 1))));
+      ASSERT_OK(axcclPipelineFinish(pipeline.handle(), Cuda(clique.stream(r))));
+    }
+    gate.Open();
+    if (!context.Step("waiting for the second start")) return;
+    for (int r = 0; r < 2; ++r) {
+      ASSERT_OK(axcclStreamSynchronize(clique.stream(r)));
+      ASSERT_OK(axcclStreamSynchronize(clique.stream(r, 1)));
+      EXPECT_EQ(all[static_cast<size_t>(r)]->Check(2), "");
+    }
+  });
+}
+
 TEST(PipelineLife, CallsBehindAStartWaitForItsEnd) {
   RunRanks(OneThread(2), [](RankContext& context) {
     Clique clique;

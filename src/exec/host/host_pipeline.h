@@ -67,9 +67,11 @@ class HostPipeline final : public Pipeline, public std::enable_shared_from_this<
   void Arm(int doorbell);
   device::host::Awaited awaited() const { return runs_.size() == 1 ? runs_[0]->awaited() : device::host::Awaited(); }
   void End(uint64_t start);
-  // Whether the word counts: the last start has reset it, and it is not 0.
+  // Whether the chunk's state in that start is known: its word is not 0, or a later start, which begins behind it, has
+  // reset the words.
   bool Said(const Word& word, uint64_t start) const {
-    return reset_.load(std::memory_order_acquire) >= start && word.load(std::memory_order_acquire) != kNotYet;
+    const uint64_t reset = reset_.load(std::memory_order_acquire);
+    return reset > start || (reset == start && word.load(std::memory_order_acquire) != kNotYet);
   }
   // Why chunks do not come.
   Status Failure() const;
