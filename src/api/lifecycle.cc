@@ -268,8 +268,8 @@ Status Shrink(const char* call, ncclComm_t handle, int* exclude, int count, nccl
         "%s: argument excludeRanksList is %s and excludeRanksCount %d; pass the ranks to leave out, "
         "0 of them to leave out only those that are gone",
         call, exclude == nullptr ? "NULL" : "set", count);
-  std::sort(exclude, exclude + count);
-  const std::vector<int> excluded(exclude, exclude + count);
+  std::vector<int> excluded(exclude, exclude + count);  // the caller's list stays as it is: threads may share it
+  std::sort(excluded.begin(), excluded.end());
   AXCCL_RETURN_IF_ERROR(CheckExcluded(call, excluded, parent->core()->identity()));
   AXCCL_ASSIGN_OR_RETURN(const comm::Config settings, ReadChildConfig(call, config, *parent));
   if (flags == NCCL_SHRINK_ABORT) parent->Leave();

@@ -186,6 +186,19 @@ TEST(Split, RefusesBadArguments) {
   });
 }
 
+TEST(Split, ShrinkLeavesTheCallersListAsItIs) {
+  static int excluded[2] = {3, 1};  // of all threads
+  RunCliques(Threads(4), [](RankContext& context, Clique& clique) {
+    if (context.rank() % 2 != 0) return;
+    ncclComm_t rest = nullptr;
+    ASSERT_OK(ncclCommShrink(clique.comm(), excluded, 2, &rest, nullptr, NCCL_SHRINK_DEFAULT));
+    ExpectShape(rest, 2, context.rank() / 2);
+    EXPECT_OK(ncclCommDestroy(rest));
+  });
+  EXPECT_EQ(excluded[0], 3);
+  EXPECT_EQ(excluded[1], 1);
+}
+
 TEST(Split, RefusesBadRanksAndFlags) {
   RunCliques(Threads(2), [](RankContext& context, Clique& clique) {
     const ncclComm_t comm = clique.comm();
