@@ -179,22 +179,55 @@ void Model::AddChunkTouches(int node, uint32_t in_place, std::vector<Touch>* tou
   for (int p = 0; p < parts; ++p) touches->push_back({PlaceOf(o, p, user.turn, 0, in_place), node, !user.consumes});
 }
 
-// The signal that publishes an inline slot writes it once more.
-void Model::AddPublications(int node, std::vector<Touch>* touches) const {
+// Calls f(place, signal) with the inline slots that a node writes, and the node of the signal that publishes each, -1
+// if none does.
+template <class F>
+void Model::ForEachInline(int node, F f) const {
   const Node& writer = nodes_[node];
   for (const Operand& o : writer.op->dst) {
     for (int i = 0; o.buffer == Buffer::kScratch && i < o.parts; ++i) {
       const int endpoint = s_.inline_endpoint[o.part + i];
       if (endpoint < 0) continue;
-      for (size_t k = node + 1; k < nodes_.size(); ++k) {
+      int signal = -1;
+      for (size_t k = node + 1; k < nodes_.size() && signal < 0; ++k) {
         const Node& at = nodes_[k];
         if (at.turn != writer.turn || at.rank != writer.rank || at.lane != writer.lane || at.op == nullptr) break;
-        if (at.op->kind != OpKind::kSignal || at.op->endpoint != endpoint) continue;
-        touches->push_back({PlaceOf(o, i, writer.turn, writer.lane, 0), static_cast<int>(k), true});
-        break;
+        if (at.op->kind == OpKind::kSignal && at.op->endpoint == endpoint) signal = static_cast<int>(k);
       }
+      f(PlaceOf(o, i, writer.turn, writer.lane, 0), signal);
     }
   }
+}
+
+// The signal that publishes an inline slot writes it once more.
+void Model::AddPublications(int node, std::vector<Touch>* touches) const {
+  ForEachInline(node, [&](uint64_t place, int signal) {
+    if (signal >= 0) touches->push_back({place, signal, true});
+  });
+}
+
+// Another rank reads an inline slot after a write that no signal of the turn publishes.
+std::string Model::FindUnpublished() const {
+  std::string fault;
+  const auto reads = [&](const Node& node, uint64_t place) {
+    for (const Operand& o : node.op->src) {
+      for (int i = 0; i < o.parts; ++i) {
+        if (PlaceOf(o, i, node.turn, node.lane, 0) == place) return true;
+      }
+    }
+    return false;
+  };
+  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
+    if (nodes_[i].op == nullptr) continue;
+    ForEachInline(i, [&](uint64_t place, int signal) {
+      for (int k = 0; signal < 0 && k < static_cast<int>(nodes_.size()); ++k) {
+        const Node& node = nodes_[k];
+        if (node.op == nullptr || node.turn != nodes_[i].turn || node.rank == nodes_[i].rank || !Before(i, k)) continue;
+        if (reads(node, place)) fault = NameOf(k) + " reads what " + NameOf(i) + " writes and no signal publishes";
+      }
+    });
+  }
+  return fault;
 }
 
 std::vector<Model::Touch> Model::Touches(uint32_t in_place) const {
@@ -294,7 +327,8 @@ bool Model::KeepsOrderOf(Model* other, std::string* why) {
       int a = touches[i].node, b = touches[k].node;
       if (!(touches[i].write || touches[k].write) || a == b) continue;
       if (!other->Before(a, b)) std::swap(a, b);
-      if (Before(named[other->nodes_[a].name], named[other->nodes_[b].name])) continue;
+      const auto from = named.find(other->nodes_[a].name), to = named.find(other->nodes_[b].name);
+      if (from != named.end() && to != named.end() && Before(from->second, to->second)) continue;
       *why = other->NameOf(a) + " no longer comes before " + other->NameOf(b);
       return false;
     }
@@ -479,6 +513,7 @@ std::string Model::FindFault() {
     if (std::string race = FindRace(in_place); !race.empty()) return race;
   }
   if (std::string mixed = FindMixedWays(); !mixed.empty()) return mixed;
+  if (std::string unpublished = FindUnpublished(); !unpublished.empty()) return unpublished;
   std::set<uint32_t> mixtures = {0u, ~0u, 0x5555u, 0xaaaau};
   for (int r = 0; r < s_.contract.ranks; ++r) mixtures.insert(1u << r);
   for (uint32_t m = 0; s_.contract.ranks <= 4 && m < 1u << s_.contract.ranks; ++m) mixtures.insert(m);

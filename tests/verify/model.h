@@ -22,8 +22,9 @@ class Model {
  public:
   explicit Model(const plan::Schedule& schedule);
 
-  // Returns what is wrong: a wait that is never satisfied, an unordered conflict, a wrong output, ranks that may get
-  // different bits, a barrier that does not hold. Empty if nothing is.
+  // Returns what is wrong: a wait that is never satisfied, an unordered conflict, a read of an inline slot that no
+  // signal publishes, a wrong output, ranks that may get different bits, a barrier that does not hold. Empty if nothing
+  // is.
   std::string FindFault();
 
   // Whether `other`, a schedule of the same data operations, orders every conflicting pair of this one in the same way:
@@ -76,10 +77,13 @@ class Model {
   void AddChunkTouches(int node, uint32_t in_place, std::vector<Touch>* touches) const;
   void AddChunkUsers(size_t first, int turn);
   int LaneOf(const plan::Operand& o, int lane) const;
+  template <class F>
+  void ForEachInline(int node, F f) const;
   void AddPublications(int node, std::vector<Touch>* touches) const;
   std::map<uint32_t, plan::Op> DataOps() const;
   std::string FindRace(uint32_t in_place) const;
   std::string FindMixedWays() const;
+  std::string FindUnpublished() const;
   std::string FindWrongOutput(uint32_t in_place);
   std::string FindWrongBits(const Memory& memory) const;
   Memory Execute(uint32_t in_place, std::map<uint32_t, std::vector<uint64_t>>* results);
