@@ -1,6 +1,7 @@
 #include "src/verify/mutate.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "src/plan/text.h"
@@ -34,7 +35,12 @@ class Lister {
     if (op_.kind == OpKind::kSignal) ListSignal();
     if (op_.kind == OpKind::kWait) ListWait();
     if (op_.kind == OpKind::kCopy || op_.kind == OpKind::kReduce) ListData();
-    if (op_.kind == OpKind::kAwait || op_.kind == OpKind::kNotify) ListChunk(static_cast<int>(ops.size()));
+    if (op_.kind == OpKind::kAwait || op_.kind == OpKind::kNotify) {
+      ListChunk(static_cast<int>(ops.size()));
+    } else {
+      AddPlaces(Change::kDuplicateOp, static_cast<int>(ops.size()) + 1);
+    }
+    ListInserted();
   }
 
  private:
@@ -55,9 +61,42 @@ class Lister {
     }
   }
 
+  void AddPlaces(Change change, int end) {
+    const int index = static_cast<int>(at_.index);
+    for (int distance = 2; distance < end; distance *= 2) {
+      if (distance <= index) Add(change, index - distance);
+      if (index + distance < end) Add(change, index + distance);
+    }
+  }
+
+  void ListInserted() {
+    const int ranks = s_.contract.ranks;
+    if (ranks > 1) {
+      if (at_.index < s_.program[(at_.rank + 1) % ranks][at_.lane].ops.size()) Add(Change::kInsertOp, 0);
+      Add(Change::kAddPair, (at_.rank + 1 + static_cast<int>(at_.index) % (ranks - 1)) % ranks);
+    }
+    if (s_.lanes > 1) Add(Change::kAddPair, at_.rank);
+  }
+
   void ListSignal() {
     AddOthers(Change::kSignalPeer, op_.peer, plan::kAllPeers, s_.contract.ranks);
     AddNeighbours(Change::kSignalEndpoint, op_.endpoint);
+    Add(Change::kDropPair, 0);
+    ListMerged();
+  }
+
+  // At the first signal of an endpoint: the others with its destination.
+  void ListMerged() {
+    const auto& ops = s_.program[at_.rank][at_.lane].ops;
+    const auto first = ops.begin() + at_.index;
+    const auto of = [](int endpoint) {
+      return [endpoint](const Op& op) { return op.kind == OpKind::kSignal && op.endpoint == endpoint; };
+    };
+    if (std::any_of(ops.begin(), first, of(op_.endpoint))) return;
+    for (int e = 0; e < s_.endpoints; ++e) {
+      const auto other = std::find_if(ops.begin(), ops.end(), of(e));
+      if (other != first && other != ops.end() && other->peer == op_.peer) Add(Change::kMergeEndpoints, e);
+    }
   }
 
   void ListWait() {
@@ -71,7 +110,7 @@ class Lister {
     AddNeighbours(Change::kChunk, op_.chunk);
     if (op_.kind == OpKind::kNotify) AddOthers(Change::kNotifyOwner, op_.peer, 0, s_.contract.ranks);
     AddOthers(Change::kMoveOp, static_cast<int>(at_.index), 0, ops);
-    Add(Change::kDuplicateOp, 0);
+    Add(Change::kDuplicateOp, static_cast<int>(at_.index));
   }
 
   void ListData() {
@@ -84,9 +123,22 @@ class Lister {
         Add(of_source ? Change::kDropSource : Change::kDropDestination, 0);
         Add(of_source ? Change::kDuplicateSource : Change::kDuplicateDestination, 0);
         if (of_source && i + 1 < operands.size() && operands[i] != operands[i + 1]) Add(Change::kSwapSources, 0);
+        for (const int after : {0, 1}) {
+          if (of_source && IsInPlace(operands[i])) Add(Change::kOntoItself, after);
+        }
       }
     }
     Add(Change::kFlipFinish, 0);
+    AddPlaces(Change::kMoveOp, static_cast<int>(s_.program[at_.rank][at_.lane].ops.size()));
+    if (!op_.finish) return;
+    Add(Change::kFinishSlot, 0);
+    if (op_.dst[0].buffer != Buffer::kMulticast) Add(Change::kFinishOutput, 0);
+  }
+
+  // Whether it is an input block that is also an output block if its rank runs in place.
+  bool IsInPlace(const Operand& o) const {
+    int input = 0, output = 0;
+    return o.buffer == Buffer::kInput && plan::InPlaceBlocks(s_.contract, o.rank, &input, &output) && o.block == input;
   }
 
   void ListOperand(const Operand& o) {
@@ -95,6 +147,9 @@ class Lister {
     AddNeighbours(Change::kOperandBlock, o.block);
     AddNeighbours(Change::kOperandPart, o.part);
     AddNeighbours(Change::kOperandParts, o.parts);
+    if (!multicast_ || !plan::IsSlot(o)) return;
+    if (o.buffer == Buffer::kScratch) return Add(Change::kMulticast, plan::kAllPeers);
+    AddOthers(Change::kMulticast, plan::kAllPeers, 0, s_.contract.ranks);
   }
 
   const Schedule& s_;
@@ -121,6 +176,10 @@ void ApplyToOperand(const Mutation& m, Operand* o) {
       break;
     case Change::kOperandParts:
       o->parts = value;
+      break;
+    case Change::kMulticast:
+      o->buffer = m.value == plan::kAllPeers ? Buffer::kMulticast : Buffer::kScratch;
+      o->rank = m.value == plan::kAllPeers ? uint16_t{0} : value;
       break;
     default:
       break;
@@ -162,6 +221,152 @@ uint32_t UnusedId(const Schedule& s) {
   return id;
 }
 
+void Insert(Op op, size_t index, size_t rank, size_t lane, Schedule* s) {
+  op.id = UnusedId(*s);
+  auto& ops = s->program[rank][lane].ops;
+  ops.insert(ops.begin() + static_cast<ptrdiff_t>(index), std::move(op));
+}
+
+// Copies the part of an input to the output that is the same memory if the rank runs in place.
+void CopyOntoItself(const Mutation& m, Schedule* s) {
+  Op copy;
+  copy.kind = OpKind::kCopy;
+  copy.src = {s->program[m.rank][m.lane].ops[m.index].src[m.operand]};
+  copy.dst = copy.src;
+  int input = 0, output = 0;
+  plan::InPlaceBlocks(s->contract, copy.src[0].rank, &input, &output);
+  copy.dst[0].buffer = Buffer::kOutput;
+  copy.dst[0].block = static_cast<uint16_t>(output);
+  Insert(std::move(copy), m.index + m.value, m.rank, m.lane, s);
+}
+
+void FinishLater(const Mutation& m, Schedule* s) {
+  Op& op = s->program[m.rank][m.lane].ops[m.index];
+  Op copy = op;
+  copy.kind = OpKind::kCopy;
+  if (m.change == Change::kFinishSlot) {
+    op.dst = {{Buffer::kScratch, m.rank, 0, s->slots, op.dst[0].parts}};
+    s->slots += op.dst[0].parts;
+    s->inline_endpoint.resize(s->slots, -1);
+  }
+  copy.src = {op.dst[0]};
+  op.finish = false;
+  Insert(std::move(copy), m.index + 1, m.rank, m.lane, s);
+}
+
+using SignalOf = std::pair<int, int>;  // endpoint and value
+
+std::map<uint32_t, SignalOf> SignalsById(const Lane& lane) {
+  std::map<uint32_t, SignalOf> signals;
+  std::map<int, int> made;
+  for (const Op& op : lane.ops) {
+    if (op.kind == OpKind::kSignal) signals[op.id] = {op.endpoint, ++made[op.endpoint]};
+  }
+  return signals;
+}
+
+// Calls change(lane), which changes the signals of the lane that the mutation names. The waits for each of them remain
+// waits for it; those for a signal that is gone go, too.
+template <class F>
+void ChangeSignals(const Mutation& m, Schedule* s, F change) {
+  Lane& changed = s->program[m.rank][m.lane];
+  std::map<SignalOf, uint32_t> ids;
+  for (const auto& [id, signal] : SignalsById(changed)) ids[signal] = id;
+  change(&changed);
+  const std::map<uint32_t, SignalOf> now = SignalsById(changed);
+  for (auto& lanes : s->program) {
+    for (Lane& lane : lanes) {
+      std::erase_if(lane.ops, [&](Op& op) {
+        if (op.kind != OpKind::kWait || op.peer != m.rank || op.from_lane != m.lane) return false;
+        const auto id = ids.find({op.endpoint, op.value});
+        if (id == ids.end()) return false;
+        const auto signal = now.find(id->second);
+        if (signal == now.end()) return true;
+        op.endpoint = static_cast<uint16_t>(signal->second.first);
+        op.value = static_cast<uint16_t>(signal->second.second);
+        return false;
+      });
+    }
+  }
+}
+
+// The wait comes half as far into its lane, so that waits in circles occur.
+void AddPair(const Mutation& m, Schedule* s) {
+  Op signal, wait;
+  signal.kind = OpKind::kSignal;
+  signal.peer = static_cast<int16_t>(m.value);
+  wait.kind = OpKind::kWait;
+  wait.peer = static_cast<int16_t>(m.rank);
+  wait.from_lane = m.lane;
+  wait.value = 1;
+  signal.endpoint = wait.endpoint = s->endpoints++;
+  const size_t lane = m.value == m.rank ? (m.lane + 1u) % s->lanes : m.lane;
+  Insert(std::move(signal), m.index, m.rank, m.lane, s);
+  Insert(std::move(wait), std::min<size_t>(m.index / 2, s->program[m.value][lane].ops.size()), m.value, lane, s);
+}
+
+void MergeSlots(const Mutation& m, Schedule* s) {
+  for (auto& lanes : s->program) {
+    for (Lane& lane : lanes) {
+      for (Op& op : lane.ops) {
+        for (auto* operands : {&op.dst, &op.src}) {
+          for (Operand& o : *operands) {
+            if (plan::IsSlot(o) && o.part == m.operand) o.part = static_cast<uint16_t>(m.value);
+          }
+        }
+      }
+    }
+  }
+}
+
+void SetInline(const Mutation& m, Schedule* s) {
+  auto& endpoints = s->inline_endpoint;
+  const auto endpoint = static_cast<int16_t>(m.value);
+  std::replace(endpoints.begin(), endpoints.end(), endpoint, int16_t{-1});
+  endpoints[m.operand] = endpoint;
+}
+
+void ApplyToLanes(const Mutation& m, Schedule* s) {
+  switch (m.change) {
+    case Change::kFinishSlot:
+      return FinishLater(m, s);
+    case Change::kDropPair:
+      return ChangeSignals(m, s, [&](Lane* lane) { lane->ops.erase(lane->ops.begin() + m.index); });
+    case Change::kAddPair:
+      return AddPair(m, s);
+    case Change::kMergeEndpoints:
+      return ChangeSignals(m, s, [&, merged = s->program[m.rank][m.lane].ops[m.index].endpoint](Lane* lane) {
+        for (Op& op : lane->ops) {
+          if (op.kind == OpKind::kSignal && op.endpoint == merged) op.endpoint = static_cast<uint16_t>(m.value);
+        }
+      });
+    case Change::kMergeSlots:
+      return MergeSlots(m, s);
+    default:
+      SetInline(m, s);
+  }
+}
+
+// Those that belong to no operation.
+void ListOfSlots(const Schedule& s, std::vector<Mutation>* out) {
+  std::vector<bool> used(s.slots, false);
+  plan::ForEachOperand(s, [&](size_t, size_t, const Operand& o) {
+    if (plan::IsSlot(o) && o.part < s.slots) used[o.part] = true;
+  });
+  Mutation m;
+  for (int slot = 0; slot < s.slots && s.inline_endpoint.size() == s.slots; ++slot) {
+    m.operand = static_cast<uint16_t>(slot);
+    m.change = Change::kInlineEndpoint;
+    for (m.value = -1; m.value < s.endpoints; ++m.value) {
+      if (m.value != s.inline_endpoint[slot]) out->push_back(m);
+    }
+    m.change = Change::kMergeSlots;
+    for (m.value = 0; m.value < s.slots && used[slot]; ++m.value) {
+      if (m.value != slot) out->push_back(m);
+    }
+  }
+}
+
 }  // namespace
 
 const char* ChangeName(Change change) {
@@ -187,23 +392,41 @@ const char* ChangeName(Change change) {
                                                "chunk",
                                                "notify_owner",
                                                "move_op",
-                                               "duplicate_op"};
+                                               "duplicate_op",
+                                               "insert_op",
+                                               "onto_itself",
+                                               "multicast",
+                                               "finish_output",
+                                               "finish_slot",
+                                               "drop_pair",
+                                               "add_pair",
+                                               "merge_endpoints",
+                                               "merge_slots",
+                                               "inline_endpoint"};
   return kNames[static_cast<int>(change)];
 }
 
 std::string Describe(const Schedule& schedule, const Mutation& m) {
   std::string text = ChangeName(m.change);
+  if (m.change == Change::kMergeSlots || m.change == Change::kInlineEndpoint)
+    return text + " of slot " + std::to_string(m.operand) + " to " + std::to_string(m.value);
   text += " at " + Where(schedule, m.rank, m.lane, m.index);
   text += " (" + plan::Print(schedule.program[m.rank][m.lane].ops[m.index], m.rank, m.lane) + ")";
   switch (m.change) {
     case Change::kDropOp:
     case Change::kSwapOps:
     case Change::kFlipFinish:
-    case Change::kDuplicateOp:
+    case Change::kInsertOp:
+    case Change::kFinishOutput:
+    case Change::kFinishSlot:
+    case Change::kDropPair:
       return text;
     case Change::kChunk:
     case Change::kNotifyOwner:
     case Change::kMoveOp:
+    case Change::kDuplicateOp:
+    case Change::kAddPair:
+    case Change::kMergeEndpoints:
     case Change::kSignalPeer:
     case Change::kSignalEndpoint:
     case Change::kWaitPeer:
@@ -227,10 +450,12 @@ std::vector<Mutation> Mutations(const Schedule& schedule) {
       }
     }
   }
+  ListOfSlots(schedule, &all);
   return all;
 }
 
 void Apply(const Mutation& m, Schedule* schedule) {
+  if (!ChangesOneLane(m.change)) return ApplyToLanes(m, schedule);
   Lane& lane = schedule->program[m.rank][m.lane];
   Op& op = lane.ops[m.index];
   switch (m.change) {
@@ -244,8 +469,17 @@ void Apply(const Mutation& m, Schedule* schedule) {
       MoveOp(m, &lane);
       break;
     case Change::kDuplicateOp:
-      lane.ops.insert(lane.ops.begin() + m.index, Op(op));
-      lane.ops[m.index].id = UnusedId(*schedule);
+      Insert(op, static_cast<size_t>(m.value), m.rank, m.lane, schedule);
+      break;
+    case Change::kInsertOp:
+      Insert(schedule->program[(m.rank + 1) % schedule->program.size()][m.lane].ops[m.index], m.index, m.rank, m.lane,
+             schedule);
+      break;
+    case Change::kOntoItself:
+      CopyOntoItself(m, schedule);
+      break;
+    case Change::kFinishOutput:
+      FinishLater(m, schedule);
       break;
     case Change::kChunk:
       op.chunk = static_cast<uint16_t>(m.value);
@@ -270,6 +504,14 @@ void Apply(const Mutation& m, Schedule* schedule) {
       break;
     default:
       ApplyToList(m, m.of_source ? &op.src : &op.dst);
+  }
+}
+
+void Undo(const Mutation& m, const Schedule& original, Schedule* mutant) {
+  if (!ChangesOneLane(m.change)) {
+    *mutant = original;
+  } else {
+    mutant->program[m.rank][m.lane] = original.program[m.rank][m.lane];
   }
 }
 
