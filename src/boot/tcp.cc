@@ -39,6 +39,9 @@ Result<service::Fd> Listen(Address* address, bool reuse, bool* busy) {
   service::Fd fd(socket(address->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return service::OpenError(errno, "listening on " + text + ": a socket");
   if (reuse) SetInt(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  // An IPv6 address is this machine's while the kernel still looks for duplicates of it, for a second or two, or has
+  // found one. Without this option, bind refuses it.
+  if (!reuse) SetInt(fd.get(), IPPROTO_IP, IP_FREEBIND, 1);
   socklen_t bytes;
   sockaddr_storage storage = ToSockaddr(*address, &bytes);
   if (bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), bytes) != 0) {

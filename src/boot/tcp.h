@@ -17,8 +17,9 @@ void TuneSocket(int fd, int nranks = 1);
 // Whether a send failed because the kernel is short of memory. It recovers, but no event announces that.
 inline bool OutOfBuffers(int error) { return error == ENOBUFS || error == ENOMEM; }
 
-// Listens on `address` (port 0: any; `address->port` receives it). `reuse`: take a port whose last owner has just gone.
-// Sets *busy (may be null) if it failed because another socket has the port.
+// Listens on `address` (port 0: any; `address->port` receives it). `reuse`: take a port whose last owner has just gone;
+// false: the address is known to be one of this machine, even if the kernel does not let it be used yet. Sets *busy
+// (may be null) if it failed because another socket has the port.
 Result<service::Fd> Listen(Address* address, bool reuse, bool* busy);
 
 }  // namespace axccl::boot

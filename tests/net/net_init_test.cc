@@ -78,6 +78,25 @@ TEST(Unreachable, IdOfAnotherHost) {
              {{"AXCCL_INIT_TIMEOUT", "0.5"}});
 }
 
+// The kernel still looks for duplicates of the IPv6 address of the interface, whose IPv4 address works.
+TEST(TentativeAddress, DelaysNoId) {
+  const auto hosts = TestHosts::Create(2);
+  ASSERT_NE(hosts, nullptr);
+  const std::string tentative =
+      "echo 1000 > /proc/sys/net/ipv6/conf/eth0/dad_transmits && ip -6 addr flush dev eth0 &&"
+      "ip addr add fd77::77/64 dev eth0 && ip -6 addr show dev eth0 tentative | grep -q fd77::77";
+  if (hosts->Run(0, {"sh", "-c", tentative}) != 0) GTEST_SKIP() << "/proc/sys cannot be written";
+  RunOptions options;
+  options.hosts = hosts.get();
+  RunRanks(
+      Processes(2),
+      [](RankContext& context) {
+        harness::Clique clique;
+        EXPECT_TRUE(clique.Init(context));
+      },
+      options);
+}
+
 class LateNetworkTest : public testing::TestWithParam<int> {};
 
 // Linux gives a host up (EHOSTUNREACH) after three lost packets of ARP. The network begins to work only then: of the
