@@ -1,6 +1,7 @@
 #include "src/base/param.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <thread>
@@ -16,6 +18,7 @@
 
 #include "src/base/files.h"
 #include "tests/base/environment.h"
+#include "tests/harness/mounts.h"
 
 namespace axccl::param {
 namespace {
@@ -83,6 +86,39 @@ TEST(Param, NamedFileReplacesTheOneInHome) {
   environment.Forget();
   EXPECT_EQ(Get("NCCL_ALGO"), "tree");
   EXPECT_EQ(Get("NCCL_PROTO"), "");
+}
+
+// In order: the environment, the file that NCCL_CONF_FILE names or that of the home folder, the system's.
+TEST(Param, FileOfTheUserBeatsThatOfTheSystem) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may mount";
+  Environment environment{{"NCCL_ALGO", "tree"}};
+  environment.WriteFile(".nccl.conf", "NCCL_ALGO=oneshot\nNCCL_PROTO=home\n");
+  const std::string named = environment.WriteFile("other.conf", "NCCL_SOCKET_IFNAME=named\n");
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWNS) != 0 || !harness::MountOver("tmpfs", "/etc")) _exit(kSkipped);
+    std::ofstream("/etc/nccl.conf") << "NCCL_ALGO=ring\nNCCL_PROTO=system\nNCCL_SOCKET_IFNAME=system\n"
+                                       "NCCL_HOSTID=system\n";
+    environment.Forget();
+    Source source = Source::kDefault;
+    EXPECT_EQ(Get("NCCL_ALGO", &source), "tree");
+    EXPECT_EQ(source, Source::kEnvironment);
+    EXPECT_EQ(Get("NCCL_PROTO", &source), "home");
+    EXPECT_EQ(source, Source::kUserFile);
+    EXPECT_EQ(Get("NCCL_SOCKET_IFNAME"), "system");
+    EXPECT_EQ(Get("NCCL_HOSTID", &source), "system");
+    EXPECT_EQ(SourceName(source), "/etc/nccl.conf");
+    environment.Set("NCCL_CONF_FILE", named);
+    environment.Forget();
+    EXPECT_EQ(Get("NCCL_PROTO"), "system");
+    EXPECT_EQ(Get("NCCL_SOCKET_IFNAME"), "named");
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kSkipped) GTEST_SKIP() << "no mount namespaces here";
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Param, FileHasCommentsSpacesAndBadLines) {
