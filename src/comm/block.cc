@@ -90,7 +90,6 @@ Result<std::unique_ptr<Block>> Block::Create(int rank, int ranks, const exec::Bl
   exec::BlockHeader* header = block->header();
   header->rank = static_cast<uint32_t>(rank);
   header->ranks = static_cast<uint32_t>(ranks);
-  header->probe = exec::BlockHeader::kProbe;
   header->magic = exec::BlockHeader::kMagic;
   return block;
 }

@@ -331,6 +331,7 @@ class Builder {
     layout_ = exec::BlockLayout::Make(static_cast<uint32_t>(ranks()), settings_.lanes, settings_.scratch_bytes,
                                       spans_machines_);
     AXCCL_ASSIGN_OR_RETURN(block_, Block::Create(static_cast<int>(self()), static_cast<int>(ranks()), layout_, node_));
+    block_->header()->probe = RandomHash();
     BlockAddress mine{block_->heap_offset(), reinterpret_cast<uint64_t>(&block_->header()->probe), {}};
     if (self() == 0) mine.network = survey_.Recall(cost::NetworkOf(settings_.machine), settings_.network);
     blocks_.resize(ranks());
@@ -382,7 +383,7 @@ class Builder {
   Status TestCalls() {
     bool all = settings_.allow_calls != 0;
     for (size_t rank = 0; rank < ranks() && all; ++rank)
-      all = reaches_[rank]->TryCalls(blocks_[rank].probe, exec::BlockHeader::kProbe);
+      all = reaches_[rank]->TryCalls(blocks_[rank].probe, members_[rank].header->probe);
     const Reachable mine{static_cast<uint8_t>(all)};
     std::vector<Reachable> reachable(ranks());
     AXCCL_RETURN_IF_ERROR(exchange_->AllGather(&mine, sizeof(mine), reachable.data()));

@@ -146,11 +146,10 @@ inline constexpr int kWaitBoards = 8;
 
 struct BlockHeader {
   static constexpr uint64_t kMagic = 0x6b636f6c42784105ull;
-  static constexpr uint64_t kProbe = 0x5afe0b5e55ed0001ull;
   uint64_t magic;
   uint32_t rank;
   uint32_t ranks;
-  uint64_t probe;                                    // kProbe: a known word for testing process_vm_readv
+  uint64_t probe;                                    // a random word, to test process_vm_readv with
   alignas(kCacheLine) std::atomic<uint32_t> waiter;  // 1 + doorbell of the thread that sleeps for this rank, 0 = none
   std::atomic<uint32_t> processor;  // 1 + where a thread last waited for this rank; see host/handover.h
   alignas(kCacheLine) std::atomic<uint32_t> closed;  // the owner has destroyed its communicator

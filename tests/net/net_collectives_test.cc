@@ -18,6 +18,7 @@
 #include "tests/harness/case_runner.h"
 #include "tests/harness/containers.h"
 #include "tests/harness/gpu.h"
+#include "tests/harness/mounts.h"
 #include "tests/net/run_on_hosts.h"
 #include "transports/ucx/devices.h"
 
@@ -284,6 +285,34 @@ INSTANTIATE_TEST_SUITE_P(
                     Apart{"HostIds", false, true, false, true,
                           "rank 1 (another PID namespace), ranks 2, 3 (another NCCL_HOSTID)"}),
     [](const auto& info) { return info.param.name; });
+
+// In each container, the number of the peer's process is that of the own one, whose addresses are the same. Without
+// /proc, processes cannot tell that they are in different containers.
+TEST(Sharing, ReadsNoProcessThatHasThePeersNumber) {
+  const auto containers = harness::Containers::Create(2);
+  ASSERT_NE(containers, nullptr);
+  RunOptions options;
+  options.containers = containers.get();
+  options.environment = {{"NCCL_ALGO", "direct"}};  // reads the memory of peers, if it may
+  RunRanks(
+      harness::Processes(2),
+      [](RankContext& context) {
+        ASSERT_TRUE(harness::MountOver("tmpfs", "/proc"));
+        Clique clique;
+        ASSERT_TRUE(clique.Init(context));
+        const char* link = nullptr;
+        ASSERT_OK(axcclCommGetLink(clique.comm(), 1 - context.rank(), &link));
+        EXPECT_STREQ(link, "shm");
+        ASSERT_NO_FATAL_FAILURE(SendAround(clique, 20000));
+        const std::vector<int32_t> in(size_t{1} << 18, context.rank() + 1);
+        std::vector<int32_t> out(in.size());
+        const cudaStream_t stream = Cuda(clique.stream());
+        ASSERT_OK(ncclAllReduce(in.data(), out.data(), in.size(), ncclInt32, ncclSum, clique.comm(), stream));
+        ASSERT_OK(harness::SynchronizeStream(clique.stream()));
+        EXPECT_EQ(out, std::vector<int32_t>(in.size(), 3));
+      },
+      options);
+}
 
 // Separate mount, UTS and IPC namespaces do not prevent sharing.
 TEST(Sharing, IsNotPreventedByMountsAndNames) {

@@ -28,8 +28,9 @@ Result<transport::ProcessAddress> SelfAddress();
 Result<std::shared_ptr<transport::PeerProcess>> Attach(const transport::ProcessAddress& address,
                                                        Clock::time_point deadline, const std::atomic<bool>* abort);
 
-// Whether process_vm_readv from the peer works: reads and compares a word that the peer is known to hold.
-// `remote_probe` is the address, in the peer, of a uint64_t with value `expected`.
+// Whether process_vm_readv from the peer works: reads and compares a word that the peer alone is known to hold, since
+// the id may be that of another process here, with the same addresses in use. `remote_probe` is the address, in the
+// peer, of a uint64_t with value `expected`.
 bool CanCallCopy(uint32_t pid, uint64_t remote_probe, uint64_t expected);
 
 // Copies from plain memory of another process by system call. Loops over partial transfers. kRemoteError when the
