@@ -17,7 +17,7 @@ def join():
     """Prints the rank and the number of ranks, or the error."""
     mpi = ctypes.CDLL(LIBRARY)
     provided, rank, size = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    text, length = ctypes.create_string_buffer(256), ctypes.c_int()
+    text, length = ctypes.create_string_buffer(1024), ctypes.c_int()  # MPI_MAX_ERROR_STRING of MPItrampoline
     if mpi.MPIABI_Init_thread(None, None, 1, ctypes.byref(provided)) != 0:
         mpi.MPIABI_Error_string(1, text, ctypes.byref(length))
         print(text.value.decode())
@@ -46,6 +46,9 @@ class Places(unittest.TestCase):
                 self.assertIn(f"{rank} is 'one', not a number", self.of(**{rank: "one", size: "1"}))
                 self.assertIn(f"{size} is '1x', not a number", self.of(**{rank: "0", size: "1x"}))
                 self.assertIn("rank 3 of 2", self.of(**{rank: "3", size: "2"}))
+
+    def test_long_texts_are_whole(self):
+        self.assertTrue(self.of(RANK="1" * 400 + "x", WORLD_SIZE="1").endswith("1x', not a number\n"))
 
     def test_none(self):
         self.assertIn("no rank; set RANK, WORLD_SIZE", self.of())

@@ -231,8 +231,8 @@ AXCCL_MPI_API int MPIABI_Is_thread_main(int* flag) {
 
 AXCCL_MPI_API int MPIABI_Error_string(int, char* text, int* length) {
   const std::lock_guard lock(mpi::g_mutex);
-  constexpr size_t kLeast = 256;  // of MPI_MAX_ERROR_STRING in any implementation
-  std::snprintf(text, kLeast, "%s", mpi::g_error.c_str());
+  constexpr size_t kMost = 1024;  // MPI_MAX_ERROR_STRING of MPItrampoline's ABI
+  std::snprintf(text, kMost, "%s", mpi::g_error.c_str());
   *length = static_cast<int>(std::strlen(text));
   return mpi::kSuccess;
 }
