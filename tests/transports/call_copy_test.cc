@@ -83,6 +83,20 @@ TEST(CallCopyTest, APartialCopyIsAnErrorThatNamesItsLength) {
   });
 }
 
+// When a process has become one that may not be read, or has memory that no other process may read.
+TEST(CallCopyTest, ARefusalNamesTheRemedy) {
+  for (const int error : {EPERM, EFAULT}) {
+    harness::RunRanks(harness::Processes(1), [error](RankContext&) {
+      ASSERT_TRUE(harness::Refuse({{SYS_process_vm_readv, error}}));
+      uint64_t word = 0;
+      const Status status = CallRead(static_cast<uint32_t>(getpid()), &word, reinterpret_cast<uint64_t>(&word), 8);
+      EXPECT_EQ(status.code(), Code::kSystemError);
+      EXPECT_NE(status.message().find("AXCCL_CMA=0"), std::string_view::npos) << status.message();
+      EXPECT_EQ(status.message().find("still allocated") != std::string_view::npos, error == EFAULT);
+    });
+  }
+}
+
 TEST(CallCopyTest, DeadProcessIsARemoteError) {
   harness::RunRanks(harness::Processes(1), [](RankContext&) {
     const pid_t child = fork();

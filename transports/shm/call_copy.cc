@@ -24,9 +24,13 @@ Status CallRead(uint32_t pid, void* local, uint64_t remote, size_t bytes) {
     const int error = n == 0 ? EIO : errno;
     if (error == EINTR) continue;
     if (error == ESRCH) return MakeStatus(Code::kRemoteError, "process_vm_readv: process %u is gone", pid);
-    return SystemError(
-        error, "process_vm_readv: %zu bytes at 0x%llx of process %u, %zu done (is the buffer still allocated there?)",
-        bytes, static_cast<unsigned long long>(remote), pid, done);
+    // That the process could be read was found out when the communicator was made.
+    const char* const remedy = error == EPERM ? "has it changed its user or become undumpable? Do that before it makes "
+                                                "communicators, or set AXCCL_CMA=0"
+                                              : "is the buffer still allocated there? Memory that other processes may "
+                                                "not read, as that of memfd_secret, needs AXCCL_CMA=0";
+    return SystemError(error, "process_vm_readv: %zu bytes at 0x%llx of process %u, %zu done (%s)", bytes,
+                       static_cast<unsigned long long>(remote), pid, done, remedy);
   }
   return Status();
 }
