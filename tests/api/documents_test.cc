@@ -76,6 +76,21 @@ TEST(Documents, LinksLeadSomewhere) {
   EXPECT_GT(checked, 40u) << "the test finds no links any more";
 }
 
+// A path of a preload that is wrong goes unnoticed: the loader prints a line, and the program runs on another library.
+TEST(Documents, PathsOfTheDropInAreThoseOfABuildAndOfAnInstallation) {
+  size_t checked = 0;
+  for (const fs::path& page : Documents()) {
+    const std::string text = Contents(page);
+    for (size_t at = text.find("/dropin"); at != text.npos; at = text.find("/dropin", at + 1)) {
+      const std::string folder = text.substr(0, at);
+      EXPECT_TRUE(folder.ends_with("axccl") || folder.ends_with("build"))
+          << page << ": " << text.substr(text.rfind('\n', at) + 1, text.find('\n', at) - text.rfind('\n', at) - 1);
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 8u) << "the test finds no paths any more";
+}
+
 // `folder/program: Suite.Test, ...`: the program's source has these tests.
 TEST(Documents, TestsThatBackTheTableOfAttackersExist) {
   const std::string page = Contents(kRoot / "docs/security.md");
