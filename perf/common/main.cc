@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -153,16 +154,24 @@ void DestroyComms(Run* run) {
   PERF_CALL(ncclGroupEnd());
 }
 
-int Conclude(Run* run, const Outcome& outcome) {
-  const char* wanted = std::getenv("NCCL_TESTS_MIN_BW");
-  double min_bandwidth = wanted ? std::atof(wanted) : -1;
+// In GB/s; negative: none. A limit that cannot be read must not pass for one that is reached.
+Result<double> MinBandwidth() {
+  const char* const text = std::getenv("NCCL_TESTS_MIN_BW");
+  if (text == nullptr) return -1.0;
+  char* end = nullptr;
+  const double limit = std::strtod(text, &end);
+  if (end != text && *end == '\0' && std::isfinite(limit)) return limit;
+  return MakeStatus(Code::kInvalidArgument, "NCCL_TESTS_MIN_BW '%s' is not a bus bandwidth in GB/s such as 12.5", text);
+}
+
+int Conclude(Run* run, const Outcome& outcome, double min_bandwidth) {
   double average = outcome.bus_bw_count > 0 ? outcome.bus_bw_sum / outcome.bus_bw_count : 0;
   if (run->report) {
     run->report->Footer(outcome.failed_checks, average, min_bandwidth);
     if (run->options.memory_report) run->report->Memory(outcome.memory);
     run->report->End(outcome.failed_checks > 0 ? ncclGetLastError(nullptr) : "");
   }
-  bool slow = wanted != nullptr && average < min_bandwidth * 0.9;
+  bool slow = average < min_bandwidth * 0.9;
   return outcome.failed_checks > 0 || slow ? kExitFailed : kExitOk;
 }
 
@@ -178,6 +187,7 @@ int PerfMain(const Collective& collective, int argc, char** argv) {
     std::fputs(UsageText(ProgramName()).c_str(), stdout);
     return kExitOk;
   }
+  const double min_bandwidth = OrUsage(MinBandwidth());
   run.world = OrUsage(EnterWorld(run.options));
   OnFail([&run](const std::string& message) {
     if (run.world.page) run.world.page->Abort(message);
@@ -198,7 +208,7 @@ int PerfMain(const Collective& collective, int argc, char** argv) {
   Outcome outcome = RunThreads(&run);
   DestroyComms(&run);
   run.monitor.reset();
-  return Conclude(&run, outcome);
+  return Conclude(&run, outcome, min_bandwidth);
 }
 
 }  // namespace axccl::perf

@@ -48,6 +48,15 @@ TEST(PerfFailure, MissedBandwidthFails) {
   EXPECT_EQ(ParseOutput(run.out()).average_verdict, "FAILED");
 }
 
+TEST(PerfFailure, ALimitThatIsNoNumberIsRefused) {
+  for (const char* limit : {"fast", "12GB", "1,5", "", "nan"}) {
+    Tool run("all_reduce_perf", {"-b", "64", "-e", "64", "-n", "1"}, {{"NCCL_TESTS_MIN_BW", limit}});
+    EXPECT_EQ(run.Finish(), 2) << limit;
+    const std::string text = std::string("all_reduce_perf: NCCL_TESTS_MIN_BW '") + limit + "' is not a bus bandwidth";
+    EXPECT_EQ(run.err().find(text), 0u) << run.err();
+  }
+}
+
 // Without its peers' processes, a rank would run with ranks of its own.
 TEST(PerfFailure, LauncherVariablesThatAreIncompleteAreNamed) {
   const Tool::Environment of_rank = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}};
