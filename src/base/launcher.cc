@@ -94,11 +94,18 @@ const Variables kLaunchers[] = {
      {}},
 };
 
-// The first of "n[07-09,12],m3": n07.
+// The first of "n[07-09,12]-ib,m3": n07-ib.
 std::string FirstOfHosts(const std::string& list) {
-  const size_t bracket = list.find('['), comma = list.find(',');
-  if (bracket == std::string::npos || comma < bracket) return list.substr(0, comma);
-  return list.substr(0, bracket) + list.substr(bracket + 1, list.find_first_of("-,]", bracket) - bracket - 1);
+  std::string first;
+  for (size_t at = 0; at < list.size() && list[at] != ','; ++at) {
+    if (list[at] != '[') {
+      first += list[at];
+      continue;
+    }
+    first += list.substr(at + 1, list.find_first_of("-,]", at) - at - 1);
+    at = std::min(list.find(']', at), list.size() - 1);
+  }
+  return first;
 }
 
 // The number at `index` of "2(x3),1": 2, 2, 2, 1. 0 if there is none.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 #include <string>
 
@@ -85,8 +86,14 @@ TEST(Launcher, SrunOnSeveralMachines) {
   EXPECT_EQ(Detect(variables).value()->coordinator, srun.coordinator);
   variables["SLURM_STEP_ID"] = "4";
   EXPECT_NE(Detect(variables).value()->coordinator, srun.coordinator) << "two steps at the same time";
-  variables["SLURM_STEP_NODELIST"] = "a,b[1-3]";
-  EXPECT_EQ(Detect(variables).value()->coordinator.substr(0, 2), "a:");
+  for (const auto& [list, first] : {std::pair{"a,b[1-3]", "a:"},
+                                    {"n[1-2]-ib,m", "n1-ib:"},
+                                    {"rack[0-1]n[03,5-6]", "rack0n03:"},
+                                    {"[12]", "12:"},
+                                    {"cut[7-", "cut7:"}}) {
+    variables["SLURM_STEP_NODELIST"] = list;
+    EXPECT_EQ(Detect(variables).value()->coordinator.substr(0, std::strlen(first)), first);
+  }
 }
 
 TEST(Launcher, APlaceThatAUserHasSet) {
