@@ -385,6 +385,7 @@ def test_errors(ranks):
         raises(kind, words, ranks.run, call, fill(n, shape, dtype))
 
     wrong(["all_reduce", "axis_name is 'j'", "'i'"], lambda x: ax.all_reduce(x, "j"))
+    wrong(["all_reduce", "axis_name is 0", "'i'"], lambda x: ax.all_reduce(x, 0))  # numpy's axis
     wrong(["axis_name is ('i', 'i')", "once"], lambda x: ax.all_reduce(x, ("i", "i")))
     raises(axccl.Error, ["axis_name is 'i'", "no axes here", "jax.shard_map"], lambda: ax.all_reduce(jnp.ones(2), "i"))
     wrong(["op is 'mean'", "avg"], lambda x: ax.all_reduce(x, "i", op="mean"), kind=ValueError)

@@ -43,7 +43,7 @@ class _Place:
             self.axes: tuple[str, ...] | None = None
             self.vma, self.size = manual, world.size
             return
-        self.axes = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+        self.axes = tuple(axis_name) if isinstance(axis_name, (list, tuple)) else (axis_name,)
         for name in self.axes:
             if name not in manual:
                 within = f"the axes here are {', '.join(map(repr, manual))}" if manual else "there are no axes here"
