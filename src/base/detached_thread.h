@@ -15,6 +15,15 @@
 
 namespace axccl {
 
+// The error of a thread that the system refused. `what` names the thread.
+inline Status NoThread(int error, const char* what) {
+  return SystemError(error,
+                     "%s: no thread can be started; raise the limit of threads (ulimit -u, the pids limit of the "
+                     "container), of address space (ulimit -v) or, after mlockall(MCL_FUTURE), of locked memory "
+                     "(ulimit -l)",
+                     what);
+}
+
 // Runs fn() on a new thread; `what` names the thread in an error. Returns an error, without running fn, when no thread
 // can be started. Binds the library to the process (service_fd.h), because forked children would lack the thread.
 template <class Fn>
@@ -27,12 +36,7 @@ Status StartDetached(const char* what, Fn fn) {
       fn();
     }).detach();
   } catch (const std::system_error& error) {
-    return SystemError(
-        error.code().value(),
-        "%s: no thread can be started; raise the limit of threads (ulimit -u, the pids "
-        "limit of the container), of address space (ulimit -v) or, after mlockall(MCL_FUTURE), of locked "
-        "memory (ulimit -l)",
-        what);
+    return NoThread(error.code().value(), what);
   } catch (const std::bad_alloc&) {
     return MakeStatus(Code::kSystemError, "%s: no thread can be started: out of memory", what);
   }

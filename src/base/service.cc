@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "src/base/blocked_signals.h"
+#include "src/base/detached_thread.h"
 #include "src/base/log.h"
 #include "src/base/processors.h"
 
@@ -88,7 +89,7 @@ Status Loop::Start() {
     return pthread_create(&thread_, &attributes, &Loop::ThreadMain, this);
   }();
   pthread_attr_destroy(&attributes);
-  if (error != 0) return SystemError(error, "service thread: pthread_create (limit on processes or memory?)");
+  if (error != 0) return NoThread(error, "service thread");
   return Status();
 }
 

@@ -33,6 +33,18 @@ class FewThreads {
   ~FewThreads() { g_threads_left = 1 << 20; }
 };
 
+TEST(NoThreads, TheFirstCallFailsAndWorksLater) {
+  RunRanks(Processes(1), [](RankContext&) {
+    ncclUniqueId id;
+    {
+      const FewThreads none(0);
+      EXPECT_EQ(ncclGetUniqueId(&id), ncclSystemError);
+      ExpectLastErrorHas({"ncclGetUniqueId", "no thread can be started", "ulimit -u"});
+    }
+    EXPECT_OK(ncclGetUniqueId(&id));
+  });
+}
+
 TEST(NoThreads, InitAllFailsAndWorksLater) {
   RunRanks(Processes(1), [](RankContext&) {
     ncclComm_t comms[4] = {};
