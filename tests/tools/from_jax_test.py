@@ -22,6 +22,17 @@ def example():
                    in_shardings=(whole, rows, whole, rows), out_shardings=(whole, rows))
     return step, (jnp.arange(8.0), jnp.ones((8, 2)), 0.5, jnp.arange(32.0).reshape(8, 4))
 """
+# XLA groups devices by the second axis as the first one of a mesh in another order.
+LOOP = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+def example():
+    mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("rows", "columns"))
+    step = jax.jit(lambda x: jax.lax.fori_loop(0, 5, lambda i, sum: sum + x[i].sum(), jnp.float32(0)),
+                   in_shardings=(NamedSharding(mesh, P("rows", "columns")),))
+    return step, (jnp.arange(128.0).reshape(8, 16),)
+"""
 KEY = """
 import jax
 
@@ -63,6 +74,15 @@ def check_facts_of_modules(source, program, folder):
     assert done.returncode == 2 and "argument 0 is a key of jax.random.key" in done.stderr, done.stderr
 
 
+def check_groups_of_both_axes(source, program, folder):
+    name = os.path.join(folder, "loop")
+    write(name + ".py", LOOP)
+    run(*from_jax(source, name, "4"))
+    write(name + ".axp", run(program, "import", name + ".mlir"))
+    assert run(program, "run", name + ".axp", "--inputs", name + ".json", "--against",
+               name + ".json") == f"equal to {name}.json\n"
+
+
 def main(source, program):
     if importlib.util.find_spec("jax") is None:
         print("SKIPPED: no jax here (PyPI)")
@@ -72,6 +92,7 @@ def main(source, program):
     with tempfile.TemporaryDirectory() as folder:
         name = os.path.join(folder, "mlp")
         check_facts_of_modules(source, program, folder)
+        check_groups_of_both_axes(source, program, folder)
         write(name + ".py", example)
         for devices in ("2", "4", "8"):
             run(*from_jax(source, name, devices))
