@@ -187,6 +187,15 @@ TEST_F(RunFailureTest, SaysWhichRankHadTheFirstError) {
   }
 }
 
+TEST_F(RunFailureTest, ReferenceWithoutMemoryIsAnError) {
+  if (harness::TimeScale() > 1) GTEST_SKIP() << "a sanitizer ends processes that have no memory";
+  const std::string file = Write("huge.axp", kHuge);
+  Running run({"reference", file}, folder_.Path("said"));
+  const harness::Outcome o = run.Wait();
+  EXPECT_EQ(o.exit, 1);
+  EXPECT_EQ(o.text.find("axccl-program: reference: out of memory"), 0u) << o.text;
+}
+
 TEST_F(RunFailureTest, SaysWhichRankCouldNotStart) {
   const std::string file = Write("wide.axp", "axccl-program 1\nranks 300\npart main on [0]\n  return\n");
   const std::string many = Write("many.axp", "axccl-program 1\nranks 1025\npart main on [0]\n  return\n");

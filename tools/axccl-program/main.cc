@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -328,5 +329,9 @@ int main(int argc, char** argv) {
   if (!asks && argc > 1 && tools::IsOfTraining(argv[1])) return tools::Train(argv[1], {argv + 2, argv + argc});
   const Result<tools::Options> options = tools::ParseOptions(arguments);
   if (!options.ok()) return tools::Complain(options.status(), tools::kBadUse);
-  return tools::Run(options.value());
+  try {
+    return tools::Run(options.value());
+  } catch (const std::bad_alloc&) {
+    return tools::Complain(StatusOfException(argv[1]), tools::kWrong);
+  }
 }
