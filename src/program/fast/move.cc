@@ -143,7 +143,7 @@ int64_t OffsetOfSlice(TensorSpan starts, const Ints& operand, const Ints& slice)
   int64_t offset = 0;
   for (size_t d = 0; d < starts.size(); ++d) {
     VisitScalar(starts[d]->type.data_type, [&](auto scalar) {
-      const auto start = Convert<int64_t>(scalar.Load(starts[d]->at(0)));
+      const auto start = IndexOf(scalar.Load(starts[d]->at(0)));
       offset += std::clamp<int64_t>(start, 0, operand[d] - slice[d]) * strides[d];
     });
   }

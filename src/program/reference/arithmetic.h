@@ -213,4 +213,15 @@ To Convert(From x) {
   }
 }
 
+// A place along a dimension. One of 64 bits without sign may be beyond all dimensions, but never before them.
+template <class N>
+int64_t IndexOf(N number) {
+  if constexpr (std::is_same_v<N, uint64_t>) {
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+    return number > static_cast<uint64_t>(kMost) ? kMost : static_cast<int64_t>(number);
+  } else {
+    return static_cast<int64_t>(number);
+  }
+}
+
 }  // namespace axccl::program

@@ -63,7 +63,7 @@ class Indices {
     const auto vector_dim = static_cast<size_t>(a_.vector_dim);
     if (vector_dim < indices_.type.dims.size()) batch.insert(batch.begin() + static_cast<ptrdiff_t>(vector_dim), i);
     const uint8_t* const at = indices_.at(OffsetOf(batch, strides_));
-    return VisitScalar(indices_.type.data_type, [&](auto scalar) { return Convert<int64_t>(scalar.Load(at)); });
+    return VisitScalar(indices_.type.data_type, [&](auto scalar) { return IndexOf(scalar.Load(at)); });
   }
 
   const Attributes a_;

@@ -129,7 +129,7 @@ Ints ClampedStarts(TensorSpan starts, const Ints& operand, const Ints& slice) {
   Ints clamped;
   for (size_t d = 0; d < starts.size(); ++d) {
     VisitScalar(starts[d]->type.data_type, [&](auto scalar) {
-      const auto start = Convert<int64_t>(scalar.Load(starts[d]->at(0)));
+      const auto start = IndexOf(scalar.Load(starts[d]->at(0)));
       clamped.push_back(std::clamp<int64_t>(start, 0, operand[d] - slice[d]));
     });
   }
