@@ -193,8 +193,9 @@ std::vector<LocalCase> Moves() {
              "%5 i32[2,3] = dynamic_update_slice %0 %4 %2 %1|return %3 %5",
        "i32[1,2]: 4,5; i32[2,3]: 1,2,9,4,5,6"},
       {"windows_of_64_bits_without_sign",
-       "%0 i32[3] = constant value=[1,2,3]|%1 u64[1] = constant value=18446744073709551615|%2 i32[2] = constant value=9|"
-       "%3 i32[3] = scatter %0 %1 %2 fold=add update_window_dims=[0] inserted_window_dims=[] input_batching_dims=[] "
+       "%0 i32[3] = constant value=[1,2,3]|%1 u64[1] = constant value=18446744073709551615|"
+       "%2 i32[2] = constant value=9|%3 i32[3] = scatter %0 %1 %2 fold=add update_window_dims=[0] "
+       "inserted_window_dims=[] input_batching_dims=[] "
        "scatter_indices_batching_dims=[] scatter_dims_to_operand_dims=[0] index_vector_dim=0|"
        "%4 i32[2] = gather %0 %1 offset_dims=[0] collapsed_slice_dims=[] operand_batching_dims=[] "
        "start_indices_batching_dims=[] start_index_map=[0] index_vector_dim=0 sizes=[2]|return %3 %4",
