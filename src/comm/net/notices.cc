@@ -34,10 +34,8 @@ struct Heard {
 
 // What a thread waits to learn.
 struct Question {
-  const NoticeListener* asker;
   std::vector<ProcessId> asked;  // and has not answered
   std::optional<std::vector<std::byte>> answer = {};
-  bool ended = false;
 };
 
 struct Listeners {
@@ -160,13 +158,13 @@ Result<std::vector<std::byte>> Ask(const FarProcesses& far, int rank, const Noti
   }
   remote::Lines* const lines = remote::Lines::Made();
   Listeners& listeners = Process();
-  Question question{asker, {}};
+  Question question;
   std::unique_lock lock(listeners.mutex);
   const uint32_t number = ++listeners.last_question;
   listeners.questions[number] = &question;
   const auto limit = std::chrono::steady_clock::now() + kAnswerIsDue;
   auto next = std::chrono::steady_clock::time_point();
-  while (!question.answer.has_value() && !question.ended && (!question.asked.empty() || !to_ask.empty())) {
+  while (!question.answer.has_value() && !asker->stopped_asking_ && (!question.asked.empty() || !to_ask.empty())) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= limit) break;
     if (!to_ask.empty() && (now >= next || question.asked.empty())) {
@@ -180,7 +178,7 @@ Result<std::vector<std::byte>> Ask(const FarProcesses& far, int rank, const Noti
   }
   listeners.questions.erase(number);
   if (question.answer.has_value()) return std::move(*question.answer);
-  if (question.ended) return MakeStatus(Code::kInvalidUsage, "the communicator was aborted meanwhile");
+  if (asker->stopped_asking_) return MakeStatus(Code::kInvalidUsage, "the communicator was aborted meanwhile");
   if (question.asked.empty())
     return MakeStatus(Code::kRemoteError,
                       "what rank %d is doing is not known here: no process of its machine is left that shares the "
@@ -193,10 +191,10 @@ Result<std::vector<std::byte>> Ask(const FarProcesses& far, int rank, const Noti
       rank, static_cast<long long>(kAnswerIsDue.count()));
 }
 
-void StopAsking(const NoticeListener* asker) {
+void StopAsking(NoticeListener* asker) {
   Listeners& listeners = Process();
   std::lock_guard lock(listeners.mutex);
-  for (const auto& [number, question] : listeners.questions) question->ended |= question->asker == asker;
+  asker->stopped_asking_ = true;
   listeners.answered.notify_all();
 }
 
