@@ -24,10 +24,8 @@ ONE_LAUNCH = [r"grid_test\.one_thread$", r"view_test\.one_thread$"]
 THREADS_AND_PROCESSES = [r"grid_test\.threads$", r"grid_test\.processes$"]
 FIRST_OF_THE_REST = [r"capture_test\.all$", r"cuda_failures_test\.all$", r"deadline", r"lifecycle_test\.all$",
                      r"windows_test", r"copied_calls_test", r"\.all$"]
-# They run another program of the build, or expect that there is no driver; or they test what is above the devices, and the
-# folder would be too large with them.
-NOT_PACKED = ["program_gpu_replay_test", "cuda.no_driver", "net.net_survivors_test.all_gpu", "net.net_adapters_test.all_gpu",
-              "net.net_failure_test.breaks_gpu", "net.net_failure_test.adapters_gpu"]
+# They run another program of the build, or expect that there is no driver.
+NOT_PACKED = ["program_gpu_replay_test", "cuda.no_driver"]
 
 
 def command_step(name, seconds, command, reads, about=(), needs=None, **environment):
