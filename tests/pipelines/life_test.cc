@@ -316,7 +316,9 @@ TEST(PipelineLife, TwoOnOneChannelRunInOrder) {
 
 // One that waits for a chunk, and then declares the input of the next start, needs no later chunk for that.
 TEST(PipelineLife, AStreamComesToAWaitAfterTheNextStart) {
-  RunCliques(OneThread(2), [](RankContext& context, Clique& clique) {
+  RunRanks(OneThread(2), [](RankContext& context) {
+    Clique clique;
+    ASSERT_TRUE(clique.Init(context, 2));
     IntCase c = CaseOf(axcclPipelineAllReduce, 2, 1);
     c.produced = true;
     const Pipelines all = MakeAll(c, clique);
