@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <condition_variable>
 
 #include "src/device/host/stream.h"
@@ -70,63 +69,6 @@ TEST(Queue, AThreadDoesNotServeForEver) {
   EXPECT_LT(items_here, 1000);
   AwaitTrue([&] { return items == kItems && !queue->pending(); });
   EXPECT_LT(items_here, 1000);
-}
-
-TEST(Queue, WatchLooksAtTheCounterOfASingleItem) {
-  Queue* const queue = NewQueue();
-  std::atomic<uint64_t> counter{4};
-  const auto work = std::make_shared<GatedWork>();
-  work->waits_for = {&counter, 5};
-  queue->Push(MakeItem(work));
-  const int polls = work->polls;
-  int looks = 7;
-  EXPECT_FALSE(queue->Watch(&looks));
-  EXPECT_EQ(looks, 0) << "all looks are used up";
-  EXPECT_EQ(work->polls, polls + 1) << "a look is no poll";
-  work->open = true;
-  counter = 5;
-  looks = 7;
-  // The scheduler's thread serves queues, too, and may be first.
-  AwaitTrue([&] { return queue->Watch(&looks) || !queue->pending(); });
-  AwaitTrue([&] { return work->done && !queue->pending(); });
-}
-
-TEST(Queue, WatchPollsAgainWhenTheCounterHasTheValue) {
-  Queue* const queue = NewQueue();
-  std::atomic<uint64_t> counter{4};
-  std::atomic<bool> watching{false};
-  const auto work = std::make_shared<TestWork>([&] {
-    watching = true;
-    return counter.load() >= 5 ? Poll::kDone : Poll::kBlocked;
-  });
-  work->waits_for = {&counter, 5};
-  queue->Push(MakeItem(work));
-  watching = false;
-  std::thread peer([&] {
-    AwaitTrue([&] { return watching.load(); });
-    counter = 5;
-  });
-  while (!work->done) {
-    int looks = 1000;
-    queue->Watch(&looks);
-  }
-  peer.join();
-}
-
-TEST(Queue, WatchLeavesSeveralItemsToTheirPolls) {
-  Queue* const queue = NewQueue();
-  std::atomic<uint64_t> counter{0};
-  const std::array<std::shared_ptr<GatedWork>, 2> both{std::make_shared<GatedWork>(), std::make_shared<GatedWork>()};
-  for (const auto& work : both) {
-    work->waits_for = {&counter, 5};
-    queue->Push(MakeItem(work));
-  }
-  int looks = 7;
-  EXPECT_FALSE(queue->Watch(&looks));
-  EXPECT_EQ(looks, 7);
-  for (const auto& work : both) work->open = true;
-  AwaitTrue([&] { return queue->Watch(&looks) || !queue->pending(); });
-  AwaitTrue([&] { return !queue->pending(); });
 }
 
 // What the work waits for has happened when it is armed, but no look before the first sleep sees it.
