@@ -3,6 +3,7 @@
 // maximum of floats return a NaN if there is one, and take -0 for less than 0. Pure functions.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -216,12 +217,8 @@ To Convert(From x) {
 // A place along a dimension. One of 64 bits without sign may be beyond all dimensions, but never before them.
 template <class N>
 int64_t IndexOf(N number) {
-  if constexpr (std::is_same_v<N, uint64_t>) {
-    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-    return number > static_cast<uint64_t>(kMost) ? kMost : static_cast<int64_t>(number);
-  } else {
-    return static_cast<int64_t>(number);
-  }
+  if constexpr (std::is_same_v<N, uint64_t>) number = std::min<N>(number, std::numeric_limits<int64_t>::max());
+  return Convert<int64_t>(number);
 }
 
 }  // namespace axccl::program
