@@ -24,7 +24,7 @@ if(AXCCL_SANITIZE)
     target_compile_options(axccl_flags INTERFACE -Wno-tsan)
   endif()
 else()
-  # A program takes from a library of a folder the functions that it uses, and not all of their sources' or unit's.
+  # Programs take single functions out of the libraries of folders, not whole sources or units.
   target_compile_options(axccl_flags INTERFACE -ffunction-sections -fdata-sections)
   target_link_options(axccl_flags INTERFACE -Wl,--gc-sections)
 endif()

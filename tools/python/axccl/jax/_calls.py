@@ -199,7 +199,7 @@ def all_to_all(x: Any, axis_name: AxisName = None, *, split_axis: int = 0, conca
 
 def ppermute(x: Any, axis_name: AxisName = None, *, perm: Sequence[tuple[int, int]]) -> Any:
     """Each (source, target) of `perm` moves the source's array to the target; zeros on a rank that is no target:
-    lax.ppermute.
+    lax.ppermute. Of several axes, `perm` counts in the order of `axis_name`, as lax.axis_index does.
 
     >>> axccl.jax.init()
     >>> axccl.jax.ppermute(jnp.ones(2), perm=[(0, 0)]).tolist()
