@@ -184,6 +184,7 @@ def test_programs(ranks):
 def test_meshes(ranks):
     """Two axes, one of them, both in either order; a part of the devices; all ranks without an axis."""
     import jax
+    import jax.numpy as jnp
     import numpy as np
     from jax import lax
     import axccl.jax as ax
@@ -201,6 +202,14 @@ def test_meshes(ranks):
             theirs = ranks.run(lambda x, axes=axes: lax.all_gather(x, axes, tiled=True), rows, mesh, ("a", "b"))
             for rank, y in ours.items():
                 same(y, theirs[rank], f"all_gather along {axes}, rank {rank}")
+            size = {"a": 2, "b": n // 2}.get(axes, n)
+
+            def places(x, axes=axes, around=[(place, (place + 1) % size) for place in range(size)]):
+                place = lax.axis_index(axes)[None]
+                return jnp.concatenate([place, ax.ppermute(place, axes, perm=around)])
+
+            for rank, (place, came) in ranks.run(places, rows, mesh, ("a", "b")).items():
+                assert came == (place - 1) % size, f"ppermute along {axes}, rank {rank}: {came} came to {place}"
     if ranks.processes == 1 and n >= 4:
         for part in (slice(0, 2), slice(1, 3), slice(0, n)):
             mesh = jax.sharding.Mesh(np.array(jax.devices())[part], ("i",))
